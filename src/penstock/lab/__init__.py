@@ -1,0 +1,1 @@
+"""The benchmark: scenarios, scores, and tournaments of policies."""

@@ -1,0 +1,1 @@
+"""Whatever learns from numbers: filters, estimates, queueing formulas. All pure."""

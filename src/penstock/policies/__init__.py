@@ -1,0 +1,10 @@
+"""One rule from the literature per file; file name = table name = name on the command line."""
+
+from __future__ import annotations
+
+from penstock.policies.static import Static
+from penstock.protocols import Policy
+
+POLICIES: dict[str, type[Policy]] = {
+    "static": Static,
+}
