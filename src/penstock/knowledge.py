@@ -117,7 +117,7 @@ class Knowledge:
         return list(islice(self.history, max(0, len(self.history) - count), None))
 
     def mean(self, metric: Callable[[Snapshot], float | None], seconds: float) -> float | None:
-        """Mean of what was measured of `metric` over the last `seconds`; ``None`` if nothing was."""
+        """Mean of what was measured of `metric` over the last `seconds`; ``None`` without any."""
         values = [value for s in self.window(seconds) if (value := metric(s)) is not None]
         return sum(values) / len(values) if values else None
 
