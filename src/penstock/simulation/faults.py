@@ -1,0 +1,123 @@
+"""What can go wrong in a run, as data: each fault has an instant and says what it does then.
+
+The engines read these; faults of the sensor and of the source, which are the same on every
+engine, are carried out by the functions below.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from math import inf
+
+from msgspec import Struct
+
+
+class ExecutorLost(Struct, frozen=True, tag="executor_lost", forbid_unknown_fields=True):
+    """So many executors die at once; the cluster manager starts others in their place."""
+
+    at_s: float
+    count: int = 1
+
+
+class SlowExecutor(Struct, frozen=True, tag="slow_executor", forbid_unknown_fields=True):
+    """The oldest executor works at a fraction of its speed for a while."""
+
+    at_s: float
+    duration_s: float = inf
+    speed_fraction: float = 0.5
+
+
+class FailedStart(Struct, frozen=True, tag="failed_start", forbid_unknown_fields=True):
+    """Executors asked for in this span never come up, with that probability.
+
+    Each is paid for during its start-up, then found dead and asked for again.
+    """
+
+    at_s: float
+    duration_s: float = inf
+    probability: float = 1.0
+
+
+class SlowStart(Struct, frozen=True, tag="slow_start", forbid_unknown_fields=True):
+    """Executors asked for in this span take so many times longer to come up."""
+
+    at_s: float
+    duration_s: float = inf
+    factor: float = 5.0
+
+
+class CapacityDrop(Struct, frozen=True, tag="capacity_drop", forbid_unknown_fields=True):
+    """From here on every record costs more: capacity falls by that fraction."""
+
+    at_s: float
+    duration_s: float = inf
+    fraction: float = 0.3
+
+
+class SkewSetsIn(Struct, frozen=True, tag="skew", forbid_unknown_fields=True):
+    """From here on the hottest key holds that share of all records."""
+
+    at_s: float
+    duration_s: float = inf
+    hot_fraction: float = 0.2
+
+
+class SourceOutage(Struct, frozen=True, tag="source_outage", forbid_unknown_fields=True):
+    """The source cannot be read, though it keeps filling: no input, and its backlog is unseen."""
+
+    at_s: float
+    duration_s: float = 600.0
+
+
+class SourceSilence(Struct, frozen=True, tag="source_silence", forbid_unknown_fields=True):
+    """Nothing arrives for a while, then all that was held back arrives within one second."""
+
+    at_s: float
+    duration_s: float = 600.0
+
+
+class SensorBlind(Struct, frozen=True, tag="sensor_blind", forbid_unknown_fields=True):
+    """The sensor fails for a while."""
+
+    at_s: float
+    duration_s: float = 300.0
+
+
+class SensorLate(Struct, frozen=True, tag="sensor_late", forbid_unknown_fields=True):
+    """The sensor shows the job as it was some seconds ago."""
+
+    at_s: float = 0.0
+    duration_s: float = inf
+    late_s: float = 30.0
+
+
+Fault = (
+    ExecutorLost
+    | SlowExecutor
+    | FailedStart
+    | SlowStart
+    | CapacityDrop
+    | SkewSetsIn
+    | SourceOutage
+    | SourceSilence
+    | SensorBlind
+    | SensorLate
+)
+
+
+def with_silence(rates_rps: Sequence[float], faults: Sequence[Fault]) -> list[float]:
+    """The rates as the source sees them: silences cut out, their records in the second after.
+
+    >>> with_silence([5.0, 5.0, 5.0, 5.0], [SourceSilence(at_s=1.0, duration_s=2.0)])
+    [5.0, 0.0, 0.0, 15.0]
+    """
+    rates = list(rates_rps)
+    for fault in faults:
+        if isinstance(fault, SourceSilence):
+            first = min(len(rates), int(fault.at_s))
+            last = min(len(rates), int(fault.at_s + fault.duration_s))
+            held = sum(rates[first:last])
+            rates[first:last] = [0.0] * (last - first)
+            if last < len(rates):
+                rates[last] += held
+    return rates
