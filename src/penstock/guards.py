@@ -61,7 +61,7 @@ class DeadBand:
 
     fraction: float
 
-    def check(self, decision: Decision, snapshot: Snapshot, knowledge: Knowledge) -> Decision:  # noqa: ARG002
+    def check(self, decision: Decision, snapshot: Snapshot, knowledge: Knowledge) -> Decision:
         fleet = snapshot.fleet.target
         change = abs(decision.target_executors - fleet)
         if change == 0 or change >= self.fraction * fleet:
@@ -121,7 +121,7 @@ class StepLimit:
 
     executors: int
 
-    def check(self, decision: Decision, snapshot: Snapshot, knowledge: Knowledge) -> Decision:  # noqa: ARG002
+    def check(self, decision: Decision, snapshot: Snapshot, knowledge: Knowledge) -> Decision:
         fleet, target = snapshot.fleet.target, decision.target_executors
         limited = min(max(target, fleet - self.executors), fleet + self.executors)
         if limited == target:
@@ -134,7 +134,7 @@ class StepLimit:
 class ParallelismCap:
     """Executors without a task to run do not help: cap at what the partitions can feed."""
 
-    def check(self, decision: Decision, snapshot: Snapshot, knowledge: Knowledge) -> Decision:  # noqa: ARG002
+    def check(self, decision: Decision, snapshot: Snapshot, knowledge: Knowledge) -> Decision:
         partitions = snapshot.partitions
         if partitions is None:
             return decision
@@ -154,7 +154,7 @@ class Bounds:
     least: int
     most: int
 
-    def check(self, decision: Decision, snapshot: Snapshot, knowledge: Knowledge) -> Decision:  # noqa: ARG002
+    def check(self, decision: Decision, snapshot: Snapshot, knowledge: Knowledge) -> Decision:
         target = decision.target_executors
         if target > self.most:
             text = f"{target} executors wanted, {self.most} are the most allowed"

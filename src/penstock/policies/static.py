@@ -51,6 +51,6 @@ class Static:
 
     default_limits: ClassVar[Limits] = Limits()
 
-    def decide(self, snapshot: Snapshot, knowledge: Knowledge) -> Decision:  # noqa: ARG002
+    def decide(self, snapshot: Snapshot, knowledge: Knowledge) -> Decision:
         text = f"a fixed fleet of {self.executors} executors"
         return Decision.of(self.executors, Reason("static", text))
