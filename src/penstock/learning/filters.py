@@ -1,0 +1,196 @@
+"""Filters: what a noisy metric really is.
+
+Plain arithmetic on floats. The Kalman filter here is scalar: the state of Borkowski et al. is a
+vector, but its transition and its noise do not mix the components, so a vector of metrics is as
+many scalar filters.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from math import exp
+
+from msgspec import Struct
+
+#: The least system noise, as a fraction of the measurement noise. Without any, the gain would
+#: fall to zero and the filter would never again believe a measurement; with this much the gain
+#: settles at 0.095, a memory of about ten measurements.
+LEAST_NOISE_FRACTION = 0.01
+
+
+class Bootstrap(Struct, frozen=True, gc=False):
+    """Where a Kalman filter starts: estimate, its variance, and the noise of the system."""
+
+    x0: float
+    p0: float
+    q: float
+
+
+class KalmanStep(Struct, frozen=True, gc=False):
+    """One turn of a Kalman filter: prediction, trust in the measurement, estimate, variance."""
+
+    prior: float
+    gain: float
+    x: float
+    p: float
+
+
+def bootstrap(measurements: Iterable[float], noise: float) -> Bootstrap:
+    """A start from the measurements of a dead time, the later the heavier.
+
+    With weights ``i`` and their sum ``D = n(n+1)/2``: ``x0 = sum i z_i / D``,
+    ``P0 = sum i (z_i - x0)^2 / (D - 1)`` and ``Q = P0 - R``. One measurement has no spread: then
+    the noise of the instrument is all that is known.
+
+    >>> bootstrap([0.4, 0.5, 0.6], noise=0.001)
+    Bootstrap(x0=0.533333, p0=0.006667, q=0.005667)
+    """
+    x = p = 0.0
+    count = 0
+    for count, z in enumerate(measurements, start=1):
+        x, p = bootstrap_step(x, p, count, z)
+    if count == 0:
+        raise ValueError("a filter cannot start without a measurement")
+    p0 = noise if count == 1 else p
+    return Bootstrap(x, p0, system_noise(p0, noise))
+
+
+def bootstrap_step(x: float, p: float, count: int, measured: float) -> tuple[float, float]:
+    """Weighted mean and variance of the first `count` measurements from those of one fewer.
+
+    West's running form of the sums in `bootstrap`, so that no measurement has to be kept.
+    """
+    total = count * (count + 1) / 2
+    before = total - count
+    mean = x + (count / total) * (measured - x)
+    spread = p * max(0.0, before - 1) + count * (measured - x) * (measured - mean)
+    return mean, (spread / (total - 1) if count > 1 else 0.0)
+
+
+def system_noise(p0: float, noise: float) -> float:
+    """``Q = P0 - R``, but never so small that the filter stops listening."""
+    return max(p0 - noise, LEAST_NOISE_FRACTION * noise)
+
+
+def kalman_step(
+    x: float,
+    p: float,
+    measured: float,
+    *,
+    q: float,
+    r: float,
+    drift: float = 0.0,
+    posterior_update: bool = True,
+) -> KalmanStep:
+    """Predict, then correct by a measurement.
+
+    ``prior = x + drift``, ``P = P + Q``, ``G = P / (P + R)``, ``x = prior + G (z - prior)`` and
+    ``P = (1 - G) P``. Without that last, `posterior_update`, ``P`` only grows and the gain goes
+    to one: nothing is filtered any more.
+
+    >>> kalman_step(0.5, 0.01, 0.52, q=0.001, r=0.01)
+    KalmanStep(prior=0.5, gain=0.523810, x=0.510476, p=0.005238)
+    """
+    prior = x + drift
+    p += q
+    gain = p / (p + r)
+    return KalmanStep(
+        prior, gain, prior + gain * (measured - prior), (1.0 - gain) * p if posterior_update else p
+    )
+
+
+def kalman_run(
+    measurements: Sequence[float],
+    rates: Sequence[float],
+    *,
+    a: float,
+    b: float,
+    x0: float,
+    p0: float,
+    q: float,
+    r: float,
+    posterior_update: bool = True,
+) -> list[KalmanStep]:
+    """The filter over a series, driven by an input: ``f(x, u) = x + a D + b dD``.
+
+    The start `x0` belongs to the first measurement; each later one is predicted from the input
+    one turn before it, ``u[t-1] = (D[t-1], D[t-1] - D[t-2])``.
+
+    >>> for step in kalman_run([0.5, 0.5, 0.7], [100, 140, 140], a=0.0, b=0.005,
+    ...                        x0=0.5, p0=0.01, q=0.001, r=0.01):
+    ...     print(f"{step.prior:.3f} {step.x:.3f}")
+    0.500 0.500
+    0.700 0.700
+    """
+    x, p = x0, p0
+    steps = []
+    for t in range(1, len(measurements)):
+        change = rates[t - 1] - rates[t - 2] if t > 1 else 0.0
+        drift = a * rates[t - 1] + b * change
+        step = kalman_step(
+            x, p, measurements[t], q=q, r=r, drift=drift, posterior_update=posterior_update
+        )
+        x, p = step.x, step.p
+        steps.append(step)
+    return steps
+
+
+class InputFit(Struct, frozen=True, gc=False, array_like=True):
+    """How a metric follows its input, ``dz = a D + b dD``, by ordinary least squares.
+
+    Five running sums stand for all that was seen, so the fit never grows.
+
+    >>> fit = InputFit()
+    >>> for rate, change in [(100, 0), (140, 40), (140, 0), (90, -50)]:
+    ...     fit = fit.learn(rate, change, moved=0.005 * change)
+    >>> fit.coefficients()
+    (0.0, 0.005)
+    """
+
+    rate_rate: float = 0.0
+    rate_change: float = 0.0
+    change_change: float = 0.0
+    rate_moved: float = 0.0
+    change_moved: float = 0.0
+
+    def learn(self, rate: float, change: float, moved: float) -> InputFit:
+        """The fit that has also seen a metric move by `moved` under this input."""
+        return InputFit(
+            self.rate_rate + rate * rate,
+            self.rate_change + rate * change,
+            self.change_change + change * change,
+            self.rate_moved + rate * moved,
+            self.change_moved + change * moved,
+        )
+
+    def coefficients(self) -> tuple[float, float]:
+        """``a`` and ``b``; zero for an input that never varied, or cannot be told apart."""
+        determinant = self.rate_rate * self.change_change - self.rate_change**2
+        if determinant > 1e-9 * self.rate_rate * self.change_change:
+            a = self.rate_moved * self.change_change - self.change_moved * self.rate_change
+            b = self.change_moved * self.rate_rate - self.rate_moved * self.rate_change
+            return a / determinant, b / determinant
+        if self.change_change > 0.0:
+            return 0.0, self.change_moved / self.change_change
+        return 0.0, 0.0
+
+
+def half_gaussian(
+    samples: Iterable[tuple[float, float]], now_s: float, *, variance_s2: float, window_s: float
+) -> float | None:
+    """The past, weighted by the left half of a Gaussian kernel; ``None`` without any past.
+
+    ``sum w_i z_i / sum w_i`` with ``w_i = exp(-age_i^2 / (2 variance))`` over ``(at_s, z)``
+    samples no older than the window. Samples of the future (a clock was set back) do not count.
+
+    >>> half_gaussian([(0.0, 1.0), (3.0, 2.0)], now_s=3.0, variance_s2=9.0, window_s=60.0)
+    1.622459
+    """
+    weights = total = 0.0
+    for at_s, value in samples:
+        age_s = now_s - at_s
+        if 0.0 <= age_s <= window_s:
+            weight = exp(-age_s * age_s / (2.0 * variance_s2))
+            weights += weight
+            total += weight * value
+    return total / weights if weights > 0.0 else None
