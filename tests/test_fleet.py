@@ -142,7 +142,7 @@ def test_faults_under_way_and_their_edges() -> None:
 
 
 def test_a_start_up_that_ends_before_it_begins_is_refused() -> None:
-    with pytest.raises(ConfigError, match="shortest_s <= longest_s, not 9.0 and 3.0"):
+    with pytest.raises(ConfigError, match=r"shortest_s <= longest_s, not 9\.0 and 3\.0"):
         Startup(9.0, 3.0)
 
 
@@ -153,7 +153,10 @@ def test_a_start_up_that_ends_before_it_begins_is_refused() -> None:
 def test_what_is_paid_for_is_who_is_there_starting_or_leaving(
     moves: list[tuple[float, int]], seed: int
 ) -> None:
-    faults = [ExecutorLost(at_s=60.0, count=2), FailedStart(at_s=30.0, probability=0.5)]
+    faults: list[Fault] = [
+        ExecutorLost(at_s=60.0, count=2),
+        FailedStart(at_s=30.0, probability=0.5),
+    ]
     fleet = roster(4, *faults, seed=seed, startup=Startup(5.0, 40.0))
     now_s = 0.0
     for wait_s, target in moves:
