@@ -1,0 +1,202 @@
+"""How long a micro-batch takes: stages in sequence, each a number of tasks on a number of slots.
+
+A stage runs its tasks in waves: with 200 tasks on 24 slots the ninth wave has only eight tasks,
+yet takes as long as the others. That makes capacity a staircase, and the duration of a batch
+a straight line over its records for as long as the executors do not change:
+
+    duration = fixed + sum over stages of waves x (overhead + records x cost / tasks)
+
+`Plan` is that line, worked out once per fleet, with what each executor and each stage is
+busy for, so that a batch costs the simulation one multiplication.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from heapq import heapify, heapreplace
+from math import inf
+from typing import Annotated
+
+from msgspec import Meta, Struct
+
+
+class Stage(Struct, frozen=True, forbid_unknown_fields=True):
+    """One stage of the query. Every stage but the first reads a shuffle.
+
+    Parameters
+    ----------
+    name
+        How it is called in the snapshot.
+    tasks
+        Kafka partitions (or `minPartitions`) for the first stage, shuffle partitions for others.
+    core_s_per_record
+        Work per record that comes in, in seconds of one core.
+    selectivity
+        Records that go out per record that comes in.
+    stateful
+        Whether its tasks hold state, and are therefore drawn to the executors that have it.
+    task_overhead_s
+        What a task costs before it has seen a record.
+    """
+
+    name: str
+    tasks: Annotated[int, Meta(ge=1)]
+    core_s_per_record: Annotated[float, Meta(ge=0)]
+    selectivity: Annotated[float, Meta(ge=0)] = 1.0
+    stateful: bool = False
+    task_overhead_s: Annotated[float, Meta(ge=0)] = 0.001
+
+
+class Plan(Struct, frozen=True):
+    """Where the tasks run and what a batch costs, for executors that do not change.
+
+    `base_s` and `s_per_record` are the stages' part of the duration. The lists hold the same two
+    numbers in seconds of core time: per executor and per stage. `record_shares` is the part
+    of the batch's records that each executor reads.
+    """
+
+    base_s: float
+    s_per_record: float
+    executor_base_s: list[float]
+    executor_s_per_record: list[float]
+    stage_base_s: list[float]
+    stage_s_per_record: list[float]
+    record_shares: list[float]
+
+
+def spread(tasks: int, cores: int, speeds: Sequence[float]) -> list[int]:
+    """How many tasks each executor gets when every free slot takes the next one.
+
+    Two executors of two cores finish a wave of four tasks at a time; ten tasks are three waves,
+    the last one half empty. An executor of half the speed takes every third task:
+
+    >>> spread(10, 2, [1.0, 1.0])
+    [6, 4]
+    >>> spread(12, 2, [1.0, 0.5])
+    [8, 4]
+    """
+    if not speeds:
+        return []
+    # No slot can be done before this instant, so all full rounds up to it are taken.
+    earliest = tasks / (cores * sum(speeds))
+    counts = [int(earliest * speed) * cores for speed in speeds]
+    left = tasks - sum(counts)
+    if left <= 0:
+        return counts
+    ends = [
+        ((count // cores + 1) / speed, place)
+        for place, (count, speed) in enumerate(zip(counts, speeds, strict=True))
+    ]
+    heapify(ends)
+    while left > 0:
+        _, place = ends[0]
+        taken = min(cores, left)
+        counts[place] += taken
+        left -= taken
+        heapreplace(ends, ((counts[place] // cores + 1) / speeds[place], place))
+    return counts
+
+
+def waves(counts: Sequence[int], cores: int, speeds: Sequence[float]) -> float:
+    """The length of a stage in tasks: what the last executor to finish needs.
+
+    >>> waves([6, 4], 2, [1.0, 1.0]), waves([6, 6], 2, [1.0, 0.5])
+    (3.0, 6.0)
+    """
+    return max((-(-count // cores) / speed for count, speed in zip(counts, speeds, strict=True)))
+
+
+def plan(
+    stages: Sequence[Stage],
+    counts: Sequence[Sequence[int]],
+    cores: int,
+    speeds: Sequence[float],
+    *,
+    cost_factor: float = 1.0,
+    hot_fraction: float = 0.0,
+) -> Plan:
+    """The cost of a batch when stage i runs `counts[i][j]` tasks on executor j.
+
+    The hottest key sits in one task of each stage behind a shuffle, on the oldest executor; that
+    task starts first, and the stage ends when both it and the waves of the others are done.
+    Without executors a batch takes for ever.
+    """
+    if not speeds:
+        return Plan(inf, 0.0, [], [], [0.0] * len(stages), [0.0] * len(stages), [])
+    base_s = s_per_record = 0.0
+    per_task = [1.0 / speed for speed in speeds]
+    executor_base_s = [0.0] * len(speeds)
+    executor_s_per_record = [0.0] * len(speeds)
+    stage_base_s, stage_s_per_record = [], []
+    reaching = cost_factor
+    for number, (stage, own) in enumerate(zip(stages, counts, strict=True)):
+        hot = hot_fraction if number > 0 else 0.0
+        cost_s = stage.core_s_per_record * reaching
+        even = (1.0 - hot) / stage.tasks
+        length = waves(own, cores, speeds)
+        base_s += length * stage.task_overhead_s
+        s_per_record += cost_s * max(length * even, (hot + even) * per_task[0])
+        runs = [count * time for count, time in zip(own, per_task, strict=True)]
+        stage_base_s.append(sum(runs) * stage.task_overhead_s)
+        stage_s_per_record.append((sum(runs) * even + hot * per_task[0]) * cost_s)
+        for place, run in enumerate(runs):
+            executor_base_s[place] += run * stage.task_overhead_s
+            executor_s_per_record[place] += run * even * cost_s
+        executor_s_per_record[0] += hot * per_task[0] * cost_s
+        reaching *= stage.selectivity
+    return Plan(
+        base_s,
+        s_per_record,
+        executor_base_s,
+        executor_s_per_record,
+        stage_base_s,
+        stage_s_per_record,
+        [count / stages[0].tasks for count in counts[0]],
+    )
+
+
+class State:
+    """Which executor holds how many of a stateful stage's partitions.
+
+    A task runs where its state lies. With `rebalance` the partitions follow the executors, as
+    when `spark.locality.wait` is 0 around a rescale: those that gain partitions load them,
+    all at once, and one batch waits for the slowest. Without, new executors get none, and
+    partitions whose executor is gone cost one batch a wait of `orphan_wait_s`.
+    """
+
+    def __init__(self, stage: Stage, *, rebalance: bool, load_s: float, orphan_wait_s: float):
+        self._tasks = stage.tasks
+        self._rebalance = rebalance
+        self._load_s = load_s
+        self._orphan_wait_s = orphan_wait_s
+        self.partitions_of: dict[str, int] = {}
+
+    def begin(self, ids: Sequence[str], cores: int, speeds: Sequence[float]) -> None:
+        """Lay the partitions out as a job does that has been running for a while."""
+        self.partitions_of = dict(zip(ids, spread(self._tasks, cores, speeds), strict=True))
+
+    def follow(self, ids: Sequence[str], cores: int, speeds: Sequence[float]) -> float:
+        """Adapt to a changed fleet; returns the seconds that the next batch waits for it.
+
+        `load_s` is the time to load all of the state on one executor. When two of four leave,
+        each of the others gains a quarter of it; when they come back, so do they:
+
+        >>> stage = Stage("count", 200, 1e-4, stateful=True)
+        >>> state = State(stage, rebalance=True, load_s=2.4, orphan_wait_s=8.5)
+        >>> state.begin("abcd", 1, [1.0] * 4)
+        >>> state.follow("ab", 1, [1.0] * 2), state.follow("abcd", 1, [1.0] * 4)
+        (0.6, 0.6)
+        """
+        if not ids:
+            return 0.0
+        held = self.partitions_of
+        if self._rebalance:
+            self.begin(ids, cores, speeds)
+            gain = max(self.partitions_of[one] - held.get(one, 0) for one in ids)
+            return max(0, gain) / self._tasks * self._load_s
+        kept = {one: held.get(one, 0) for one in ids}
+        orphans = self._tasks - sum(kept.values())
+        for _ in range(orphans):
+            kept[min(kept, key=kept.__getitem__)] += 1
+        self.partitions_of = kept
+        return self._orphan_wait_s if orphans else 0.0
