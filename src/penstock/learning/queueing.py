@@ -6,7 +6,8 @@ squared coefficient of variation (0 regular, 1 Poisson or exponential, above 1 b
 
 from __future__ import annotations
 
-from math import floor, inf, pow
+import math
+from math import floor, inf
 
 from msgspec import Struct
 
@@ -61,7 +62,7 @@ def allen_cunneen_wait(servers: int, utilisation: float) -> float:
         return 1.0
     if utilisation >= 0.7:
         return (utilisation**servers + utilisation) / 2.0
-    return pow(utilisation, (servers + 1) / 2.0)
+    return math.pow(utilisation, (servers + 1) / 2.0)
 
 
 def response_time_s(station: Station, servers: int, wait_chance: float | None = None) -> float:
