@@ -1,0 +1,244 @@
+"""The testbed as one context manager."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import tempfile
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
+from pathlib import Path
+from types import TracebackType
+
+from penstock.errors import ConfigError
+from penstock.testbed.broker import QUICK_START, Broker
+from penstock.testbed.cluster import Cluster, Executor
+from penstock.testbed.jars import BROKER, connector, fetch, spark_home
+from penstock.testbed.java import Java, find_java, pyspark_version, tell_stderr
+from penstock.testbed.ports import LOOPBACK
+from penstock.testbed.processes import Processes
+
+
+class Testbed:
+    """A real Kafka broker and a real Spark cluster on this machine, for as long as the block lasts.
+
+    Needs Java and nothing else; jars are fetched once into the user's cache. Everything listens on
+    the loopback interface only. When the block is left, or this process ends in any other way,
+    SIGKILL included, all processes are gone.
+
+    Parameters
+    ----------
+    slots
+        Executor cores that the cluster offers; may be more than the machine has.
+    run_directory
+        Where settings, data and logs go. A temporary one by default, which is removed afterwards
+        unless an error leaves the block.
+    kafka_port, master_port
+        Ports of the broker and the master; free ones by default.
+    kafka, spark
+        Leave either out with False.
+    say
+        Receives the few lines about what takes long.
+
+    Examples
+    --------
+    ::
+
+        with Testbed(slots=8) as bed:
+            bed.create_topic("bids", partitions=16)
+            builder = SparkSession.builder.config(map=bed.spark_conf(initial_executors=2))
+            ...
+    """
+
+    __test__ = False  # the name is not that of a test class
+
+    def __init__(
+        self,
+        slots: int = 8,
+        run_directory: Path | str | None = None,
+        *,
+        kafka_port: int | None = None,
+        master_port: int | None = None,
+        kafka: bool = True,
+        spark: bool = True,
+        say: Callable[[str], None] = tell_stderr,
+    ) -> None:
+        if slots < 1:
+            raise ConfigError(f"slots must be at least 1, not {slots}")
+        self.slots = slots
+        self._given_directory = Path(run_directory).absolute() if run_directory else None
+        self._kafka_port = kafka_port
+        self._master_port = master_port
+        self._parts = (kafka, spark)
+        self._say = say
+        self._stack = ExitStack()
+        self._java: Java | None = None
+        self._directory: Path | None = None
+        self._connector: Path | None = None
+        self._broker: Broker | None = None
+        self._cluster: Cluster | None = None
+
+    def __enter__(self) -> Testbed:
+        with ExitStack() as stack:
+            self._start(stack)
+            self._stack = stack.pop_all()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._stack.__exit__(kind, error, trace)
+        if self._given_directory is None and error is None:
+            shutil.rmtree(self.run_directory, ignore_errors=True)
+
+    def _start(self, stack: ExitStack) -> None:
+        kafka, spark = self._parts
+        self._java = java = find_java()
+        broker_jars = fetch(BROKER, java, say=self._say) if kafka else None
+        if kafka and spark:
+            self._connector = fetch(connector(pyspark_version()), java, say=self._say)
+        self._directory = directory = self._given_directory or Path(
+            tempfile.mkdtemp(prefix="penstock-testbed-")
+        )
+        directory.mkdir(parents=True, exist_ok=True)
+        (directory / "conf").mkdir(exist_ok=True)
+        processes = stack.enter_context(Processes(directory / "logs"))
+        environment = self._environment(java, directory)
+        # Both at once: together they take little longer than the slower one.
+        with ThreadPoolExecutor(2) as pool:
+            starting_broker = broker_jars and pool.submit(
+                Broker.start,
+                processes,
+                java=java,
+                jars=broker_jars,
+                directory=directory / "broker",
+                environment=environment,
+                port=self._kafka_port,
+            )
+            starting_cluster = spark and pool.submit(
+                Cluster.start,
+                processes,
+                java=java,
+                directory=directory / "cluster",
+                environment=environment,
+                slots=self.slots,
+                port=self._master_port,
+            )
+            self._broker = starting_broker.result() if starting_broker else None
+            self._cluster = starting_cluster.result() if starting_cluster else None
+
+    def _environment(self, java: Java, directory: Path) -> dict[str, str]:
+        """That of this process, with whatever else the user runs of Spark kept out."""
+        ours = {
+            "JAVA_HOME": str(java.home),
+            "SPARK_HOME": str(spark_home()),
+            "SPARK_CONF_DIR": str(directory / "conf"),
+            "SPARK_LOCAL_DIRS": str(directory / "cluster" / "scratch"),
+            "SPARK_LOCAL_IP": LOOPBACK,
+            "SPARK_SCALA_VERSION": "2.13",
+        }
+        foreign = ("SPARK_", "PYSPARK_", "KAFKA_", "CLASSPATH")
+        kept = {key: value for key, value in os.environ.items() if not key.startswith(foreign)}
+        return kept | ours
+
+    @property
+    def run_directory(self) -> Path:
+        if self._directory is None:
+            raise ConfigError("the testbed has not been started")
+        return self._directory
+
+    @property
+    def broker(self) -> Broker:
+        if self._broker is None:
+            raise ConfigError("this testbed has no broker")
+        return self._broker
+
+    @property
+    def cluster(self) -> Cluster:
+        if self._cluster is None:
+            raise ConfigError("this testbed has no cluster")
+        return self._cluster
+
+    @property
+    def bootstrap_servers(self) -> str:
+        return self.broker.bootstrap_servers
+
+    @property
+    def master_url(self) -> str:
+        return self.cluster.master_url
+
+    @property
+    def driver_environment(self) -> dict[str, str]:
+        """The environment for a driver that is started as a process of its own."""
+        if self._java is None:
+            raise ConfigError("the testbed has not been started")
+        return self._environment(self._java, self.run_directory)
+
+    def create_topic(self, name: str, partitions: int) -> None:
+        self.broker.create_topic(name, partitions)
+
+    def pause_broker(self) -> None:
+        """Freeze the broker: clients see open connections and silence."""
+        self.broker.process.pause()
+
+    def resume_broker(self) -> None:
+        self.broker.process.resume()
+
+    def executors(self) -> list[Executor]:
+        return self.cluster.executors()
+
+    def kill_executor(self, executor_id: str | None = None) -> Executor:
+        """SIGKILL one executor, the newest unless named; returns which."""
+        return self.cluster.kill_executor(executor_id)
+
+    def spark_conf(self, *, initial_executors: int = 1, **extra: str) -> dict[str, str]:
+        """Settings for a driver on this cluster; ``extra`` wins.
+
+        A standalone application without dynamic allocation grabs every slot at once. These
+        settings let it start with as many executors as asked for, lose none for idleness, add
+        none by itself and replace those that die: a fleet that stands still until somebody takes
+        over. The locality wait stays at Spark's own 3 s.
+        """
+        if not 1 <= initial_executors <= self.slots:
+            raise ConfigError(
+                f"initial_executors must be between 1 and the {self.slots} slots, "
+                f"not {initial_executors}"
+            )
+        never_s = "1000000s"
+        settings = {
+            "spark.master": self.master_url,
+            "spark.driver.host": LOOPBACK,
+            "spark.driver.bindAddress": LOOPBACK,
+            "spark.ui.enabled": "false",
+            "spark.ui.showConsoleProgress": "false",
+            "spark.local.dir": str(self.run_directory / "driver"),
+            "spark.sql.warehouse.dir": str(self.run_directory / "warehouse"),
+            "spark.executor.cores": "1",
+            "spark.executor.memory": "512m",
+            "spark.executor.extraJavaOptions": " ".join(QUICK_START),
+            "spark.cores.max": str(self.slots),
+            "spark.dynamicAllocation.enabled": "true",
+            "spark.dynamicAllocation.shuffleTracking.enabled": "true",
+            "spark.dynamicAllocation.minExecutors": str(initial_executors),
+            "spark.dynamicAllocation.initialExecutors": str(initial_executors),
+            "spark.dynamicAllocation.maxExecutors": str(self.slots),
+            "spark.dynamicAllocation.schedulerBacklogTimeout": never_s,
+            "spark.dynamicAllocation.sustainedSchedulerBacklogTimeout": never_s,
+            "spark.dynamicAllocation.executorIdleTimeout": never_s,
+            "spark.decommission.enabled": "true",
+            "spark.storage.decommission.enabled": "true",
+            "spark.storage.decommission.rddBlocks.enabled": "true",
+            "spark.storage.decommission.shuffleBlocks.enabled": "true",
+            # By default an executor that is told to go looks every 30 s whether it may.
+            "spark.storage.decommission.replicationReattemptInterval": "2s",
+            "spark.executor.decommission.forceKillTimeout": "60s",
+        }
+        if self._connector is not None:
+            # On the class path of both sides: executors on this machine need no copy of their own.
+            settings["spark.driver.extraClassPath"] = f"{self._connector}/*"
+            settings["spark.executor.extraClassPath"] = f"{self._connector}/*"
+        return settings | extra

@@ -1,0 +1,271 @@
+"""The jars that PySpark does not carry: fetched by coordinates, once, then used offline.
+
+PySpark carries Ivy, which knows the public repository; no address is needed. A set of jars is
+fetched into a place of its own and moved into the cache when it is whole, so what the cache has
+is complete.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import shutil
+import zipfile
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from importlib.util import find_spec
+from pathlib import Path
+
+from penstock.errors import ConfigError
+from penstock.testbed.java import Java, pyspark_version, tell_stderr
+from penstock.testbed.processes import Processes
+from penstock.testbed.waiting import wait_until
+
+TRIES = 5  # a slow repository loses single files; a later try goes on from what is there
+TRY_TIMEOUT_S = 600.0
+JARS_PER_LINE = 10
+OWN_SETTINGS = "PENSTOCK_IVY_SETTINGS"
+
+
+@dataclass(frozen=True, slots=True)
+class JarSet:
+    """Jars that belong together.
+
+    Parameters
+    ----------
+    name
+        What messages call it.
+    coordinates
+        ``organisation:name:revision`` of each root.
+    transitive
+        Whether what the roots depend on comes along.
+    """
+
+    name: str
+    coordinates: tuple[str, ...]
+    transitive: bool
+
+    @property
+    def folder(self) -> str:
+        """Where it lies in the cache: named after its first root.
+
+        >>> BROKER.folder
+        'kafka_2.13-4.1.1'
+        """
+        return self.roots[0]
+
+    @property
+    def roots(self) -> list[str]:
+        """The file names of the roots, without their ending."""
+        return ["-".join(each.split(":")[1:]) for each in self.coordinates]
+
+    def order(self) -> str:
+        """The set as Ivy reads it.
+
+        >>> print(JarSet("demo", ("org.slf4j:slf4j-simple:1.7.36",), transitive=False).order())
+        <ivy-module version="2.0">
+          <info organisation="penstock" module="testbed"/>
+          <configurations><conf name="default"/></configurations>
+          <dependencies>
+            <dependency org="org.slf4j" name="slf4j-simple" rev="1.7.36"
+             conf="default->default" transitive="false"/>
+          </dependencies>
+        </ivy-module>
+        """
+        lines = []
+        for coordinate in self.coordinates:
+            organisation, name, revision = coordinate.split(":")
+            lines.append(
+                f'    <dependency org="{organisation}" name="{name}" rev="{revision}"\n'
+                f'     conf="default->default" transitive="{str(self.transitive).lower()}"/>\n'
+            )
+        return (
+            '<ivy-module version="2.0">\n'
+            '  <info organisation="penstock" module="testbed"/>\n'
+            '  <configurations><conf name="default"/></configurations>\n'
+            f"  <dependencies>\n{''.join(lines)}  </dependencies>\n"
+            "</ivy-module>"
+        )
+
+
+# The broker logs through SLF4J and brings nothing that writes: without the second, it is mute.
+BROKER = JarSet(
+    "Kafka broker 4.1.1",
+    ("org.apache.kafka:kafka_2.13:4.1.1", "org.slf4j:slf4j-simple:1.7.36"),
+    transitive=True,
+)
+
+# By minor version of PySpark. Not transitive: the rest of what it names is in PySpark already.
+CONNECTORS = {
+    "4.0": JarSet(
+        "Spark's Kafka connector 4.0.0",
+        (
+            "org.apache.spark:spark-sql-kafka-0-10_2.13:4.0.0",
+            "org.apache.spark:spark-token-provider-kafka-0-10_2.13:4.0.0",
+            "org.apache.kafka:kafka-clients:3.9.0",
+            "org.apache.commons:commons-pool2:2.12.0",
+        ),
+        transitive=False,
+    )
+}
+
+
+def connector(pyspark: str) -> JarSet:
+    """The Kafka connector for a version of PySpark.
+
+    >>> connector("4.0.5").name
+    "Spark's Kafka connector 4.0.0"
+    >>> connector("4.3.0")
+    Traceback (most recent call last):
+    penstock.errors.ConfigError: no Kafka connector is known to work with PySpark 4.3.0: install
+    PySpark 4.0, or run the testbed without Kafka
+    """
+    minor = ".".join(pyspark.split(".")[:2])
+    if minor not in CONNECTORS:
+        raise ConfigError(
+            f"no Kafka connector is known to work with PySpark {pyspark}: install PySpark "
+            f"{' or '.join(CONNECTORS)}, or run the testbed without Kafka"
+        )
+    return CONNECTORS[minor]
+
+
+def cache_directory(environment: Mapping[str, str] | None = None) -> Path:
+    """Where fetched jars stay.
+
+    >>> cache_directory({"XDG_CACHE_HOME": "/var/cache/me"}).as_posix()
+    '/var/cache/me/penstock'
+    """
+    variables = os.environ if environment is None else environment
+    # The specification says that a relative path is to be ignored.
+    base = Path(variables.get("XDG_CACHE_HOME", ""))
+    return (base if base.is_absolute() else Path.home() / ".cache") / "penstock"
+
+
+def spark_home() -> Path:
+    """The Spark inside the PySpark package, found without importing it."""
+    pyspark_version()  # says what to install where there is none
+    spec = find_spec("pyspark")
+    assert spec is not None
+    assert spec.submodule_search_locations
+    return Path(spec.submodule_search_locations[0])
+
+
+def fetch(
+    jars: JarSet,
+    java: Java,
+    cache: Path | None = None,
+    say: Callable[[str], None] = tell_stderr,
+) -> Path:
+    """The directory with these jars, filled first if it is not there."""
+    shelf = (cache or cache_directory()) / "jars"
+    ready = shelf / jars.folder
+    if ready.is_dir():
+        return ready
+    with alone(shelf):
+        if not ready.is_dir():  # else another process fetched it while we waited
+            say(f"fetching the jars of {jars.name} (once, into {shelf}) ...")
+            count = resolve(jars, java, shelf, say)
+            say(f"fetched {count} jars of {jars.name}")
+    return ready
+
+
+@contextmanager
+def alone(shelf: Path) -> Iterator[None]:
+    """One process at a time fetches; the others wait and then find what they need."""
+    try:
+        shelf.mkdir(parents=True, exist_ok=True)
+        lock = (shelf / ".lock").open("w")
+    except OSError as error:
+        raise ConfigError(
+            f"cannot write jars to {shelf} ({error.strerror}): point XDG_CACHE_HOME elsewhere"
+        ) from None
+    with lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
+
+
+def resolve(jars: JarSet, java: Java, shelf: Path, say: Callable[[str], None]) -> int:
+    """Let Ivy fetch the set until it is whole; the number of jars."""
+    partial = shelf / f".{jars.folder}"
+    (partial / "lib").mkdir(parents=True, exist_ok=True)
+    (partial / "ivy.xml").write_text(jars.order())
+    problem = ""
+    for _ in range(TRIES):
+        problem = ask_ivy(java, partial, say) or missing(jars, partial / "lib")
+        if not problem:
+            (partial / "lib").rename(shelf / jars.folder)
+            shutil.rmtree(partial)
+            return len(list((shelf / jars.folder).glob("*.jar")))
+    raise ConfigError(
+        f"cannot fetch the jars of {jars.name} in {TRIES} tries: {problem}; check the network, or "
+        f"name your own repository in an Ivy settings file with {OWN_SETTINGS}"
+    )
+
+
+def ask_ivy(java: Java, partial: Path, say: Callable[[str], None]) -> str:
+    """One try; what went wrong, or nothing. What was fetched stays for the next."""
+    programs = sorted((spark_home() / "jars").glob("ivy-*.jar"))
+    if not programs:
+        return "this PySpark carries no Ivy"
+    settings = os.environ.get(OWN_SETTINGS)
+    argv = [
+        java.executable,
+        "-jar",
+        str(programs[-1]),
+        *(["-settings", settings] if settings else []),
+        *["-cache", str(partial / "cache")],
+        *["-ivy", str(partial / "ivy.xml")],
+        *["-confs", "default"],
+        # Six of the broker's jars call themselves bundles.
+        *["-types", "jar", "bundle"],
+        *["-retrieve", str(partial / "lib" / "[artifact]-[revision].[ext]")],
+    ]
+    (partial / "ivy.log").unlink(missing_ok=True)
+    with Processes(partial) as processes:
+        ivy = processes.start("ivy", argv, os.environ)
+        told = 0
+
+        def ended() -> bool:
+            nonlocal told
+            arrived = ivy.log.read_text(errors="replace").count("[SUCCESSFUL ]")
+            if arrived >= told + JARS_PER_LINE:
+                told = arrived
+                say(f"  {arrived} jars so far ...")
+            return not ivy.running()
+
+        try:
+            wait_until(ended, TRY_TIMEOUT_S, "Ivy", every_s=0.25)
+        except TimeoutError:
+            return f"no end after {TRY_TIMEOUT_S:g} s"
+    return complaint(ivy.log.read_text(errors="replace"))
+
+
+def complaint(output: str) -> str:
+    """What Ivy says went wrong; its exit code misses files that it could not get.
+
+    >>> complaint(":: loading settings :: url = jar ... found a#b;1 in public")
+    ''
+    >>> complaint(":: org.apache.kafka#kafka_2.13;4.1.1: not found")
+    'org.apache.kafka#kafka_2.13;4.1.1: not found'
+    >>> complaint("    [FAILED     ] org.slf4j#slf4j-api;1.7.36!slf4j-api.jar: timed out")
+    '[FAILED     ] org.slf4j#slf4j-api;1.7.36!slf4j-api.jar: timed out'
+    """
+    signs = ("UnknownHostException", ": not found", "FAILED", "UNRESOLVED")
+    for sign in signs:
+        for line in output.splitlines():
+            if sign in line:
+                return line.strip(" \t:")
+    return ""
+
+
+def missing(jars: JarSet, library: Path) -> str:
+    """Which jar is not there or is no archive, or nothing."""
+    for root in jars.roots:
+        if not (library / f"{root}.jar").is_file():
+            return f"{root}.jar did not arrive"
+    for path in sorted(library.glob("*.jar")):
+        if not zipfile.is_zipfile(path):
+            path.unlink()
+            return f"{path.name} arrived damaged"
+    return ""

@@ -1,0 +1,147 @@
+"""The parent of all testbed processes, which ends them when its own parent is gone.
+
+A program of its own, started by `processes.Processes`, standard library only so that it is up in
+a few hundredths of a second. It reads requests from its input, one JSON object per line, and
+answers each with one line:
+
+    {"start": {"argv": [...], "log": "...", "environment": {...}}}   ->  {"pid": 4711}
+    {"ask": 4711}                                                    ->  {"exit": null}
+    {"stop": 4711}                                                   ->  {"exit": -9}
+
+It works however the parent ends, SIGKILL included, because three things hold at once:
+
+- the input closes with the parent, and the kernel closes it when nobody else can;
+- a forked sibling may hold the input open, so the keeper also looks whether its parent changed;
+- should the keeper itself be killed, the kernel kills what it started (Linux).
+
+Every program leads a process group of its own, and it is groups that are killed: the executors
+that a Spark worker forks go with their worker. On Linux the keeper adopts such orphans and reaps
+them, so that no zombie stays in a container without an init process.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import json
+import os
+import select
+import signal
+import subprocess
+import sys
+import time
+from typing import Any
+
+PR_SET_PDEATHSIG = 1
+PR_SET_CHILD_SUBREAPER = 36
+
+LOOK_FOR_PARENT_EVERY_S = 0.5
+GIVE_UP_ON_A_GROUP_AFTER = 2000  # looks, 5 ms apart: SIGKILL needs far less
+
+LINUX = sys.platform == "linux"
+LIBC = ctypes.CDLL(None) if LINUX else None
+
+
+def process_control(option: int, value: int) -> None:
+    if LIBC is not None:
+        LIBC.prctl(option, value, 0, 0, 0)
+
+
+def die_with_keeper() -> None:
+    """In the new process, before it becomes the program."""
+    process_control(PR_SET_PDEATHSIG, signal.SIGKILL)
+
+
+class Keeper:
+    """What was started, by process id, and how it ended."""
+
+    def __init__(self) -> None:
+        self.exits: dict[int, int | None] = {}
+
+    def start(self, argv: list[str], log: str, environment: dict[str, str]) -> int:
+        with open(log, "ab") as output:
+            process = subprocess.Popen(
+                argv,
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=subprocess.STDOUT,
+                env=environment,
+                start_new_session=True,
+                preexec_fn=die_with_keeper,
+            )
+        process.returncode = 0  # reaped here and not by the object, which may go now
+        self.exits[process.pid] = None
+        return process.pid
+
+    def reap(self) -> None:
+        """Take note of all that ended, orphans too."""
+        while True:
+            try:
+                pid, status = os.waitpid(-1, os.WNOHANG)
+            except ChildProcessError:
+                return
+            if pid == 0:
+                return
+            if pid in self.exits:
+                self.exits[pid] = os.waitstatus_to_exitcode(status)
+
+    def ask(self, pid: int) -> int | None:
+        self.reap()
+        return self.exits[pid]
+
+    def stop(self, pid: int) -> int | None:
+        """Kill the group and return when none of it is left."""
+        for _ in range(GIVE_UP_ON_A_GROUP_AFTER):
+            try:
+                os.killpg(pid, signal.SIGKILL)
+            except (ProcessLookupError, PermissionError):
+                break
+            self.reap()
+            time.sleep(0.005)
+        return self.ask(pid)
+
+    def stop_all(self) -> None:
+        for pid in self.exits:
+            self.stop(pid)
+
+    def answer(self, request: dict[str, Any]) -> dict[str, Any]:
+        try:
+            if "start" in request:
+                return {"pid": self.start(**request["start"])}
+            if "ask" in request:
+                return {"exit": self.ask(request["ask"])}
+            return {"exit": self.stop(request["stop"])}
+        except OSError as error:
+            return {"error": f"{error.filename or ''}: {error.strerror}"}
+
+
+def serve(keeper: Keeper, parent: int) -> None:
+    """Answer until the input ends or the parent is somebody else."""
+    waiting = b""
+    while os.getppid() == parent:
+        readable, _, _ = select.select([0], [], [], LOOK_FOR_PARENT_EVERY_S)
+        if not readable:
+            keeper.reap()
+            continue
+        received = os.read(0, 65536)
+        if not received:
+            return
+        *lines, waiting = (waiting + received).split(b"\n")
+        for line in lines:
+            os.write(1, json.dumps(keeper.answer(json.loads(line))).encode() + b"\n")
+
+
+def main(parent: int) -> None:
+    process_control(PR_SET_CHILD_SUBREAPER, 1)
+    for ending in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+        signal.signal(ending, lambda *_: sys.exit())
+    keeper = Keeper()
+    try:
+        serve(keeper, parent)
+    except BrokenPipeError:
+        return  # the parent went while we answered
+    finally:
+        keeper.stop_all()
+
+
+if __name__ == "__main__":
+    main(int(sys.argv[1]))
