@@ -42,7 +42,9 @@ def to_peak(
         return series
     peak = float(np.percentile(series, percentile))
     if peak <= 0.0:
-        raise ConfigError(f"{describe()}: cannot be scaled to a peak, because its rates are 0")
+        raise ConfigError(
+            f"{describe()}: cannot be scaled to a peak: its {percentile:g}th percentile is 0"
+        )
     scaled: Series = series * (peak_rps / peak)
     return scaled
 

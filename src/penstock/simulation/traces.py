@@ -133,7 +133,8 @@ def _find_columns(
     timely = [index for index, cell in enumerate(row.cells) if _is_time(cell)]
     time_at = _asked(file, header, row, time)
     if time_at is None:
-        time_at = next((names.index(n) for n in TIME_NAMES if n in names), None)
+        time_at = next((names.index(name) for name in TIME_NAMES if name in names), None)
+    only_a_guess = time_at is None or len(row.cells) == 1
     if time_at is None:
         time_at = next(iter(timely), None)
     rate_at = _asked(file, header, row, rate)
@@ -141,9 +142,8 @@ def _find_columns(
         candidates = (names.index(name) for name in RATE_NAMES if name in names)
         rate_at = next((each for each in candidates if each in numeric), None)
     if rate_at is None:
-        later = (index for index in numeric if time_at is None or index > time_at)
-        rate_at = next(later, None)
-    if rate_at is None and time is None and numeric == [time_at]:
+        rate_at = next((each for each in numeric if time_at is None or each > time_at), None)
+    if rate_at is None and only_a_guess and numeric == [time_at]:
         rate_at = time_at
     if rate_at is None:
         raise ConfigError(
