@@ -1,29 +1,66 @@
-# Every target sets up what it needs, and only when it is stale: the environment is rebuilt
+# Every target sets up what it needs, and only when that is stale: the environment is made anew
 # when requirements.lock or pyproject.toml is newer than the stamp.
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.ready
-export PYTHONDONTWRITEBYTECODE :=
+UV := $(BIN)/uv
+# Byte code makes every start three times faster; some machines switch it off.
+unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test lint types layers cases bench docs fmt lock wheel clean
+.PHONY: help setup demo test check cases bench docs fmt lock wheel clean
 
 help: ## list the targets
-	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 10
+	@grep -hE '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 9
+
+demo: $(STAMP) ## run the main job (ARGS="--policy hpa ..." are passed on)
+	@$(BIN)/penstock simulate $(or $(ARGS),--policy ds2 --workload diurnal --duration 24h)
+
+test: check ## everything that CI checks: style, types, layers, tests, cases
+	$(BIN)/pytest -n 2 --dist worksteal
+	@$(MAKE) --no-print-directory cases DONE=--done
+
+check: $(STAMP)
+	$(BIN)/ruff check --quiet .
+	$(BIN)/ruff format --check --quiet .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+	$(BIN)/python docs/generate.py --check
+
+cases: $(STAMP) ## run numeric cases of the originals (FILES="a.json b.json")
+	@$(BIN)/python -m tests.conformance.runner $(DONE) $(FILES)
+
+bench: $(STAMP) ## measure speed; writes benchmarks/results.json
+	@$(BIN)/python benchmarks/run.py
+
+docs: $(STAMP) ## write docs/policies.md from the docstrings
+	@$(BIN)/python docs/generate.py
+
+fmt: $(STAMP) ## format the code and fix what can be fixed
+	$(BIN)/ruff check --fix --quiet . || true
+	$(BIN)/ruff format --quiet .
+
+wheel: $(STAMP) ## build the wheel
+	$(UV) build --quiet --no-build-isolation --wheel --python $(BIN)/python
+
+lock: $(UV) ## pin all dependencies again
+	$(UV) pip compile --quiet --universal --generate-hashes --no-emit-index-url --no-header \
+	  --group dev --extra spark pyproject.toml -o requirements.lock
+
+clean: ## remove the environment and all that was built
+	rm -rf $(VENV) dist build runs .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis
 
 setup: $(STAMP)
 
-$(STAMP): requirements.lock pyproject.toml
+$(STAMP): requirements.lock pyproject.toml | $(UV)
 	@echo "setting up $(VENV) ..."
-	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' \
-	  || { echo "Penstock needs Python 3.11 or newer; name one with PYTHON=..." >&2; exit 2; }
-	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
-	@test -x $(BIN)/uv || $(BIN)/python -m pip install --quiet --disable-pip-version-check uv
-	@$(BIN)/uv pip sync --quiet --python $(BIN)/python --require-hashes --compile-bytecode requirements.lock
-	@$(BIN)/uv pip install --quiet --python $(BIN)/python --no-deps --no-build-isolation --editable . 
+	@$(UV) pip sync --quiet --python $(BIN)/python --require-hashes --compile-bytecode requirements.lock
+	@$(UV) pip install --quiet --python $(BIN)/python --no-deps --no-build-isolation --editable .
 	@touch $@
 
-lock: ## pin all dependencies again
-	@test -x $(BIN)/uv || { $(PYTHON) -m venv $(VENV) && $(BIN)/python -m pip install --quiet uv; }
-	$(BIN)/uv pip compile --quiet --universal --generate-hashes --no-emit-index-url --no-header --group dev --extra spark pyproject.toml -o requirements.lock
+$(UV):
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { \
+	  echo "Penstock needs Python 3.11 or newer; name it with make PYTHON=..." >&2; exit 2; }
+	@$(PYTHON) -m venv $(VENV)
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check uv

@@ -5,6 +5,8 @@ from __future__ import annotations
 from penstock.policies.static import Static
 from penstock.protocols import Policy
 
+DEFAULT_POLICY = "static"
+
 POLICIES: dict[str, type[Policy]] = {
     "static": Static,
 }

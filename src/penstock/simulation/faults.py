@@ -104,6 +104,19 @@ Fault = (
     | SensorLate
 )
 
+FAULTS: dict[str, type[Fault]] = {
+    "executor_lost": ExecutorLost,
+    "slow_executor": SlowExecutor,
+    "failed_start": FailedStart,
+    "slow_start": SlowStart,
+    "capacity_drop": CapacityDrop,
+    "skew": SkewSetsIn,
+    "source_outage": SourceOutage,
+    "source_silence": SourceSilence,
+    "sensor_blind": SensorBlind,
+    "sensor_late": SensorLate,
+}
+
 
 def with_silence(rates_rps: Sequence[float], faults: Sequence[Fault]) -> list[float]:
     """The rates as the source sees them: silences cut out, their records in the second after.

@@ -1,0 +1,126 @@
+"""Writes the generated pages of the docs from docstrings; ``--check`` only looks if they are current."""
+
+from __future__ import annotations
+
+import dataclasses
+import inspect
+import re
+import sys
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from penstock.policies import DEFAULT_POLICY, POLICIES
+from penstock.simulation.expressions import NAMED
+from penstock.simulation.faults import FAULTS
+from penstock.simulation.workload import WORKLOADS
+
+HERE = Path(__file__).parent
+
+
+def policies() -> str:
+    """docs/policies.md: the docstring of each policy as a section."""
+    rows = [f"| [`{name}`](#{name}) | {_summary(kind)} |" for name, kind in POLICIES.items()]
+    sections = [_section(name, kind) for name, kind in POLICIES.items()]
+    head = (
+        "# Policies\n\n"
+        "Generated from the docstrings by `make docs`. Every policy is a pure function of what was "
+        "seen and\nwhat is known; bounds, cooldowns and stabilisation are guards around it, with the "
+        "values of its paper\nas defaults. `penstock policies NAME` prints the same text. The default "
+        f"is `{DEFAULT_POLICY}`.\n\n"
+        "| policy | the rule in a line |\n|---|---|\n"
+    )
+    return head + "\n".join(rows) + "\n\n" + "\n".join(sections)
+
+
+def workloads() -> str:
+    """docs/workloads.md: every shape, named load and fault, with its options and defaults."""
+    lines = [
+        "# Workloads and faults",
+        "",
+        "Generated from the docstrings by `make docs`. A workload is `name:key=value,...`; numbers "
+        "take",
+        "`k M G %` and `ms s m min h d`; `a + b`, `a * b` and `a for 2h then b` combine them.",
+        "",
+        "| workload | what it is | options and defaults |",
+        "|---|---|---|",
+        *(_row(name, kind) for name, kind in WORKLOADS.items()),
+        "",
+        "| name | stands for |",
+        "|---|---|",
+        *(f"| `{name}` | `{text}` |" for name, text in NAMED.items()),
+        "",
+        "Faults are given with `--fault`, in the same notation:",
+        "",
+        "| fault | what happens | options and defaults |",
+        "|---|---|---|",
+        *(_row(name, kind) for name, kind in FAULTS.items()),
+    ]
+    return "\n".join(lines) + "\n"
+
+
+def _summary(kind: type[Any]) -> str:
+    return (inspect.getdoc(kind) or "").splitlines()[0]
+
+
+def _row(name: str, kind: type[Any]) -> str:
+    options = ", ".join(_option(field) for field in msgspec.structs.fields(kind))
+    return f"| `{name}` | {_summary(kind)} | {options} |"
+
+
+def _option(field: msgspec.structs.FieldInfo) -> str:
+    return f"`{field.name}`" if field.required else f"`{field.name}={field.default}`"
+
+
+def _section(name: str, kind: type[Any]) -> str:
+    doc = inspect.getdoc(kind) or ""
+    doc = re.sub(r"^(\S[^\n]*)\n-{3,}$", r"### \1", doc, flags=re.MULTILINE)
+    doc = _parameters(doc, kind)
+    doc = re.sub(r"((?:^>>>.*\n(?:(?!\n|###).*\n?)*\n?)+)", _fence, doc, flags=re.MULTILINE)
+    limits = msgspec.json.decode(msgspec.json.encode(kind.default_limits))
+    around = ", ".join(f"`{key} = {value:g}`" for key, value in limits.items()) or "none of its own"
+    return f"## {name}\n\n{doc.strip()}\n\nLimits: {around}.\n"
+
+
+def _fence(match: re.Match[str]) -> str:
+    return "```python\n" + match[1].rstrip() + "\n```\n\n"
+
+
+def _parameters(doc: str, kind: type[Any]) -> str:
+    """The Parameters section as a list, with the defaults that the code really has."""
+    found = re.search(r"### Parameters\n(.*?)(?=\n### |\Z)", doc, re.DOTALL)
+    if found is None:
+        return doc
+    defaults = {field.name: getattr(kind(), field.name) for field in dataclasses.fields(kind)}
+    lines: list[str] = []
+    for line in found[1].splitlines():
+        if line and not line.startswith(" "):
+            names = [name.strip() for name in line.split(",")]
+            shown = ", ".join(f"`{name} = {defaults.get(name)!r}`" for name in names)
+            lines.append(f"- {shown}:")
+        elif line.strip():
+            lines[-1] += f" {line.strip()}"
+    return doc[: found.start(1)] + "\n" + "\n".join(lines) + "\n" + doc[found.end(1) :]
+
+
+PAGES = {"policies.md": policies, "workloads.md": workloads}
+
+
+def main() -> int:
+    stale = []
+    for name, page in PAGES.items():
+        path, text = HERE / name, page()
+        if not path.exists() or path.read_text(encoding="utf-8") != text:
+            stale.append(name)
+            if "--check" not in sys.argv:
+                path.write_text(text, encoding="utf-8")
+                print(f"wrote docs/{name}")
+    if stale and "--check" in sys.argv:
+        print(f"docs/{', docs/'.join(stale)} are not current: run `make docs`", file=sys.stderr)
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,1 @@
+"""One file per command; `cli` loads only the one that is called."""

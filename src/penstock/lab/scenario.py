@@ -1,0 +1,141 @@
+"""One experiment: a job, a load, what goes wrong, a seed. Run it under a policy."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from functools import lru_cache
+
+from penstock.clock import SimulatedClock
+from penstock.controller import Controller
+from penstock.errors import ConfigError, unknown
+from penstock.guards import chain
+from penstock.journal import MemoryJournal
+from penstock.lab.score import Goal, Score, score
+from penstock.model import Limits, Step
+from penstock.protocols import Journal, Policy
+from penstock.simulation.continuous import ContinuousJob
+from penstock.simulation.engine import Job, Outcome
+from penstock.simulation.expressions import parse_workload
+from penstock.simulation.faults import Fault
+from penstock.simulation.microbatch import MicroBatchJob
+from penstock.simulation.sensors import Impaired
+
+ENGINES: dict[str, Job] = {
+    MicroBatchJob.engine_name: MicroBatchJob(),
+    ContinuousJob.engine_name: ContinuousJob(),
+}
+
+#: How long a load without a natural end is run.
+DEFAULT_DURATION_S = 6 * 3600.0
+
+Watcher = Callable[[Step], None]
+
+
+@dataclass(frozen=True, slots=True)
+class Scenario:
+    """A named, reproducible experiment; the policy comes on top.
+
+    Parameters
+    ----------
+    workload
+        The load, in the one-line notation.
+    engine
+        "micro-batch" or "continuous".
+    seed
+        The same seed gives the same run.
+    duration_s
+        How long; ``None`` takes the natural length of the load, or six hours.
+    start_executors
+        The fleet at the start; ``None`` takes one that carries the first minute.
+    faults
+        What goes wrong, and when.
+    """
+
+    workload: str
+    engine: str = MicroBatchJob.engine_name
+    seed: int = 1
+    duration_s: float | None = None
+    start_executors: int | None = None
+    faults: tuple[Fault, ...] = field(default=())
+
+    @property
+    def job(self) -> Job:
+        if self.engine not in ENGINES:
+            raise unknown("engine", self.engine, ENGINES)
+        return ENGINES[self.engine]
+
+    def rates(self) -> Sequence[float]:
+        """The arrival rate of each second."""
+        return _rates(self.workload, self.engine, self.seed, self.duration_s)
+
+    def start_size(self, limits: Limits) -> int:
+        """A fleet that carries the first minute with a fifth to spare, inside the bounds."""
+        if self.start_executors is not None:
+            return self.start_executors
+        first = self.rates()[:60]
+        needed = 1.2 * sum(first) / len(first)
+        fleet = max(1, limits.min_executors)
+        while fleet < limits.max_executors and self.job.capacity_rps(fleet) < needed:
+            fleet += 1
+        return fleet
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """What is left of an experiment under a policy."""
+
+    outcome: Outcome
+    steps: list[Step]
+    score: Score
+
+
+def run(
+    scenario: Scenario,
+    policy: Policy,
+    limits: Limits,
+    goal: Goal,
+    watch: Watcher | None = None,
+) -> Run:
+    """Let `policy` run the job of `scenario` to its end, and rate what came of it."""
+    journal = MemoryJournal()
+    outcome = simulate(scenario, policy, limits, journal, watch)
+    return Run(outcome, journal.steps, score(outcome, goal, limits.max_executors))
+
+
+def simulate(
+    scenario: Scenario,
+    policy: Policy,
+    limits: Limits,
+    journal: Journal | None = None,
+    watch: Watcher | None = None,
+) -> Outcome:
+    """The bare run: the loop over a simulated job, to its end."""
+    rates = scenario.rates()
+    engine = Impaired.around(
+        scenario.job.start(
+            rates,
+            executors=scenario.start_size(limits),
+            seed=scenario.seed,
+            faults=scenario.faults,
+        ),
+        scenario.faults,
+    )
+    controller = Controller(engine, policy, chain(limits), engine, journal)
+    clock = SimulatedClock(end_s=float(len(rates)), start_s=policy.period_s)
+    for step in controller.run(clock):
+        if watch is not None:
+            watch(step)
+    return engine.finish()
+
+
+@lru_cache(maxsize=4)
+def _rates(text: str, engine: str, seed: int, duration_s: float | None) -> Sequence[float]:
+    """Many policies meet the same load: it is worked out once per process."""
+    workload = parse_workload(text)
+    if engine not in ENGINES:
+        raise unknown("engine", engine, ENGINES)
+    wanted_s = duration_s or workload.natural_duration_s() or DEFAULT_DURATION_S
+    if wanted_s < 1.0:
+        raise ConfigError(f"a run must last at least 1 s, not {wanted_s} s")
+    return tuple(workload.rates(int(wanted_s), seed, ENGINES[engine].capacity_rps))
