@@ -54,6 +54,7 @@ def rates(file: str, options: str, seconds: int, seed: int = 1) -> list[float]:
         "timestamp,rate\n1648120746000,10\n1648120748000,20\n1648120750000,40\n",
         "host,time,rate\nx,0,10\ny,2,20\nz,4,40\n",
         "rate,seconds\n10,0\n20,2\n40,4\n",
+        "messages,when\n10,2024-01-01 00:00:00\n20,2024-01-01 00:00:02\n40,2024-01-01 00:00:04\n",
         '"seconds","rate"\n"0","10"\n"2","20"\n"4","40"\n',
         ",index,timestamp,input_rate,datetime,seconds,lag\n"
         "0,13,1648120746,10,2022-03-24 11:19:06,0,9\n"

@@ -133,23 +133,26 @@ def _find_columns(
     timely = [index for index, cell in enumerate(row.cells) if _is_time(cell)]
     time_at = _asked(file, header, row, time)
     if time_at is None:
-        time_at = next((names.index(name) for name in TIME_NAMES if name in names), None)
-    only_a_guess = time_at is None or len(row.cells) == 1
-    if time_at is None:
-        time_at = next(iter(timely), None)
+        time_at = _usual(names, TIME_NAMES)
     rate_at = _asked(file, header, row, rate)
+    if rate_at is None and (usual := _usual(names, RATE_NAMES)) in numeric:
+        rate_at = usual
+    guessed = time_at is None or len(row.cells) == 1
+    if time_at is None:
+        time_at = next((index for index in timely if index != rate_at), None)
     if rate_at is None:
-        candidates = (names.index(name) for name in RATE_NAMES if name in names)
-        rate_at = next((each for each in candidates if each in numeric), None)
-    if rate_at is None:
-        rate_at = next((each for each in numeric if time_at is None or each > time_at), None)
-    if rate_at is None and only_a_guess and numeric == [time_at]:
-        rate_at = time_at
+        rate_at = next((index for index in numeric if time_at is None or index > time_at), None)
+    if rate_at is None and guessed and numeric == [time_at]:
+        rate_at = time_at  # what looked like times are the only numbers there are
     if rate_at is None:
         raise ConfigError(
             f"trace {file}, line {row.line}: no column of rates found, expected a number"
         )
     return _Columns(None if time_at == rate_at else time_at, rate_at)
+
+
+def _usual(names: list[str], usual: tuple[str, ...]) -> int | None:
+    return next((names.index(name) for name in usual if name in names), None)
 
 
 def _asked(file: str, header: list[str] | None, row: _Row, column: str | None) -> int | None:
