@@ -1,0 +1,377 @@
+"""A Flink-like job on paper: records flow through one by one, and a rescale stops the job.
+
+The run is fluid and event-driven. Between two events (workers arrive or die, a fault begins or
+ends, the job stops or resumes) the fleet has one capacity, which swings a little from second to
+second; records depart at that pace while any wait, and as they arrive while none does. What
+waits, waits at the source: buffers inside the job are small, so backpressure reaches the source
+at once. Departures are kept as an exact polyline, so each record's delay is exact too.
+
+A change of the fleet stops the job. It goes back to the last checkpoint and reads again what came
+since: those records have departed and do not depart twice, but they cost capacity twice.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from math import inf
+from random import Random
+from typing import Annotated, ClassVar
+
+from msgspec import Meta, Struct
+
+from penstock.errors import ConfigError
+from penstock.model import Receipt, Snapshot
+from penstock.simulation.dataflow import IDLE, Dataflow, Operator
+from penstock.simulation.engine import Curve, Engine, Outcome
+from penstock.simulation.faults import (
+    CapacityDrop,
+    Fault,
+    SkewSetsIn,
+    SourceOutage,
+    with_silence,
+)
+from penstock.simulation.fleet import Executor, Roster, Startup, active, edges_s
+from penstock.simulation.gauges import Gauges, Means
+from penstock.simulation.sensors import impaired
+from penstock.simulation.stream import Stream, swings
+
+_THREE_STAGES = (
+    Operator("source", 20e-6),
+    Operator("map", 30e-6, upstream=("source",)),
+    Operator("window", 50e-6, upstream=("map",), selectivity=0.01, keyed=True),
+)
+
+
+class ContinuousJob(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A job on a Flink-like engine.
+
+    The defaults make a small stateful job: three operators, about 10,000 records/s per worker,
+    stopped for some 3 s by a rescale.
+
+    Parameters
+    ----------
+    operators
+        The dataflow, sources first.
+    cores_per_executor
+        Cores of a worker, shared by its instances of all operators.
+    contention
+        Sub-linear capacity: n workers do the work of n / (1 + contention (n - 1)).
+    hot_fraction
+        Share of the hottest key in the input of keyed operators.
+    partitions
+        More workers than this have nothing to do.
+    speed_spread
+        Workers differ: the speed of each is uniform in 1 ± this.
+    capacity_noise, measurement_noise
+        Relative standard deviations: of the capacity in each second, and of what the cpu and
+        busy gauges show.
+    startup
+        From the request of a worker until it registers.
+    wait_for_workers_s
+        Once a new worker is there, the job waits so long for others that are on their way, then
+        restarts with those that came.
+    restart_s, restart_spread
+        Downtime of a rescale without state, and its relative spread (uniform).
+    state_bytes, restore_bytes_per_s
+        State to load before the job resumes; how many workers load it makes no difference.
+    detect_loss_s
+        Until a dead worker is noticed the job stands still.
+    checkpoint_interval_s
+        Time between checkpoints; 0 means that nothing is ever read again.
+    busy_at_saturation
+        What the busy gauge of a full operator shows.
+    idle_cpu_fraction, full_cpu_fraction, restart_cpu_fraction
+        Cpu of a worker without work, with all it can do, and while the job restarts.
+    idle_memory_fraction, full_memory_fraction
+        The same for memory.
+    pipeline_latency_s
+        What a record spends in buffers and on the network even if none waits.
+    arrival_cv2
+        Squared coefficient of variation of the times between arrivals, as a sensor shows it.
+    """
+
+    engine_name: ClassVar[str] = "continuous"
+
+    operators: tuple[Operator, ...] = _THREE_STAGES
+    cores_per_executor: Annotated[int, Meta(ge=1)] = 1
+    contention: Annotated[float, Meta(ge=0)] = 0.01
+    hot_fraction: Annotated[float, Meta(ge=0, le=1)] = 0.0
+    partitions: Annotated[int, Meta(ge=1)] = 64
+    speed_spread: Annotated[float, Meta(ge=0, lt=1)] = 0.02
+    capacity_noise: Annotated[float, Meta(ge=0)] = 0.02
+    measurement_noise: Annotated[float, Meta(ge=0)] = 0.02
+    startup: Startup = Startup()
+    wait_for_workers_s: Annotated[float, Meta(ge=0)] = 20.0
+    restart_s: Annotated[float, Meta(ge=0)] = 2.0
+    restart_spread: Annotated[float, Meta(ge=0, le=1)] = 0.2
+    state_bytes: Annotated[float, Meta(ge=0)] = 100e6
+    restore_bytes_per_s: Annotated[float, Meta(gt=0)] = 100e6
+    detect_loss_s: Annotated[float, Meta(ge=0)] = 5.0
+    checkpoint_interval_s: Annotated[float, Meta(ge=0)] = 5.0
+    busy_at_saturation: Annotated[float, Meta(gt=0, le=1)] = 0.95
+    idle_cpu_fraction: Annotated[float, Meta(ge=0, le=1)] = 0.08
+    full_cpu_fraction: Annotated[float, Meta(ge=0, le=1)] = 0.97
+    restart_cpu_fraction: Annotated[float, Meta(ge=0, le=1)] = 0.9
+    idle_memory_fraction: Annotated[float, Meta(ge=0, le=1)] = 0.25
+    full_memory_fraction: Annotated[float, Meta(ge=0, le=1)] = 0.75
+    pipeline_latency_s: Annotated[float, Meta(ge=0)] = 0.05
+    arrival_cv2: Annotated[float, Meta(ge=0)] = 1.0
+
+    def __post_init__(self) -> None:
+        Dataflow(self.operators)
+        if not self.restore_bytes_per_s > 0.0:
+            raise ConfigError(f"restore_bytes_per_s must be positive: {self.restore_bytes_per_s}")
+
+    def capacity_rps(self, executors: int) -> float:
+        """The rate that so many workers keep up with, at the speeds that they have on average.
+
+        The slowest worker sets the pace: of n speeds uniform in 1 ± s, the lowest is 1 - s + 2 s
+        / (n + 1) on average.
+
+        >>> job = ContinuousJob(contention=0.0, speed_spread=0.0)
+        >>> job.capacity_rps(0), round(job.capacity_rps(1)), round(job.capacity_rps(4))
+        (0.0, 10000, 40000)
+        >>> round(ContinuousJob().capacity_rps(16))
+        136675
+        """
+        working = min(executors, self.partitions)
+        slowest = 1.0 - self.speed_spread * (working - 1) / (working + 1)
+        # A hot key makes its worker the bottleneck, whichever speed that happens to have.
+        speeds = [1.0 if self.hot_fraction else slowest] * working
+        regime = Dataflow(self.operators).regime(
+            speeds,
+            cores=self.cores_per_executor,
+            contention=self.contention,
+            hot_fraction=self.hot_fraction,
+        )
+        return regime.capacity_rps
+
+    def start(
+        self,
+        rates_rps: Sequence[float],
+        *,
+        executors: int,
+        seed: int,
+        faults: Sequence[Fault] = (),
+    ) -> Engine:
+        """A run with one arrival rate per second, warm, with `executors` already there."""
+        run = ContinuousRun(self, rates_rps, executors=executors, seed=seed, faults=faults)
+        return impaired(run, faults)
+
+
+class ContinuousRun:
+    """One run of a `ContinuousJob`: sensor and actuator of a job that exists only here."""
+
+    def __init__(
+        self,
+        job: ContinuousJob,
+        rates_rps: Sequence[float],
+        *,
+        executors: int,
+        seed: int,
+        faults: Sequence[Fault],
+    ) -> None:
+        self._job = job
+        self._faults = faults
+        self._lots = Random(seed)
+        rates_rps = with_silence(rates_rps, faults)
+        self._stream = Stream(rates_rps, swings(len(rates_rps), job.capacity_noise, seed))
+        self._flow = Dataflow(job.operators)
+        self._roster = Roster(
+            executors,
+            startup=job.startup,
+            speed_spread=job.speed_spread,
+            lots=self._lots,
+            faults=faults,
+        )
+        self._gauges = Gauges(job, self._flow, self._lots)
+        self._means: Means | None = None
+        self._totals = (0.0, 0.0, 0.0, 0.0, 0.0, 0.0)
+        self._latency_s = job.pipeline_latency_s + self._flow.path_s
+
+        #: Where the last checkpoint stands, counted in departures.
+        self._checkpoint = 0.0
+        self._edges_s = edges_s(faults, CapacityDrop, SkewSetsIn, SourceOutage)[::-1]
+        self._running: list[Executor] = list(self._roster.ready)
+        self._down_s = 0.0
+        self._down_until_s = 0.0
+        self._wave_until_s = inf
+        self._regime = IDLE
+        self._outage = False
+        self._can_rps = 0.0
+        self._next_event_s = 0.0
+        self._take_stock()
+
+    def read(self, now_s: float) -> Snapshot:
+        """Run on to `now_s` and report what Flink's own metrics would show.
+
+        Throughput counts records each time that they are read, as Flink does; the backlog is
+        what has not departed yet.
+        """
+        self._advance(now_s)
+        job, stream = self._job, self._stream
+        latency_s, delay_s = self._latency_s, 0.0
+        arrived = stream.arrived_by(stream.now_s)
+        waiting = arrived - stream.departed
+        if waiting > 0.0:
+            oldest_s = stream.oldest_arrival_s()
+            delay_s = stream.now_s - oldest_s
+            latency_s += max(0.0, stream.last_departure_s - oldest_s)
+        means = self._mean_since_last_read(max(now_s, stream.now_s), arrived)
+        executors, operators = self._gauges.readings(means, waiting, self._outage)
+        seen = not self._outage
+        return Snapshot(
+            now_s,
+            self._gauges.fleet,
+            None,
+            (),
+            means.arrival_rps if seen and means is not None else None,
+            None if means is None else means.throughput_rps,
+            waiting if seen else None,
+            delay_s if seen else None,
+            latency_s,
+            executors,
+            operators,
+            job.partitions,
+            job.state_bytes,
+            job.checkpoint_interval_s,
+        )
+
+    def apply(self, target_executors: int, now_s: float) -> Receipt:
+        """Ask for a fleet of that size; fewer stops the job at once, more when they are there."""
+        self._advance(now_s)
+        now_s, roster, target = self._stream.now_s, self._roster, max(0, target_executors)
+        if not roster.ask(target, now_s):
+            return Receipt(accepted=True, text=f"{target} executors were asked for already")
+        roster.release(now_s)
+        self._regroup(now_s)
+        self._take_stock()
+        return Receipt(accepted=True, text=f"asked for {target} executors")
+
+    def finish(self) -> Outcome:
+        """Run on to the end of the rates."""
+        stream = self._stream
+        self._advance(stream.end_s)
+        return Outcome(
+            stream.end_s,
+            stream.arrivals(),
+            Curve(stream.at_s, stream.departures),
+            self._roster.paid,
+            self._roster.targets,
+        )
+
+    def _advance(self, to_s: float) -> None:
+        """Run from event to event until `to_s`, or to the end of the rates."""
+        stream = self._stream
+        to_s = min(to_s, stream.end_s)
+        while self._next_event_s <= to_s:
+            self._run_on(self._next_event_s)
+            self._happen(stream.now_s)
+        self._run_on(to_s)
+
+    def _run_on(self, until_s: float) -> None:
+        """Let records flow until then: nothing happens on the way."""
+        stream = self._stream
+        if until_s <= stream.now_s:
+            return
+        if self._can_rps > 0.0:
+            stream.run_on(until_s, self._can_rps)
+            return
+        if self._down_until_s > stream.now_s:
+            self._down_s += until_s - stream.now_s
+        stream.stand_still(until_s)
+
+    def _mean_since_last_read(self, now_s: float, arrived: float) -> Means | None:
+        """Means since the last read; if no time has passed, those of the time before it."""
+        stream, before = self._stream, self._totals
+        length_s = now_s - before[0]
+        if length_s > 0.0:
+            processed, used_s, pressed_s = stream.processed, stream.used_s, stream.pressed_s
+            self._totals = (now_s, arrived, processed, used_s, pressed_s, self._down_s)
+            self._means = Means(
+                (arrived - before[1]) / length_s,
+                (processed - before[2]) / length_s,
+                (used_s - before[3]) / length_s,
+                (pressed_s - before[4]) / length_s,
+                (self._down_s - before[5]) / length_s,
+            )
+        return self._means
+
+    def _happen(self, now_s: float) -> None:
+        """Carry out all that is due now, and see what the job can do afterwards."""
+        while self._edges_s and self._edges_s[-1] <= now_s:
+            self._edges_s.pop()
+        if self._roster.next_event_s <= now_s:
+            change = self._roster.happen(now_s)
+            died = any(one in self._running for one in change.lost)
+            self._regroup(now_s, undetected_s=self._job.detect_loss_s if died else 0.0)
+        elif self._wave_until_s <= now_s:
+            self._regroup(now_s)
+        self._take_stock()
+
+    def _regroup(self, now_s: float, undetected_s: float = 0.0) -> None:
+        """Restart if a running worker has gone, or if the wave of new ones is in."""
+        ready, running = self._roster.ready, self._running
+        missing = any(one not in ready for one in running)
+        if missing or (
+            len(ready) > len(running) and (not self._roster.starting or self._wave_is_over(now_s))
+        ):
+            self._restart(now_s, undetected_s)
+        elif len(ready) > len(running):
+            self._wave_until_s = min(self._wave_until_s, now_s + self._job.wait_for_workers_s)
+        else:
+            self._wave_until_s = inf
+
+    def _wave_is_over(self, now_s: float) -> bool:
+        return self._job.wait_for_workers_s == 0.0 or self._wave_until_s <= now_s
+
+    def _restart(self, now_s: float, undetected_s: float) -> None:
+        """Stop, go back to the last checkpoint, and come back with the workers that are ready."""
+        job, stream = self._job, self._stream
+        if stream.reread <= 0.0 and now_s > self._down_until_s:
+            self._checkpoint = self._last_checkpoint(now_s)
+        stream.reread = stream.departed - self._checkpoint
+        spread = 1.0 + self._lots.uniform(-job.restart_spread, job.restart_spread)
+        load_s = job.state_bytes / job.restore_bytes_per_s
+        self._down_until_s = now_s + undetected_s + job.restart_s * spread + load_s
+        self._running = list(self._roster.ready)
+        self._wave_until_s = inf
+
+    def _last_checkpoint(self, now_s: float) -> float:
+        """How many records had departed at the last checkpoint.
+
+        Checkpoints are taken at regular times after the job has resumed; none is completed
+        while records are read again.
+        """
+        interval_s, resumed_s = self._job.checkpoint_interval_s, self._down_until_s
+        if interval_s == 0.0:
+            return self._stream.departed
+        last_s = resumed_s + (now_s - resumed_s) // interval_s * interval_s
+        if last_s <= resumed_s or last_s < self._stream.last_reread_s:
+            return self._checkpoint
+        return self._stream.departed_by(last_s)
+
+    def _take_stock(self) -> None:
+        """After any change: what can the job do now, and when does the next thing happen?"""
+        job, now_s, roster = self._job, self._stream.now_s, self._roster
+        slowdown = 1.0
+        for drop in active(self._faults, CapacityDrop, now_s):
+            slowdown *= max(0.0, 1.0 - drop.fraction)
+        skews = active(self._faults, SkewSetsIn, now_s)
+        self._regime = self._flow.regime(
+            [one.speed * one.pace for one in self._running[: job.partitions]],
+            cores=job.cores_per_executor,
+            contention=job.contention,
+            hot_fraction=max([job.hot_fraction, *(skew.hot_fraction for skew in skews)]),
+            slowdown=slowdown,
+        )
+        self._outage = bool(active(self._faults, SourceOutage, now_s))
+        down = self._down_until_s > now_s
+        self._can_rps = 0.0 if down or self._outage else self._regime.capacity_rps
+        self._next_event_s = min(
+            roster.next_event_s,
+            self._wave_until_s,
+            self._down_until_s if down else inf,
+            self._edges_s[-1] if self._edges_s else inf,
+        )
+        self._gauges.look(roster, self._running, self._regime)
