@@ -2,13 +2,12 @@
 
 A process of its own::
 
-    python -m penstock.jobs.producer --bootstrap HOST:PORT --topic T --rate-rps 5000 --seconds 60
+    python -m penstock.jobs.producer --bootstrap HOST:PORT --topic T --workload constant:rate=5k \\
+        --seconds 60
 
 It takes a rate per second from a file, from a workload of the simulation, or a constant one. It
 ends when all events are out, on SIGTERM or SIGINT, or when the process that is to outlive it is
 gone, and then writes its `Report` as one line of JSON.
-
-Nothing is skipped: a producer that is late sends late, and an event always says when it was due.
 """
 
 from __future__ import annotations
@@ -18,167 +17,27 @@ import logging
 import os
 import signal
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
+from math import ceil
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 import msgspec
-import numpy as np
-from msgspec import Struct, structs
+from msgspec import structs
 
 from penstock.clock import WallClock
 from penstock.errors import ConfigError, PenstockError, unknown
 from penstock.jobs.nexmark_events import NexmarkEvents
+from penstock.jobs.options import pair
+from penstock.jobs.playback import TICK_S, Report, Stream, play
 from penstock.jobs.timeline import Timeline
 from penstock.jobs.wordcount import Lines
 from penstock.protocols import Clock
+from penstock.simulation.expressions import parse_workload
 
-TICK_S = 0.01
-#: Later than this is not keeping up.
-TOLERANCE_S = 1.0
 QUEUE_RECORDS = 200_000
-#: So that a producer that is late still looks at the clock, and at what stops it.
-RECORDS_PER_TICK = 20_000
 
 log = logging.getLogger(__name__)
-
-
-class Stream(Protocol):
-    """Events in blocks of one size."""
-
-    @property
-    def block_size(self) -> int: ...
-
-    def block(self, number: int) -> list[bytes]:
-        """The events of one block."""
-        ...
-
-
-class Sender(Protocol):
-    """Takes events that are due."""
-
-    def send(self, values: list[bytes], first: int) -> int:
-        """Take as many of the values as there is room for; the first bears that number."""
-        ...
-
-
-class Report(Struct, frozen=True):
-    """What became of a plan."""
-
-    planned_records: int
-    sent_records: int
-    failed_records: int
-    elapsed_s: float
-    behind_max_records: int
-    behind_max_s: float
-
-    @property
-    def shortfall_records(self) -> int:
-        """What was planned and never arrived."""
-        return self.planned_records - self.sent_records + self.failed_records
-
-    @property
-    def kept_up(self) -> bool:
-        """Whether all of it arrived, and never more than a second late."""
-        return self.shortfall_records == 0 and self.behind_max_s <= TOLERANCE_S
-
-    def sentence(self) -> str:
-        """The report for people.
-
-        >>> print(Report(1000, 900, 0, 10.0, 300, 3.5).sentence())
-        900 of 1000 events sent in 10.0 s, at most 3.5 s late: could not keep up, 100 are missing
-        """
-        text = (
-            f"{self.sent_records - self.failed_records} of {self.planned_records} events sent "
-            f"in {self.elapsed_s:.1f} s, at most {self.behind_max_s:.1f} s late"
-        )
-        if self.kept_up:
-            return text
-        missing = self.shortfall_records
-        return f"{text}: could not keep up" + (f", {missing} are missing" if missing else "")
-
-
-def play(
-    timeline: Timeline,
-    stream: Stream,
-    sender: Sender,
-    clock: Clock,
-    *,
-    give_up_after_s: float = 60.0,
-    stopped: Callable[[], bool] = lambda: False,
-) -> Report:
-    """Send each event when it is due, until all are out or it is told to stop.
-
-    Parameters
-    ----------
-    timeline
-        When each event is due.
-    stream
-        The events.
-    sender
-        Where they go.
-    clock
-        Its first instant is the start of the timeline.
-    give_up_after_s
-        How long after the end of the timeline to go on with what is late.
-    stopped
-        Asked at each turn.
-    """
-    sent = behind_max = 0
-    behind_max_s = elapsed_s = 0.0
-    late = False
-    start_s: float | None = None
-    blocks = _Blocks(stream)
-    for now_s in clock.ticks(TICK_S):
-        start_s = now_s if start_s is None else start_s
-        elapsed_s = now_s - start_s
-        due = timeline.due_by(elapsed_s)
-        if sent < due:
-            behind_s = elapsed_s - float(timeline.due_s(np.array([sent]))[0])
-            behind_max_s = max(behind_max_s, behind_s)
-            behind_max = max(behind_max, due - sent)
-            late = _say_if_late(late, behind_s, due - sent)
-        for values in blocks.between(sent, min(due, sent + RECORDS_PER_TICK)):
-            taken = sender.send(values, sent)
-            sent += taken
-            if taken < len(values) or stopped():
-                break
-        gave_up = elapsed_s > timeline.duration_s + give_up_after_s
-        if sent == timeline.events or stopped() or gave_up:
-            break
-    return Report(timeline.events, sent, 0, elapsed_s, behind_max, behind_max_s)
-
-
-def _say_if_late(late: bool, behind_s: float, behind: int) -> bool:
-    """Say once that the producer is late, and once that it is not any more."""
-    if not late and behind_s > TOLERANCE_S:
-        log.warning("cannot keep up: %d events are due, the oldest for %.1f s", behind, behind_s)
-        return True
-    if late and behind_s <= TOLERANCE_S / 2:
-        log.warning("keeps up again")
-        return False
-    return late
-
-
-class _Blocks:
-    """The stream by event number, with the block that is being sent at hand."""
-
-    __slots__ = ("_events", "_number", "_stream")
-
-    def __init__(self, stream: Stream) -> None:
-        self._stream = stream
-        self._number = -1
-        self._events: list[bytes] = []
-
-    def between(self, first: int, stop: int) -> Iterator[list[bytes]]:
-        size = self._stream.block_size
-        while first < stop:
-            number, place = divmod(first, size)
-            if number != self._number:
-                self._number, self._events = number, self._stream.block(number)
-            values = self._events[place : place + stop - first]
-            yield values
-            first += len(values)
 
 
 class KafkaSender:
@@ -202,7 +61,12 @@ class KafkaSender:
         *,
         patience_s: float = 10.0,
     ) -> None:
-        from confluent_kafka import KafkaException, Producer
+        try:
+            from confluent_kafka import KafkaException, Producer
+        except ImportError:
+            raise ConfigError(
+                "the producer needs confluent-kafka: install penstock[spark]"
+            ) from None
 
         self.failed_records = 0
         self._topic = topic
@@ -324,8 +188,7 @@ def _produce_as_told(options: argparse.Namespace) -> Report:
         return bool(signals) or orphaned
 
     timeline = Timeline(_rates_as_told(options))
-    settings = dict(_setting(text) for text in options.setting)
-    sender = KafkaSender(options.bootstrap, options.topic, settings)
+    sender = KafkaSender(options.bootstrap, options.topic, dict(options.setting))
     clock = WallClock()
     base_ms = int(next(clock.ticks(TICK_S)) * 1000)
     stream = open_stream(options.stream, options.seed, timeline, base_ms)
@@ -337,9 +200,17 @@ def _rates_as_told(options: argparse.Namespace) -> list[float]:
         text = sys.stdin.read() if options.rates == "-" else _file(options.rates)
         rates = read_rates(text, options.rates)
         return rates if options.seconds is None else rates[: options.seconds]
-    if options.seconds is None:
-        raise ConfigError("--rate-rps needs --seconds: for how long?")
-    return [options.rate_rps] * options.seconds
+    workload = parse_workload(options.workload)
+    seconds = options.seconds or workload.natural_duration_s()
+    if seconds is None:
+        raise ConfigError(f"the workload '{options.workload}' has no end: give --seconds")
+
+    def capacity_rps(executors: int) -> float:
+        if options.capacity_rps is None:
+            raise ConfigError("a workload that is measured in executors needs --capacity-rps")
+        return executors * float(options.capacity_rps)
+
+    return workload.rates(ceil(seconds), options.seed, capacity_rps)
 
 
 def _file(path: str) -> str:
@@ -347,13 +218,6 @@ def _file(path: str) -> str:
         return Path(path).read_text()
     except OSError as error:
         raise ConfigError(f"cannot read the rates in {path}: {error.strerror}") from error
-
-
-def _setting(text: str) -> tuple[str, str]:
-    key, equals, value = text.partition("=")
-    if not equals:
-        raise ConfigError(f"--setting takes KEY=VALUE, not '{text}'")
-    return key, value
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -366,10 +230,22 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--stream", default="nexmark", help="nexmark (default) or words")
     parser.add_argument("--seed", type=int, default=1, help="same seed, same events (default 1)")
     rate = parser.add_mutually_exclusive_group(required=True)
+    rate.add_argument("--workload", metavar="TEXT", help='such as "sine:mean=5k,amplitude=3k"')
     rate.add_argument("--rates", metavar="FILE", help="a rate for each second; - for stdin")
-    rate.add_argument("--rate-rps", type=float, help="the same rate all the time")
     parser.add_argument("--seconds", type=int, help="how long; by default as long as the rates")
-    parser.add_argument("--setting", action="append", default=[], help="KEY=VALUE for librdkafka")
+    parser.add_argument(
+        "--capacity-rps",
+        type=float,
+        help="what one executor can carry, for a workload that is measured in executors",
+    )
+    parser.add_argument(
+        "--setting",
+        type=pair,
+        action="append",
+        default=[],
+        metavar="KEY=VALUE",
+        help="a setting of librdkafka",
+    )
     parser.add_argument("--parent", type=int, metavar="PID", help="end when this parent has ended")
     return parser
 
