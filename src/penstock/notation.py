@@ -175,7 +175,7 @@ def build(kind: type[T], options: Mapping[str, str], what: str) -> T:
     penstock.errors.ConfigError: wave: period must be greater than 0, not '0s'
     """
     hints = _settable(kind)
-    by_key = {_short(name): name for name in hints} | {name: name for name in hints}
+    by_key = keys_of(kind)
     values: dict[str, Any] = {}
     for key, text in options.items():
         name = by_key.get(key)
@@ -191,6 +191,18 @@ def build(kind: type[T], options: Mapping[str, str], what: str) -> T:
         return kind(**values)
     except (ModelError, ValueError) as error:
         raise ConfigError(f"{what}: {error}") from None
+
+
+def keys_of(kind: type[Any]) -> dict[str, str]:
+    """The keys that `build` takes for a `kind`, each with the field that it sets.
+
+    >>> class Wave(Struct, frozen=True):
+    ...     period_s: float = 60.0
+    >>> keys_of(Wave)
+    {'period': 'period_s', 'period_s': 'period_s'}
+    """
+    names = _settable(kind)
+    return {_short(name): name for name in names} | {name: name for name in names}
 
 
 def realize(kind: type[T], notation: Notation) -> T:
@@ -300,10 +312,11 @@ def _read(hint: Any, text: str, what: str) -> Any:
     if origin is tuple:
         return _read_tuple(arguments, text, what)
     if origin is Literal:
-        if text not in arguments:
-            allowed = ", ".join(str(each) for each in arguments)
-            raise ConfigError(f"{what} must be one of {allowed}, not '{text}'")
-        return text
+        for each in arguments:
+            if str(each) == text:
+                return each
+        allowed = ", ".join(str(each) for each in arguments)
+        raise ConfigError(f"{what} must be one of {allowed}, not '{text}'")
     return _SCALARS[hint](text, what)
 
 

@@ -19,7 +19,7 @@ from penstock.lab.scenario import ENGINES
 from penstock.lab.score import Goal
 from penstock.lab.tournament import Cell, Row, Standing, cells, play_all, standings, wins
 from penstock.policies import POLICIES
-from penstock.simulation.expressions import parse_workload, split_workloads
+from penstock.simulation.expressions import parse_workload
 
 
 def compare(
@@ -58,7 +58,7 @@ def compare(
     goal = options.goal(settings)
     grid = cells(
         listed(policy or list(POLICIES)),
-        split_workloads(workload or ["sine"]),
+        listed(workload or ["sine"]),
         listed(engine or ["micro-batch"]),
         seed_numbers(seeds or ["1"]),
         goal=goal,
@@ -84,7 +84,7 @@ def _check(grid: Sequence[Cell]) -> None:
         if name not in ENGINES:
             raise unknown("engine", name, ENGINES)
     for text in dict.fromkeys(cell.scenario.workload for cell in grid):
-        parse_workload(text)
+        parse_workload(text).natural_duration_s()
 
 
 def _play(grid: Sequence[Cell], processes: int | None) -> list[Row]:
