@@ -11,6 +11,8 @@ from math import floor, inf
 
 from msgspec import Struct
 
+from penstock.errors import ModelError
+
 
 class Station(Struct, frozen=True, gc=False):
     """One operator as a queue: records come in, each keeps one server busy for a while."""
@@ -81,23 +83,35 @@ def response_time_s(station: Station, servers: int, wait_chance: float | None = 
     return _response_s(station, servers, rho, wait_chance)
 
 
-def fewest_servers(station: Station, within_s: float, most: int) -> int:
-    """The smallest number of servers whose response time is `within_s`, `most` if none is.
+def fewest_servers(station: Station, within_s: float) -> int:
+    """The smallest number of servers whose mean response time is at most `within_s`.
 
-    Adding servers never makes the response time longer, so the search can stop at the first hit;
-    it starts where the queue is stable and carries Erlang's recursion along.
+    Each further server makes the response time shorter, down to that of the service alone, so
+    the search ends at the first hit; it starts where the queue is stable and carries Erlang's
+    recursion along.
 
-    >>> fewest_servers(Station(arrival_rps=30, service_rps=10), within_s=0.12, most=15)
+    >>> fewest_servers(Station(arrival_rps=30, service_rps=10), within_s=0.12)
     5
+    >>> fewest_servers(Station(arrival_rps=30, service_rps=10), within_s=0.1)
+    Traceback (most recent call last):
+    penstock.errors.ModelError: no number of servers answers within 0.1 s: the service takes 0.1 s
     """
+    if within_s * station.service_rps <= 1.0:
+        raise ModelError(
+            f"no number of servers answers within {within_s:g} s: "
+            f"the service takes {1.0 / station.service_rps:g} s"
+        )
     offered = station.arrival_rps / station.service_rps
     blocked = 1.0
-    for servers in range(1, most + 1):
+    servers = fewest_stable(station)
+    for k in range(1, servers):
+        blocked = offered * blocked / (k + offered * blocked)
+    while True:
         blocked = offered * blocked / (servers + offered * blocked)
         rho = offered / servers
-        if rho < 1.0 and _response_s(station, servers, rho, _waits(blocked, rho)) <= within_s:
+        if _response_s(station, servers, rho, _waits(blocked, rho)) <= within_s:
             return servers
-    return most
+        servers += 1
 
 
 def fewest_stable(station: Station) -> int:
