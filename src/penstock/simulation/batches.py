@@ -14,8 +14,9 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections.abc import Iterator, Sequence
 from heapq import heappop, heappush
-from itertools import accumulate
+from itertools import accumulate, count
 from math import inf
+from operator import sub
 from random import Random
 from typing import TYPE_CHECKING
 
@@ -77,6 +78,7 @@ class MicroBatchRun:
         self._running = False
         self._start_s = 0.0
         self._end_s = 0.0
+        self._next_s = job.trigger_interval_s  # the instant of the grid after `_start_s`
         self._upto = 0.0  # records committed once it is
         self._load = 0.0  # its records times its noise
         self._resumed = (-1.0, 0.0, 0.0)  # which batch (its start), since when, share done then
@@ -112,6 +114,7 @@ class MicroBatchRun:
         )
         self._partitions = max(stage.tasks for stage in job.stages)
         self._replan(0.0)
+        self._look_ahead()
 
         self._read_at_s = 0.0
         self._batches_read = 0
@@ -132,6 +135,7 @@ class MicroBatchRun:
             gone_s = free_s + self._job.decommission_s
             heappush(self._departing, (gone_s, len(roster.targets), victims))
         self._plan_is_stale = self._columns_are_stale = True
+        self._look_ahead()
         return Receipt(accepted=True, text=f"asked for {roster.target} executors")
 
     def finish(self) -> Outcome:
@@ -157,19 +161,23 @@ class MicroBatchRun:
         job, roster = self._job, self._roster
         wall_s = now_s - self._read_at_s
         batches = self._batches_since_last_reading()
+        if batches:
+            self._latency_s = batches[-1].duration_s
         arrival_rps, backlog, delay_s = self._look_at_source(now_s)
         throughput_rps: float | None = None
         executors: tuple[ExecutorSample, ...] = ()
         operators: tuple[OperatorSample, ...] = ()
         if wall_s > 0.0:
             throughput_rps = (self._offsets[-1] - self._offsets[self._batches_read]) / wall_s
-            done = self._done(now_s)
+            share = self._share_done(now_s)
+            done = self._done(share)
             if self._columns_are_stale:
                 self._lay_out_columns()
+                self._columns_are_stale = False
             executors = self._meter.executors(done, wall_s)
             operators = self._meter.operators(done, wall_s)
-            self._count_from(self._share_done(now_s))
-            self._columns_are_stale = self._meter.forget()
+            self._count_from(share)
+            self._meter.forget()
             self._batches_read = len(self._ends)
             self._read_at_s = now_s
         ready = len(roster.ready)
@@ -193,30 +201,22 @@ class MicroBatchRun:
         first = self._batches_read
         planning_s, commit_s = self._job.planning_s, self._job.commit_s
         fixed_s = planning_s + commit_s
-        offset = self._offsets[first]
-        whole = int(offset + 0.5)
-        batches = []
-        for number, (start_s, end_s, upto) in enumerate(
-            zip(self._starts[first:], self._ends[first:], self._offsets[first + 1 :], strict=True),
-            first,
-        ):
-            duration_s = end_s - start_s
-            if upto > offset:
-                # Rounded so that the batches of a run add up to its records.
-                records = int(upto + 0.5) - whole
-                whole += records
-                offset = upto
-                self._latency_s = duration_s
-                phases = {
-                    "queryPlanning": planning_s,
-                    "addBatch": duration_s - fixed_s,
-                    "commitOffsets": commit_s,
-                }
-                batches.append(Batch(number, start_s, duration_s, records, phases))
-            else:
-                phases = {"queryPlanning": duration_s}
-                batches.append(Batch(number, start_s, duration_s, 0, phases))
-        return tuple(batches)
+        starts = self._starts[first:]
+        durations = list(map(sub, self._ends[first:], starts))
+        # Whole records, cut so that the batches of a run add up to what it has processed.
+        offsets = list(map(int, self._offsets[first:]))
+        phases = [
+            {
+                "queryPlanning": planning_s,
+                "addBatch": duration_s - fixed_s,
+                "commitOffsets": commit_s,
+            }
+            if duration_s > fixed_s
+            else {"queryPlanning": duration_s}
+            for duration_s in durations
+        ]
+        records = map(sub, offsets[1:], offsets)
+        return tuple(map(Batch, count(first), starts, durations, records, phases))
 
     def _look_at_source(self, now_s: float) -> tuple[float | None, float | None, float | None]:
         """Arrival rate, backlog and delay, by the end offsets that Kafka tells, if it does."""
@@ -241,36 +241,40 @@ class MicroBatchRun:
 
     def _run_to(self, now_s: float) -> None:
         now_s = min(now_s, self._duration_s)
-        while True:
-            staff_s = self._roster.next_event_s
-            edge_s = self._edges_s[0] if self._edges_s else inf
-            gone_s = self._departing[0][0] if self._departing else inf
-            change_s = min(staff_s, edge_s, gone_s)
-            if change_s > now_s:
-                self._run_batches(now_s)
-                return
+        while self._change_s <= now_s:
+            change_s = self._change_s
             self._run_batches(change_s)
-            if gone_s <= change_s:
+            while self._departing and self._departing[0][0] <= change_s:
                 self._roster.release(change_s, heappop(self._departing)[2])
                 self._columns_are_stale = True
-            if edge_s <= change_s:
+            while self._edges_s and self._edges_s[0] <= change_s:
                 heappop(self._edges_s)
                 self._plan_is_stale = True
-            if staff_s <= change_s:
+            if self._roster.next_event_s <= change_s:
                 self._staff_changes(change_s)
+            self._look_ahead()
+        self._run_batches(now_s)
+
+    def _look_ahead(self) -> None:
+        """Find the next instant at which anything but a batch begins or ends."""
+        edge_s = self._edges_s[0] if self._edges_s else inf
+        gone_s = self._departing[0][0] if self._departing else inf
+        self._change_s = min(self._roster.next_event_s, edge_s, gone_s)
 
     def _run_batches(self, until_s: float) -> None:
         """Commit all batches that end by `until_s`, and start those that start before it."""
         running, start_s, end_s = self._running, self._start_s, self._end_s
-        if end_s > until_s if running else start_s >= until_s:
-            return
         starts, ends, offsets = self._starts, self._ends, self._offsets
         arrivals, rates, draw = self._arrivals, self._rates, self._draw
         upto, load, processed = self._upto, self._load, offsets[-1]
         batches_run, load_run = self._batches_run, self._load_run
         base_s, s_per_record = self._base_s, self._plan.s_per_record
         limit, extra_s = self._limit, self._extra_s
-        interval_s, planning_s = self._job.trigger_interval_s, self._job.planning_s
+        next_s, interval_s, planning_s = (
+            self._next_s,
+            self._job.trigger_interval_s,
+            self._job.planning_s,
+        )
         while True:
             if running:
                 if end_s > until_s:
@@ -283,8 +287,12 @@ class MicroBatchRun:
                     batches_run += 1.0
                     load_run += load
                 running = False
-                next_s = (int(start_s / interval_s + 1e-9) + 1) * interval_s
-                start_s = next_s if next_s > end_s else end_s
+                if next_s > end_s:
+                    start_s = next_s
+                    next_s += interval_s
+                else:
+                    start_s = end_s
+                    next_s = (int(end_s / interval_s) + 1) * interval_s
             if start_s >= until_s:
                 break
             if self._plan_is_stale:
@@ -307,6 +315,7 @@ class MicroBatchRun:
                 end_s = start_s + planning_s
             running = True
         self._running, self._start_s, self._end_s = running, start_s, end_s
+        self._next_s = next_s
         self._upto, self._load, self._extra_s = upto, load, extra_s
         self._batches_run, self._load_run = batches_run, load_run
 
@@ -337,8 +346,8 @@ class MicroBatchRun:
 
     def _replan(self, now_s: float) -> None:
         """Work out what a batch costs from now on."""
-        done, share = self._done(now_s), self._share_done(now_s)
-        self._meter.book(self._crew, self._plan, done)
+        share = self._share_done(now_s)
+        self._meter.book(self._crew, self._plan, self._done(share))
         self._count_from(share)
         job, cores, before = self._job, self._job.cores_per_executor, self._crew
         crew = self._crew = list(self._roster.ready)
@@ -390,8 +399,9 @@ class MicroBatchRun:
             since_s, share = self._start_s, 0.0
         return share + (1.0 - share) * (now_s - since_s) / (self._end_s - since_s)
 
-    def _done(self, now_s: float) -> Done:
-        share, processed = self._share_done(now_s), self._offsets[-1]
+    def _done(self, share: float) -> Done:
+        """What was run since the count began, with that share of the running batch."""
+        processed = self._offsets[-1]
         return Done(
             self._batches_run + share,
             self._load_run + share * self._load,

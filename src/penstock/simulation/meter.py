@@ -8,7 +8,6 @@ columns once, since a reading is taken thousands of times for each time that the
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from itertools import pairwise
 
 from msgspec import Struct
 
@@ -46,13 +45,14 @@ class Meter:
         self._records: dict[str, float] = {}
         self._stage_run_s = [0.0] * len(stages)
         self._past_records = 0.0
-        upstream = ((), *((stage.name,) for stage in stages))
-        self._stage_names = [(s.name, up, s.tasks) for s, up in zip(stages, upstream, strict=False)]
-        # Records into and out of each stage per record that the job reads.
-        reaching = [1.0]
+        # Of each stage: name, upstream, tasks, and records in and out per record of the job.
+        self._stage_facts: list[tuple[str, tuple[str, ...], int, float, float]] = []
+        upstream: tuple[str, ...] = ()
+        reaching = 1.0
         for stage in stages:
-            reaching.append(reaching[-1] * stage.selectivity)
-        self._ratios = list(pairwise(reaching))
+            leaving = reaching * stage.selectivity
+            self._stage_facts.append((stage.name, upstream, stage.tasks, reaching, leaving))
+            upstream, reaching = (stage.name,), leaving
 
     def book(self, crew: Sequence[Executor], plan: Plan, done: Done) -> None:
         """Write down what was done under a plan that is about to change."""
@@ -83,37 +83,48 @@ class Meter:
     ) -> None:
         """Set the columns for these executors; `crew` are those that the plan counts on."""
         people = [*ready, *leaving]
-        place_of = {one.id: place for place, one in enumerate(crew)}
-        places = [place_of.get(one.id) for one in people]
-
-        def column(values: Sequence[float]) -> list[float]:
-            return [0.0 if place is None else values[place] for place in places]
-
-        tasks = max(1, sum(stage.tasks for stage in self._stages if stage.stateful))
-        held = [partitions_of.get(one.id, 0) for one in people]
+        self._stage_columns = [
+            (*facts, *costs)
+            for facts, costs in zip(
+                self._stage_facts,
+                zip(plan.stage_base_s, plan.stage_s_per_record, strict=True),
+                strict=True,
+            )
+        ]
         self._slots = max(1, len(crew)) * self._cores
-        self._plan = plan
         self._ids = [one.id for one in people]
         self._started = [one.ready_at_s for one in people]
         self._ready = [True] * len(ready) + [False] * len(leaving)
+        # An executor that is not in the crew costs and reads nothing.
+        costs = zip(plan.executor_base_s, plan.executor_s_per_record, strict=True)
+        cost_of = dict(zip(crew, costs, strict=True))
+        share_of = dict(zip(crew, plan.record_shares, strict=True))
+        self._costs = [cost_of.get(one, (0.0, 0.0)) for one in people]
+        self._shares = [share_of.get(one, 0.0) for one in people]
+        self._held = [partitions_of.get(one.id, 0) for one in people]
+        tasks = max(1, sum(stage.tasks for stage in self._stages if stage.stateful))
         self._memory = [
-            _IDLE_MEMORY_FRACTION + self._state_fraction * count / tasks for count in held
+            _IDLE_MEMORY_FRACTION + self._state_fraction * held / tasks for held in self._held
         ]
-        self._held = held
-        self._past = [self._run_s.get(name, 0.0) for name in self._ids]
-        self._base = column(plan.executor_base_s)
-        self._slope = column(plan.executor_s_per_record)
-        self._shares = column(plan.record_shares)
-        self._read_before = [self._records.get(name, 0.0) for name in self._ids]
 
     def executors(self, done: Done, wall_s: float) -> tuple[ExecutorSample, ...]:
         """All executors that Spark lists: those that are there, and those that are leaving."""
-        batches, load, records = done.batches, done.load, done.records
         per_slot = 1.0 / (self._cores * wall_s)
-        busy = [
-            min(1.0, (past + base * batches + slope * load) * per_slot)
-            for past, base, slope in zip(self._past, self._base, self._slope, strict=True)
-        ]
+        batches, load, rate = done.batches * per_slot, done.load * per_slot, done.records / wall_s
+        busy = [base_s * batches + s_per_record * load for base_s, s_per_record in self._costs]
+        read_rps = [share * rate for share in self._shares]
+        if self._run_s:
+            run_s, records = self._run_s, self._records
+            busy = [
+                fraction + run_s.get(name, 0.0) * per_slot
+                for name, fraction in zip(self._ids, busy, strict=True)
+            ]
+            read_rps = [
+                rps + records.get(name, 0.0) / wall_s
+                for name, rps in zip(self._ids, read_rps, strict=True)
+            ]
+        if busy and max(busy) > 1.0:
+            busy = [min(1.0, fraction) for fraction in busy]
         cpu_per_busy = self._cpu_per_busy
         return tuple(
             map(
@@ -124,48 +135,44 @@ class Meter:
                 [fraction * cpu_per_busy for fraction in busy],
                 busy,
                 self._memory,
-                [
-                    (before + share * records) / wall_s
-                    for before, share in zip(self._read_before, self._shares, strict=True)
-                ],
+                read_rps,
                 self._held,
             )
         )
 
     def operators(self, done: Done, wall_s: float) -> tuple[OperatorSample, ...]:
         """The stages: busy is their task time per slot, service time that per record."""
-        plan = self._plan
+        batches, load = done.batches, done.load
         records = done.records + self._past_records
+        rate, slot_s = records / wall_s, self._slots * wall_s
         samples = []
-        for (name, upstream, tasks), (reaching, leaving), past_s, base_s, s_per_record in zip(
-            self._stage_names,
-            self._ratios,
-            self._stage_run_s,
-            plan.stage_base_s,
-            plan.stage_s_per_record,
-            strict=True,
+        for (name, upstream, tasks, reaching, leaving, base_s, s_per_record), past_s in zip(
+            self._stage_columns, self._stage_run_s, strict=True
         ):
-            run_s = past_s + base_s * done.batches + s_per_record * done.load
-            read = records * reaching
-            samples.append(
-                OperatorSample(
-                    name,
-                    upstream,
-                    read / wall_s,
-                    records * leaving / wall_s,
-                    min(1.0, run_s / (self._slots * wall_s)),
-                    service_time_s=run_s / read if read > 0.0 else None,
-                    tasks=tasks,
-                )
+            run_s = past_s + base_s * batches + s_per_record * load
+            service_s = run_s / (records * reaching) if records * reaching > 0.0 else None
+            busy = min(1.0, run_s / slot_s)
+            sample = OperatorSample(
+                name,
+                upstream,
+                rate * reaching,
+                rate * leaving,
+                busy,
+                None,
+                None,
+                None,
+                service_s,
+                None,
+                None,
+                tasks,
             )
+            samples.append(sample)
         return tuple(samples)
 
-    def forget(self) -> bool:
-        """Begin a new interval; true if there was a past, so that the columns have changed."""
-        if not self._run_s and not self._past_records:
-            return False
-        self._run_s.clear()
-        self._records.clear()
-        self._stage_run_s = [0.0] * len(self._stages)
-        self._past_records = 0.0
-        return True
+    def forget(self) -> None:
+        """Begin a new interval."""
+        if self._run_s or self._past_records:
+            self._run_s.clear()
+            self._records.clear()
+            self._stage_run_s = [0.0] * len(self._stages)
+            self._past_records = 0.0
