@@ -6,10 +6,12 @@ import os
 import shutil
 import tempfile
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor, as_completed
 from contextlib import ExitStack
+from functools import partial
 from pathlib import Path
 from types import TracebackType
+from typing import Any
 
 from penstock.errors import ConfigError
 from penstock.testbed.broker import QUICK_START, Broker
@@ -47,7 +49,8 @@ class Testbed:
 
         with Testbed(slots=8) as bed:
             bed.create_topic("bids", partitions=16)
-            builder = SparkSession.builder.config(map=bed.spark_conf(initial_executors=2))
+            settings = SparkConf().setAll(list(bed.spark_conf(initial_executors=2).items()))
+            spark = SparkSession.builder.config(conf=settings).getOrCreate()
             ...
     """
 
@@ -108,28 +111,36 @@ class Testbed:
         (directory / "conf").mkdir(exist_ok=True)
         processes = stack.enter_context(Processes(directory / "logs"))
         environment = self._environment(java, directory)
+        start_broker = partial(
+            Broker.start,
+            processes,
+            java=java,
+            directory=directory / "broker",
+            environment=environment,
+            port=self._kafka_port,
+        )
+        start_cluster = partial(
+            Cluster.start,
+            processes,
+            java=java,
+            directory=directory / "cluster",
+            environment=environment,
+            slots=self.slots,
+            port=self._master_port,
+        )
         # Both at once: together they take little longer than the slower one.
         with ThreadPoolExecutor(2) as pool:
-            starting_broker = broker_jars and pool.submit(
-                Broker.start,
-                processes,
-                java=java,
-                jars=broker_jars,
-                directory=directory / "broker",
-                environment=environment,
-                port=self._kafka_port,
-            )
-            starting_cluster = spark and pool.submit(
-                Cluster.start,
-                processes,
-                java=java,
-                directory=directory / "cluster",
-                environment=environment,
-                slots=self.slots,
-                port=self._master_port,
-            )
-            self._broker = starting_broker.result() if starting_broker else None
-            self._cluster = starting_cluster.result() if starting_cluster else None
+            try:
+                broker = pool.submit(start_broker, jars=broker_jars) if broker_jars else None
+                cluster = pool.submit(start_cluster) if spark else None
+                starting: list[Future[Any]] = [each for each in (broker, cluster) if each]
+                for each in as_completed(starting):
+                    each.result()
+            except BaseException:
+                stack.close()  # so that the other one does not go on for nothing
+                raise
+        self._broker = broker.result() if broker else None
+        self._cluster = cluster.result() if cluster else None
 
     def _environment(self, java: Java, directory: Path) -> dict[str, str]:
         """That of this process, with whatever else the user runs of Spark kept out."""
@@ -218,11 +229,13 @@ class Testbed:
             "spark.local.dir": str(self.run_directory / "driver"),
             "spark.sql.warehouse.dir": str(self.run_directory / "warehouse"),
             "spark.executor.cores": "1",
+            "spark.executor.instances": str(initial_executors),
             "spark.executor.memory": "512m",
             "spark.executor.extraJavaOptions": " ".join(QUICK_START),
             "spark.cores.max": str(self.slots),
             "spark.dynamicAllocation.enabled": "true",
-            "spark.dynamicAllocation.shuffleTracking.enabled": "true",
+            # Not needed, and warned about, where decommissioned executors hand their shuffle over.
+            "spark.dynamicAllocation.shuffleTracking.enabled": "false",
             "spark.dynamicAllocation.minExecutors": str(initial_executors),
             "spark.dynamicAllocation.initialExecutors": str(initial_executors),
             "spark.dynamicAllocation.maxExecutors": str(self.slots),

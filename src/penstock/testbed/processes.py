@@ -54,9 +54,10 @@ class Processes:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        running, self._keeper = self._keeper, None
-        if running is not None:
-            running.communicate()  # closes its input, at which it kills all and ends
+        with self._turn:
+            running, self._keeper = self._keeper, None
+            if running is not None:
+                running.communicate()  # closes its input, at which it kills all and ends
 
     def start(self, name: str, argv: Sequence[str], environment: Mapping[str, str]) -> Process:
         """Start a program; ``name`` is what messages call it and what its log is named after."""

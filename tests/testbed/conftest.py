@@ -1,0 +1,52 @@
+"""One testbed and one Spark session for all tests that need the real thing."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+import pytest
+
+from penstock.testbed import Testbed
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+
+@pytest.fixture(scope="package")
+def bed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Testbed]:
+    with Testbed(slots=4, run_directory=tmp_path_factory.mktemp("testbed")) as running:
+        yield running
+
+
+@pytest.fixture(scope="package")
+def spark(bed: Testbed) -> Iterator[SparkSession]:
+    from pyspark import SparkConf
+    from pyspark.sql import SparkSession
+
+    end_driver()  # another session's Java would not have the connector on its class path
+    with pytest.MonkeyPatch.context() as patch:
+        for name, value in bed.driver_environment.items():
+            patch.setenv(name, value)
+        settings = SparkConf().setAll(list(bed.spark_conf(initial_executors=2).items()))
+        session = SparkSession.builder.config(conf=settings).getOrCreate()
+        session.sparkContext.setLogLevel("ERROR")
+        yield session
+        session.stop()
+        end_driver()
+
+
+def end_driver() -> None:
+    """End the Java process behind PySpark, which would otherwise serve the next session too."""
+    from pyspark import SparkContext
+
+    gateway = SparkContext._gateway
+    if gateway is None:
+        return
+    if SparkContext._active_spark_context is not None:
+        SparkContext._active_spark_context.stop()
+    gateway.shutdown()
+    gateway.proc.stdin.close()
+    gateway.proc.wait()
+    SparkContext._gateway = None
+    SparkContext._jvm = None
