@@ -10,32 +10,61 @@ from cyclopts import App, CycloptsError, Parameter
 from penstock import __version__
 from penstock.errors import PenstockError
 
+EXIT_CODES = "Exit codes: 0 done, 1 ran but the answer is no, 2 bad input."
+
 app = App(
     name="penstock",
     help="Keeps a Spark Structured Streaming job at the right size, and compares the scalers that "
     "could.",
     version=__version__,
-    help_format="markdown",
+    help_format="plaintext",
     default_parameter=Parameter(negative=()),
-    help_epilogue="Exit codes: 0 done, 1 ran but the answer is no, 2 bad input.",
+    help_epilogue=EXIT_CODES,
 )
 
+#: Each command with its line of help and examples of its use; the rest is loaded when called.
 COMMANDS = {
-    "simulate": "Run one policy on one workload and watch it decide.",
-    "compare": "Rank policies over workloads, engines and seeds.",
-    "policies": "List the policies, or explain one.",
-    "explain": "Tell each decision of a journal in words.",
-    "replay": "Show what another policy would have decided on a journal.",
-    "init": "Write a commented penstock.toml.",
+    "simulate": (
+        "Run one policy on one workload and watch it decide.",
+        "--policy hpa --workload sine:mean=40k,amplitude=25k,period=3h",
+        "--policy ds2:overprovisioning=0.33 --engine continuous --journal run.jsonl",
+        "--workload trace:load.csv,hours=24 --fault executor_lost:at=2h",
+        "--workload 'constant:20k for 1h then spikes' --duration 4h --json",
+    ),
+    "compare": (
+        "Rank policies over workloads, engines and seeds by what they cost.",
+        "--policy hpa ds2 static:12 --workload sine --seeds 1..5",
+        "--policy hpa,ds2 --workload trace:a.csv --workload trace:b.csv --json",
+        "--engine micro-batch continuous --max 16 --slo 10s",
+    ),
+    "policies": ("List the policies, or explain one.", "", "hpa", "--json"),
+    "explain": (
+        "Tell each decision of a journal in words; exit 1 if none matches.",
+        "run.jsonl --kind rescale",
+        "run.jsonl --since 2h --until 150min --code cooldown",
+        "live.jsonl --since 2026-11-15T03:00 --kind hold",
+    ),
+    "replay": (
+        "Show what another policy would have decided on a journal; exit 1 if it differs.",
+        "run.jsonl --policy ds2",
+        "run.jsonl",
+    ),
+    "init": ("Write a commented penstock.toml.", "", "jobs/penstock.toml --policy hpa"),
 }
 
-for _name, _help in COMMANDS.items():
-    app.command(f"penstock.commands.{_name}:{_name}", name=_name, help=_help)
+for _name, (_help, *_examples) in COMMANDS.items():
+    _calls = "\n".join(f"  penstock {_name} {_example}".rstrip() for _example in _examples)
+    app.command(
+        f"penstock.commands.{_name}:{_name}",
+        name=_name,
+        help=_help,
+        help_epilogue=f"Examples:\n{_calls}\n\n{EXIT_CODES}",
+    )
 
 
 def main(arguments: list[str] | None = None) -> None:
     """Run a command; the process ends with its exit code."""
-    warnings.showwarning = _warn
+    warnings.showwarning = _warn  # type: ignore[assignment]
     try:
         code = app(arguments, exit_on_error=False, print_error=False, result_action="return_value")
     except CycloptsError as error:

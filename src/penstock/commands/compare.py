@@ -34,12 +34,6 @@ def compare(
 ) -> int:
     """Rank policies over workloads, engines and seeds by what they cost.
 
-    Examples:
-
-        penstock compare --policy hpa ds2 static:12 --workload sine --seeds 1..5
-        penstock compare --policy hpa,ds2 --workload trace:a.csv --workload trace:b.csv --json
-        penstock compare --engine micro-batch continuous --max 16 --slo 10s
-
     Parameters
     ----------
     policy
@@ -62,7 +56,7 @@ def compare(
         listed(engine or ["micro-batch"]),
         seed_numbers(seeds or ["1"]),
         goal=goal,
-        bounds=options.bounds(),
+        bounds=options.bounds(settings),
         duration_s=options.duration_s(),
         start_executors=options.start,
         faults=options.faults(),

@@ -31,12 +31,6 @@ def explain(
 ) -> int:
     """Tell each decision of a journal in words. Exits with 1 if none matches.
 
-    Examples:
-
-        penstock explain run.jsonl --kind rescale
-        penstock explain run.jsonl --since 2h --until 2h30m --code cooldown
-        penstock explain live.jsonl --since 2026-11-15T03:00 --kind hold
-
     Parameters
     ----------
     journal

@@ -28,8 +28,6 @@ def init(
 ) -> int:
     """Write a commented penstock.toml. An existing file is never touched.
 
-    Examples: `penstock init`, `penstock init jobs/penstock.toml --policy hpa`.
-
     Parameters
     ----------
     path
@@ -85,13 +83,23 @@ def _lines(kind: type[Any], values: dict[str, Any]) -> list[str]:
         text = words.get(name)
         if text is not None and f"# {text}" not in lines:
             lines.append(f"# {text}")
-        shown = msgspec.toml.encode({name: value}).decode().strip() if _plain(value) else None
-        lines.append(f"# {shown}" if shown else f"# {name} = (not set)")
+        lines.append(f"# {name} = {_toml(value)}" if _plain(value) else f"# {name}: not set")
     return lines
 
 
 def _plain(value: Any) -> bool:
     return isinstance(value, bool | int | float | str)
+
+
+def _toml(value: bool | float | str) -> str:
+    """A value as TOML writes it.
+
+    >>> _toml(True), _toml(0.5), _toml("never")
+    ('true', '0.5', '"never"')
+    """
+    if isinstance(value, bool):
+        return str(value).lower()
+    return f'"{value}"' if isinstance(value, str) else repr(value)
 
 
 def parameter_words(kind: type[Any]) -> dict[str, str]:

@@ -13,6 +13,7 @@ from cyclopts import Parameter
 from penstock.config import Settings, load
 from penstock.errors import ConfigError, unknown
 from penstock.lab.score import Goal
+from penstock.model import Limits
 from penstock.notation import build, parse, quantity, split_list
 from penstock.simulation.faults import FAULTS, Fault
 
@@ -31,13 +32,13 @@ class RunOptions:
     start
         Executors at the start; by default a fleet that carries the first minute.
     min
-        Fewest executors.
+        Fewest executors; 1 without a penstock.toml that says otherwise.
     max
-        Most executors.
+        Most executors; 16 without a penstock.toml that says otherwise.
     slo
-        A record that waits longer is late.
+        A record that waits longer is late; 10s.
     warmup
-        Run, but not scored.
+        Run, but not scored; 10min.
     fault
         What goes wrong, e.g. executor_lost:at=1h or sensor_late:late=30s.
     config
@@ -56,14 +57,13 @@ class RunOptions:
     def settings(self) -> Settings | None:
         return None if self.config is None else load(self.config)
 
-    def bounds(self) -> dict[str, Any]:
-        """The limits that were given here; they hold for every policy alike."""
-        given: dict[str, Any] = {}
-        if self.min is not None:
-            given["min_executors"] = self.min
-        if self.max is not None:
-            given["max_executors"] = self.max
-        return given
+    def bounds(self, settings: Settings | None = None) -> dict[str, Any]:
+        """The bounds of the fleet, the same for every policy: else it is them that is compared."""
+        limits = Limits() if settings is None else settings.limits
+        return {
+            "min_executors": limits.min_executors if self.min is None else self.min,
+            "max_executors": limits.max_executors if self.max is None else self.max,
+        }
 
     def goal(self, settings: Settings | None) -> Goal:
         goal = Goal() if settings is None else settings.goal

@@ -20,8 +20,6 @@ def policies(
 ) -> int:
     """List the policies, or explain one.
 
-    Examples: `penstock policies`, `penstock policies hpa`.
-
     Parameters
     ----------
     name

@@ -31,11 +31,6 @@ def replay(
     A replay is open loop: the recorded job does not react to other decisions. To see what would
     have become of it, simulate.
 
-    Examples:
-
-        penstock replay run.jsonl --policy ds2
-        penstock replay run.jsonl
-
     Parameters
     ----------
     journal

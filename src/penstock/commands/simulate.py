@@ -7,6 +7,7 @@ import time
 from pathlib import Path
 from typing import Annotated
 
+import msgspec
 from cyclopts import Parameter
 from rich.live import Live
 from rich.table import Table
@@ -38,12 +39,6 @@ def simulate(
 ) -> int:
     """Run one policy on one workload and watch it decide.
 
-    Examples:
-
-        penstock simulate --policy hpa --workload sine:mean=40k,amplitude=25k,period=3h
-        penstock simulate --policy ds2:overprovisioning=0.33 --engine continuous --journal run.jsonl
-        penstock simulate --workload trace:load.csv,hours=24 --fault executor_lost:at=2h
-
     Parameters
     ----------
     policy
@@ -62,11 +57,12 @@ def simulate(
     options = options or RunOptions()
     settings = options.settings()
     goal = options.goal(settings)
-    entry = contender(
-        policy or (settings.policy_name if settings else DEFAULT_POLICY), options.bounds()
-    )
+    bounds = options.bounds(settings)
     if settings is not None and policy is None:
-        entry = Contender(settings.policy_name, settings.policy, settings.limits)
+        limits = msgspec.structs.replace(settings.limits, **bounds)
+        entry = Contender(settings.policy_name, settings.policy, limits)
+    else:
+        entry = contender(policy or DEFAULT_POLICY, bounds)
     scenario = Scenario(
         workload, engine, seed, options.duration_s(), options.start, options.faults()
     )

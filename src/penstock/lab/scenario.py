@@ -19,7 +19,7 @@ from penstock.simulation.engine import Job, Outcome
 from penstock.simulation.expressions import parse_workload
 from penstock.simulation.faults import Fault
 from penstock.simulation.microbatch import MicroBatchJob
-from penstock.simulation.sensors import Impaired
+from penstock.simulation.sensors import impaired
 
 ENGINES: dict[str, Job] = {
     MicroBatchJob.engine_name: MicroBatchJob(),
@@ -112,7 +112,7 @@ def simulate(
 ) -> Outcome:
     """The bare run: the loop over a simulated job, to its end."""
     rates = scenario.rates()
-    engine = Impaired.around(
+    engine = impaired(
         scenario.job.start(
             rates,
             executors=scenario.start_size(limits),

@@ -158,6 +158,8 @@ class Delays:
 
     def _quantile(self, fraction: float) -> float:
         low, high = 0.0, self.longest()
+        if self.fraction_above(0.0) <= 1.0 - fraction:
+            return 0.0
         while high - low > 1e-6:
             middle = (low + high) / 2.0
             if self.fraction_above(middle) > 1.0 - fraction:

@@ -166,7 +166,7 @@ def _standing(key: tuple[str, str, str], group: list[Row]) -> Standing:
     regrets = [row.regret for row in group if row.regret is not None]
 
     def mean(name: str) -> float:
-        return sum(getattr(row, name) for row in group) / len(group)
+        return float(sum(getattr(row, name) for row in group) / len(group))
 
     return Standing(
         policy=policy,

@@ -2,11 +2,40 @@
 
 from __future__ import annotations
 
+from penstock.policies.backlog_threshold import BacklogThreshold
+from penstock.policies.dhalion import Dhalion
+from penstock.policies.dhalion_adapted import DhalionAdapted
+from penstock.policies.ds2 import Ds2
+from penstock.policies.ds2_adapted import Ds2Adapted
+from penstock.policies.dstreams_ratio import DstreamsRatio
+from penstock.policies.elastic_scaling import ElasticScaling
+from penstock.policies.hpa import Hpa
+from penstock.policies.keda_lag import KedaLag
+from penstock.policies.queueing import Queueing
+from penstock.policies.spark_dra import SparkDra
 from penstock.policies.static import Static
+from penstock.policies.thresholds import Thresholds
+from penstock.policies.throughput_table import ThroughputTable
+from penstock.policies.varga import Varga
 from penstock.protocols import Policy
 
-DEFAULT_POLICY = "static"
+#: What runs where nothing else is asked for.
+DEFAULT_POLICY = "ds2"
 
 POLICIES: dict[str, type[Policy]] = {
     "static": Static,
+    "hpa": Hpa,
+    "varga": Varga,
+    "dhalion": Dhalion,
+    "dhalion_adapted": DhalionAdapted,
+    "ds2": Ds2,
+    "ds2_adapted": Ds2Adapted,
+    "throughput_table": ThroughputTable,
+    "backlog_threshold": BacklogThreshold,
+    "queueing": Queueing,
+    "thresholds": Thresholds,
+    "spark_dra": SparkDra,
+    "dstreams_ratio": DstreamsRatio,
+    "elastic_scaling": ElasticScaling,
+    "keda_lag": KedaLag,
 }
