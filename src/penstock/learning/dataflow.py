@@ -24,6 +24,7 @@ from typing import Literal
 from msgspec import Struct
 
 from penstock.errors import ModelError
+from penstock.learning.slots import with_margin
 from penstock.model import Decision, Fleet, OperatorSample, Reason, Snapshot, not_measured
 
 Sharing = Literal["auto", "max", "sum"]
@@ -44,6 +45,10 @@ class Demand(Struct, frozen=True, gc=False):
 
     target_rps: float
     instances: float
+
+    def parallelism(self, overprovisioning: float = 0.0) -> int:
+        """The instances in whole numbers, with a fraction on top."""
+        return with_margin(self.instances, 1.0 + overprovisioning)
 
 
 class Source(Struct, frozen=True, gc=False):

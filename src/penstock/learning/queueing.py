@@ -29,6 +29,11 @@ class Station(Struct, frozen=True, gc=False):
         """A station whose variation is given by standard deviation over mean, not squared."""
         return cls(arrival_rps, service_rps, arrival_cv * arrival_cv, service_cv * service_cv)
 
+    @property
+    def offered(self) -> float:
+        """The servers that the work would keep busy."""
+        return self.arrival_rps / self.service_rps
+
     def utilisation(self, servers: int) -> float:
         return self.arrival_rps / (servers * self.service_rps)
 
@@ -79,7 +84,7 @@ def response_time_s(station: Station, servers: int, wait_chance: float | None = 
     if rho >= 1.0:
         return inf
     if wait_chance is None:
-        wait_chance = erlang_c(servers, station.arrival_rps / station.service_rps)
+        wait_chance = erlang_c(servers, station.offered)
     return _response_s(station, servers, rho, wait_chance)
 
 
@@ -101,7 +106,7 @@ def fewest_servers(station: Station, within_s: float) -> int:
             f"no number of servers answers within {within_s:g} s: "
             f"the service takes {1.0 / station.service_rps:g} s"
         )
-    offered = station.arrival_rps / station.service_rps
+    offered = station.offered
     blocked = 1.0
     servers = fewest_stable(station)
     for k in range(1, servers):
@@ -120,7 +125,7 @@ def fewest_stable(station: Station) -> int:
     >>> fewest_stable(Station(arrival_rps=30, service_rps=10))
     4
     """
-    return floor(station.arrival_rps / station.service_rps) + 1
+    return floor(station.offered) + 1
 
 
 def _waits(blocked: float, rho: float) -> float:

@@ -24,6 +24,16 @@ def with_margin(instances: float, factor: float) -> int:
     return ceil(instances * factor)
 
 
+def deal(total: int, among: int) -> list[int]:
+    """Deal a number out evenly, as partitions are to readers: shares differ by one at most.
+
+    >>> deal(20, 4), deal(7, 3)
+    ([5, 5, 5, 5], [3, 2, 2])
+    """
+    share, rest = divmod(total, among)
+    return [share + (hand < rest) for hand in range(among)]
+
+
 def worth_reconfiguring(before: Sequence[int], after: Sequence[int], least_shrink: int = 2) -> bool:
     """Whether any operator grows, or shrinks by enough to be worth a restart.
 

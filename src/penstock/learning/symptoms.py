@@ -22,6 +22,9 @@ NOISE_MS = 20.0
 #: Instances differ when the largest is more than so many times the smallest.
 RATE_SKEW_RATIO = 1.5
 QUEUE_SKEW_RATIO = 20.0
+#: A queue that grows faster (records per second), or is longer on average, is a symptom.
+QUEUE_GROWTH_RPS = 10.0
+LARGE_QUEUE_RECORDS = 1000.0
 #: Heron never grows an operator more than fivefold at a time.
 MOST_GROWTH = 4.0
 
@@ -69,7 +72,9 @@ def skew(value_by_instance: Mapping[str, float], ratio: float) -> Skew:
     return Skew(True, high, low)
 
 
-def growing(at_s: Sequence[float], queue: Sequence[float], limit_per_s: float = 10.0) -> bool:
+def growing(
+    at_s: Sequence[float], queue: Sequence[float], limit_per_s: float = QUEUE_GROWTH_RPS
+) -> bool:
     """A queue grows if its least-squares slope over three or more points exceeds the limit.
 
     >>> growing([0.0, 60.0, 120.0], [0.0, 900.0, 1800.0])
@@ -86,7 +91,7 @@ def growing(at_s: Sequence[float], queue: Sequence[float], limit_per_s: float = 
     return moved / spread > limit_per_s
 
 
-def large(queue: Sequence[float], limit: float = 1000.0) -> bool:
+def large(queue: Sequence[float], limit: float = LARGE_QUEUE_RECORDS) -> bool:
     """A queue is large if its mean exceeds the limit.
 
     >>> large([21.0, 21.0], limit=20.0)

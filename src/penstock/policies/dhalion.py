@@ -12,6 +12,7 @@ from penstock.knowledge import Knowledge
 from penstock.learning.dataflow import instances_of
 from penstock.learning.symptoms import (
     NOISE_MS,
+    QUEUE_GROWTH_RPS,
     RATE_SKEW_RATIO,
     Skew,
     Symptom,
@@ -135,7 +136,7 @@ class Dhalion:
 
     noise_ms: Annotated[float, Meta(ge=0)] = NOISE_MS
     skew_ratio: Annotated[float, Meta(ge=1)] = RATE_SKEW_RATIO
-    growth_rps: Annotated[float, Meta(ge=0)] = 10.0
+    growth_rps: Annotated[float, Meta(ge=0)] = QUEUE_GROWTH_RPS
     quiet_s: Annotated[float, Meta(ge=0)] = 1.0
     shrink_fraction: Annotated[float, Meta(gt=0, lt=1)] = 0.2
     wait_s: Annotated[float, Meta(ge=0)] = 180.0
