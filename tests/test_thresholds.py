@@ -69,14 +69,34 @@ def test_pure_moves_by_one_when_any_is_high_or_all_are_low(
     assert (decision.target_executors, decision.reasons[0].code) == (target, code)
 
 
-def test_executors_on_their_way_are_not_asked_for_again() -> None:
-    snapshot = seen(0.0, [0.9] * 4, target=5)
-    assert Thresholds(filter="pure").decide(snapshot, Knowledge()).target_executors == 5
+def test_pure_asks_again_while_executors_are_on_their_way_and_so_overshoots() -> None:
+    snapshot = seen(0.0, [0.9] * 4, target=6, active=4)
+    assert Thresholds(filter="pure").decide(snapshot, Knowledge()).target_executors == 7
 
 
-def test_executors_on_their_way_out_are_not_sent_away_again() -> None:
-    snapshot = seen(0.0, [0.1] * 4, target=3)
-    assert Thresholds(filter="pure").decide(snapshot, Knowledge()).target_executors == 3
+def test_ekf_does_not_ask_again_for_executors_that_are_on_their_way() -> None:
+    run = [seen(0.5 * i, [0.95] * 4, target=9, active=4) for i in range(60)]
+    assert {d.target_executors for d in drive(Thresholds(), run)} == {9}
+
+
+def test_ekf_foresees_a_jump_that_its_saturated_executors_cannot_show() -> None:
+    # 40 records/s are a whole executor; the rate wobbles by a tenth around 20, then is 200.
+    rates = [20.0 + 2.0 * (-1) ** i for i in range(60)] + [200.0]
+    run = [seen(0.5 * i, [min(1.0, rate / 40.0)], arrival_rps=rate) for i, rate in enumerate(rates)]
+    decision = drive(Thresholds(), run)[-1]
+    assert decision.reasons[0].evidence["cpu_fraction"] > 3.0
+    assert 4 <= decision.target_executors <= 7  # 200 / 40 / 0.8 = 6.25
+
+
+def test_a_rate_that_says_nothing_yet_cannot_throw_the_filter_off() -> None:
+    cpus = [0.50, 0.58] * 30
+    rates = [10.01, 10.0] * 30 + [1000.0]  # cpu seems to fall as the rate rises
+    run = [
+        seen(0.5 * i, [cpu], arrival_rps=rate)
+        for i, (cpu, rate) in enumerate(zip([*cpus, 0.6], rates, strict=True))
+    ]
+    decision = drive(Thresholds(), run)[-1]
+    assert 0.5 < decision.reasons[0].evidence["cpu_fraction"] < 0.6
 
 
 @pytest.mark.parametrize("kind", ["pure", "gauss", "ekf"])

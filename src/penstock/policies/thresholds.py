@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from math import ceil, sqrt
+from math import ceil, inf, sqrt
 from typing import Annotated, ClassVar, Literal
 
 from msgspec import Meta, Struct, structs
@@ -54,7 +54,7 @@ class FilterMemory(Struct, frozen=True, tag=True, omit_defaults=True):
     started: bool = False
     means: tuple[tuple[float, ...], ...] = ()
     at_s: float | None = None
-    rate_rps: float | None = None
+    arrival_rps: float | None = None
     tracks: dict[str, Track] = {}
     fits: tuple[InputFit, ...] = ()
 
@@ -90,7 +90,7 @@ class Thresholds:
     variance_s2, window_s
         Of the Gaussian kernel.
     noise
-        Variance of a measurement (R), for the Kalman filter; 0.001 is a deviation of 3 % points.
+        Variance of a measurement (R), for the Kalman filter; 0.005 is a deviation of 0.07.
     dead_time_s, ease_in_s
         How long a new Kalman filter only collects, and then only runs, before it is trusted.
     initial_executors
@@ -121,15 +121,17 @@ class Thresholds:
     ---------------
     - ``P = (1 - G) P`` after each measurement, which the paper leaves out: without it the gain
       goes to one and nothing is filtered.
-    - ``D`` is the rate per executor, not of the whole operator, so that a rescale is an input too;
-      it is that of the interval which ends with the measurement, because our rates are means
-      over it. ``a`` and ``b`` are fitted while the job runs.
+    - ``D`` and ``dD`` are the arrival rate and its change divided by the executors; it is that of
+      the interval which ends with the measurement, because our rates are means over it.
+    - ``a`` and ``b`` are fitted while the job runs, on measurements below the upper threshold: a
+      saturated executor does not show how much more there is to do. Whatever they say, a
+      prediction lies between no change and one in proportion to the rate: else ``a D``, added at
+      2 Hz, runs away at a steady load, and a badly known ``b`` at the first jump.
     - ``Q = P0 - R`` has a floor of 1 % of R: the paper assumes ``P0 > R``.
     - An executor that joins later goes through its own dead and ease-in time; meanwhile it counts
       in the sum with its own preliminary estimate, and not in the mean.
     - `gauss` filters the mean over executors, which is the mean of the filtered ones as long as
       the fleet does not change.
-    - Executors that were asked for and have not come yet are not asked for again.
 
     Wins and loses
     --------------
@@ -147,7 +149,7 @@ class Thresholds:
     upper_fraction: Annotated[float, Meta(gt=0)] = 0.8
     variance_s2: Annotated[float, Meta(gt=0)] = 9.0
     window_s: Annotated[float, Meta(gt=0)] = 60.0
-    noise: Annotated[float, Meta(gt=0)] = 0.001
+    noise: Annotated[float, Meta(gt=0)] = 0.005
     dead_time_s: Annotated[float, Meta(ge=0)] = 10.0
     ease_in_s: Annotated[float, Meta(ge=0)] = 10.0
     initial_executors: Annotated[int, Meta(ge=1)] | None = None
@@ -190,17 +192,19 @@ class Thresholds:
     def _stepped(
         self, snapshot: Snapshot, means: tuple[float, ...], memory: FilterMemory
     ) -> Decision:
-        """One up, one down, or stay; counted from the executors that are there."""
-        target, active = snapshot.fleet.target, snapshot.fleet.active
-        wanted = target
+        """One more or one fewer than were asked for, each turn again."""
+        wanted = snapshot.fleet.target
         if self._is_high(means):
-            wanted = max(target, active + 1)
+            wanted += 1
         elif self._is_low(means):
-            wanted = min(target, max(0, active - 1))
+            wanted = max(0, wanted - 1)
         return self._decision(wanted, snapshot, means, memory)
 
     def _sized(self, snapshot: Snapshot, load: Load, memory: FilterMemory) -> Decision:
-        """As many as carry the load with each executor at the upper threshold."""
+        """As many as carry the load with each executor at the upper threshold.
+
+        What was asked for and has not come yet counts: it is not asked for again.
+        """
         target = snapshot.fleet.target
         needed = max(ceil(total / self.upper_fraction - ROUNDING) for total in load.totals)
         wanted = target
@@ -235,7 +239,7 @@ class Thresholds:
             text += f": holding {wanted} executors, {fleet.active} at work"
         else:
             verb = "grow" if wanted > fleet.target else "shrink"
-            text += f": {fleet.active} executors {verb} to {wanted}"
+            text += f": {fleet.target} executors {verb} to {wanted}"
         return Decision.of(wanted, Reason(code, text, dict(named)), memory=memory)
 
     # -- gauss -----------------------------------------------------------------------------------
@@ -270,12 +274,14 @@ class Thresholds:
         assert snapshot.arrival_rps is not None
         at_s = snapshot.at_s
         passed_s = 0.0 if memory.at_s is None else max(0.0, at_s - memory.at_s)
-        rate = snapshot.arrival_rps / max(1, snapshot.fleet.active)
-        change = 0.0 if memory.rate_rps is None else rate - memory.rate_rps
+        arrival_rps, active = snapshot.arrival_rps, max(1, snapshot.fleet.active)
+        before_rps = arrival_rps if memory.arrival_rps is None else memory.arrival_rps
+        rate, change = arrival_rps / active, (arrival_rps - before_rps) / active
+        growth = _growth(before_rps, arrival_rps)
         fits = memory.fits or tuple(InputFit() for _ in self.metrics)
         drifts = [a * rate + b * change for a, b in (fit.coefficients() for fit in fits)]
         moved = [0.0] * len(self.metrics)
-        seen = 0
+        seen = [0] * len(self.metrics)
         tracks: dict[str, Track] = {}
         for executor in executors:
             before = memory.tracks.get(executor.id)
@@ -289,25 +295,32 @@ class Thresholds:
                     0.0, 1, tuple(Estimate(z, 0.0, 0.0, z) for z in measured)
                 )
                 continue
-            tracks[executor.id] = self._advanced(before, measured, drifts, passed_s)
-            seen += 1
+            tracks[executor.id] = self._advanced(before, measured, drifts, growth, passed_s)
             for index, estimate in enumerate(before.estimates):
-                moved[index] += measured[index] - estimate.z
-        if seen:
-            fits = tuple(
-                fit.learn(rate, change, total / seen)
-                for fit, total in zip(fits, moved, strict=True)
-            )
-        return FilterMemory(True, (), at_s, rate, tracks, fits)
+                # Near saturation a metric no longer shows how much more there is to do.
+                if measured[index] < self.upper_fraction > estimate.z:
+                    seen[index] += 1
+                    moved[index] += measured[index] - estimate.z
+        fits = tuple(
+            fit.learn(rate, change, moved[index] / seen[index]) if seen[index] else fit
+            for index, fit in enumerate(fits)
+        )
+        return FilterMemory(True, (), at_s, arrival_rps, tracks, fits)
 
     def _advanced(
-        self, track: Track, measured: Sequence[float], drifts: Sequence[float], passed_s: float
+        self,
+        track: Track,
+        measured: Sequence[float],
+        drifts: Sequence[float],
+        growth: float,
+        passed_s: float,
     ) -> Track:
         """The filter of one executor after one more measurement."""
         age_s, samples, noise = track.age_s + passed_s, track.samples + 1, self.noise
         estimates = []
         if track.age_s >= self.dead_time_s and track.estimates[0].q > 0.0:
             for before, z, drift in zip(track.estimates, measured, drifts, strict=True):
+                drift = _plausible(drift, before.x, growth)
                 step = kalman_step(before.x, before.p, z, q=before.q, r=noise, drift=drift)
                 estimates.append(Estimate(step.x, step.p, before.q, z))
             samples = track.samples
@@ -347,6 +360,21 @@ class Thresholds:
 def _mean(executors: Sequence[ExecutorSample], metric: Metric) -> float | None:
     values = [v for executor in executors if (v := getattr(executor, metric)) is not None]
     return sum(values) / len(values) if values else None
+
+
+def _growth(before_rps: float, now_rps: float) -> float:
+    """How much the rate changed, as a fraction of what it was."""
+    if now_rps == before_rps:
+        return 0.0
+    return (now_rps - before_rps) / before_rps if before_rps > 0.0 else inf
+
+
+def _plausible(drift: float, x: float, growth: float) -> float:
+    """The drift, kept between no change and one in proportion to the rate."""
+    if growth == inf:
+        return max(0.0, drift)
+    proportional = x * growth
+    return min(max(drift, min(0.0, proportional)), max(0.0, proportional))
 
 
 def _words(named: Sequence[tuple[Metric, float]]) -> str:
