@@ -44,7 +44,7 @@ class Sender(Protocol):
 
 
 class Report(Struct, frozen=True):
-    """What became of a plan."""
+    """What became of a plan: all of it, or what was due when it was stopped."""
 
     planned_records: int
     sent_records: int
@@ -85,6 +85,7 @@ def play(
     sender: Sender,
     clock: Clock,
     *,
+    start_s: float | None = None,
     give_up_after_s: float = 60.0,
     stopped: Callable[[], bool] = lambda: False,
 ) -> Report:
@@ -99,7 +100,9 @@ def play(
     sender
         Where they go.
     clock
-        Its first instant is the start of the timeline.
+        Says what time it is.
+    start_s
+        When the timeline starts; by default at the clock's first instant.
     give_up_after_s
         How long after the end of the timeline to go on with what is late.
     stopped
@@ -108,7 +111,6 @@ def play(
     sent = behind_max = 0
     behind_max_s = elapsed_s = 0.0
     late = False
-    start_s: float | None = None
     blocks = _Blocks(stream)
     for now_s in clock.ticks(TICK_S):
         start_s = now_s if start_s is None else start_s
@@ -125,8 +127,10 @@ def play(
             if taken < len(values) or stopped():
                 break
         gave_up = elapsed_s > timeline.duration_s + give_up_after_s
-        if sent == timeline.events or stopped() or gave_up:
+        if sent == timeline.events or gave_up:
             break
+        if stopped():
+            return Report(due, sent, 0, elapsed_s, behind_max, behind_max_s)
     return Report(timeline.events, sent, 0, elapsed_s, behind_max, behind_max_s)
 
 

@@ -36,6 +36,8 @@ from penstock.protocols import Clock
 from penstock.simulation.expressions import parse_workload
 
 QUEUE_RECORDS = 200_000
+#: The first event is due so long after the start, when its stream is drawn up.
+LEAD_S = 0.5
 
 log = logging.getLogger(__name__)
 
@@ -129,10 +131,11 @@ def produce(
     sender: KafkaSender,
     clock: Clock,
     *,
+    start_s: float | None = None,
     stopped: Callable[[], bool] = lambda: False,
 ) -> Report:
     """Play the stream into Kafka and wait until it has arrived."""
-    report = play(timeline, stream, sender, clock, stopped=stopped)
+    report = play(timeline, stream, sender, clock, start_s=start_s, stopped=stopped)
     return structs.replace(report, failed_records=sender.close())
 
 
@@ -180,7 +183,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def _produce_as_told(options: argparse.Namespace) -> Report:
     signals: list[int] = []
-    for number in (signal.SIGTERM, signal.SIGINT):
+    for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, lambda number, _frame: signals.append(number))
 
     def stopped() -> bool:
@@ -190,9 +193,9 @@ def _produce_as_told(options: argparse.Namespace) -> Report:
     timeline = Timeline(_rates_as_told(options))
     sender = KafkaSender(options.bootstrap, options.topic, dict(options.setting))
     clock = WallClock()
-    base_ms = int(next(clock.ticks(TICK_S)) * 1000)
-    stream = open_stream(options.stream, options.seed, timeline, base_ms)
-    return produce(timeline, stream, sender, clock, stopped=stopped)
+    start_s = next(clock.ticks(TICK_S)) + LEAD_S
+    stream = open_stream(options.stream, options.seed, timeline, int(start_s * 1000))
+    return produce(timeline, stream, sender, clock, start_s=start_s, stopped=stopped)
 
 
 def _rates_as_told(options: argparse.Namespace) -> list[float]:

@@ -160,7 +160,7 @@ def _hear(signals: list[int]) -> None:
     def note(number: int, _frame: Any) -> None:
         signals.append(number)
 
-    for number in (signal.SIGTERM, signal.SIGINT):
+    for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, note)
 
 

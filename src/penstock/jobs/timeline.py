@@ -60,8 +60,8 @@ class Timeline:
 
     def due_by(self, elapsed_s: float) -> int:
         """How many events are due before that moment."""
-        if elapsed_s >= self.duration_s:
-            return self.events
+        if not 0.0 <= elapsed_s < self.duration_s:
+            return 0 if elapsed_s < 0.0 else self.events
         second = int(elapsed_s)
         done = float(self._sums[second])
         return _whole(done + float(self._rates_rps[second]) * (elapsed_s - second))
