@@ -13,6 +13,9 @@ from msgspec import Struct
 
 from penstock.errors import ModelError
 
+#: A chance too small to change any sum of times; further servers only make it smaller.
+NEVER = 1e-18
+
 
 class Station(Struct, frozen=True, gc=False):
     """One operator as a queue: records come in, each keeps one server busy for a while."""
@@ -53,6 +56,8 @@ def erlang_c(servers: int, offered: float) -> float:
     blocked = 1.0
     for k in range(1, servers + 1):
         blocked = offered * blocked / (k + offered * blocked)
+        if blocked < NEVER:
+            return 0.0
     return _waits(blocked, offered / servers)
 
 
