@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from math import exp
+from typing import Literal
 
 import msgspec
 import pytest
@@ -15,6 +16,12 @@ from penstock.model import Decision, ExecutorSample, Fleet, Snapshot, Step
 from penstock.policies.thresholds import FilterMemory, Thresholds
 
 Metric = float | None
+
+METRICS: list[tuple[Literal["cpu_fraction", "memory_fraction"], ...]] = [
+    ("cpu_fraction", "memory_fraction"),
+    ("memory_fraction",),
+    ("memory_fraction", "cpu_fraction"),
+]
 
 
 def seen(
@@ -200,6 +207,19 @@ def test_a_warm_start_asks_for_the_mean_of_the_last_run_once() -> None:
     decisions = drive(Thresholds(initial_executors=6), series(2, lambda _: 0.6))
     assert [d.target_executors for d in decisions] == [6, 4]
     assert decisions[0].reasons[0].text == "warm start with 6 executors"
+
+
+@pytest.mark.parametrize("kind", ["gauss", "ekf"])
+def test_a_restart_with_other_metrics_starts_the_filter_anew(kind: Literal["gauss", "ekf"]) -> None:
+    knowledge = Knowledge()
+    for metrics in METRICS:
+        policy = Thresholds(filter=kind, metrics=metrics)
+        snapshot = seen(0.0, [0.6])
+        decision = policy.decide(snapshot, knowledge)
+        knowledge.remember(Step(0.0, snapshot, decision))
+        assert decision.target_executors == 1
+        width = len(decision.memory.fits or decision.memory.means[-1][1:])
+        assert width == len(metrics)
 
 
 @given(st.lists(st.floats(0.0, 1.0), min_size=45, max_size=80), st.integers(1, 12))

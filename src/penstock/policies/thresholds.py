@@ -158,7 +158,7 @@ class Thresholds:
     default_limits: ClassVar[Limits] = Limits(max_executors=32)
 
     def decide(self, snapshot: Snapshot, knowledge: Knowledge) -> Decision:
-        memory = knowledge.recall(FilterMemory)
+        memory = self._recalled(knowledge)
         target = snapshot.fleet.target
         if not memory.started:
             memory = structs.replace(memory, started=True)
@@ -186,6 +186,14 @@ class Thresholds:
             memory = self._kept(snapshot.at_s, measured, memory)
             measured = self._smoothed(snapshot.at_s, memory)
         return self._stepped(snapshot, measured, memory)
+
+    def _recalled(self, knowledge: Knowledge) -> FilterMemory:
+        """The memory of the last turn, unless that followed other metrics than now."""
+        memory = knowledge.recall(FilterMemory)
+        count = len(self.metrics)
+        fits = not memory.fits or len(memory.fits) == count
+        means = not memory.means or len(memory.means[-1]) == count + 1
+        return memory if fits and means else FilterMemory(started=memory.started)
 
     # -- the two ways to act ---------------------------------------------------------------------
 
