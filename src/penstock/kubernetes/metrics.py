@@ -12,7 +12,15 @@ from msgspec import Struct
 
 from penstock.errors import SensorError
 from penstock.kubernetes.numbers import MAX_INT64, ceil_int32, ceil_int64, divide, quotient
-from penstock.kubernetes.pods import Pod, PodGroups, Readiness, Sample, group_pods, serving
+from penstock.kubernetes.pods import (
+    READINESS,
+    Pod,
+    PodGroups,
+    Readiness,
+    Sample,
+    group_pods,
+    serving,
+)
 
 Values = Mapping[str, int]
 
@@ -36,6 +44,10 @@ class Tolerance(Struct, frozen=True, gc=False):
         return 1.0 - self.down <= ratio <= 1.0 + self.up
 
 
+#: The value that Kubernetes ships.
+TOLERANCE = Tolerance()
+
+
 class Proposal(Struct, frozen=True, gc=False):
     """The replicas that one metric asks for, and the usage that it saw."""
 
@@ -52,8 +64,8 @@ def utilization_replicas(
     *,
     resource: str = "cpu",
     now_s: float = 0.0,
-    tolerance: Tolerance = Tolerance(),  # noqa: B008 - frozen
-    readiness: Readiness = Readiness(),  # noqa: B008 - frozen
+    tolerance: Tolerance = TOLERANCE,
+    readiness: Readiness = READINESS,
 ) -> Proposal:
     """Replicas for a share of the request: ``ceil(utilisation/target x ready pods)``.
 
@@ -72,7 +84,7 @@ def utilization_replicas(
     requests = _requests(pods, resource)
 
     def ratio_of(values: Values) -> float:
-        return _utilization(values, requests).utilization_pct_of(target_pct)
+        return divide(float(_utilization(values, requests).percent), float(target_pct))
 
     def missing_milli(name: str) -> int:
         return requests[name] * max(100, target_pct) // 100
@@ -90,8 +102,8 @@ def average_replicas(
     *,
     resource: str = "",
     now_s: float = 0.0,
-    tolerance: Tolerance = Tolerance(),  # noqa: B008 - frozen
-    readiness: Readiness = Readiness(),  # noqa: B008 - frozen
+    tolerance: Tolerance = TOLERANCE,
+    readiness: Readiness = READINESS,
 ) -> Proposal:
     """Replicas for a mean over pods: ``ceil(mean/target x ready pods)``.
 
@@ -121,7 +133,7 @@ def object_replicas(
     value_milli: int,
     pods: Sequence[Pod],
     *,
-    tolerance: Tolerance = Tolerance(),  # noqa: B008 - frozen
+    tolerance: Tolerance = TOLERANCE,
 ) -> Proposal:
     """Replicas for one value as a whole: ``ceil(value/target x serving pods)``.
 
@@ -148,7 +160,7 @@ def object_per_pod_replicas(
     target_milli: int,
     value_milli: int,
     *,
-    tolerance: Tolerance = Tolerance(),  # noqa: B008 - frozen
+    tolerance: Tolerance = TOLERANCE,
 ) -> Proposal:
     """Replicas for one value to be shared out: ``ceil(value/target)``.
 
@@ -170,7 +182,7 @@ def external_replicas(
     values_milli: Sequence[int],
     pods: Sequence[Pod],
     *,
-    tolerance: Tolerance = Tolerance(),  # noqa: B008 - frozen
+    tolerance: Tolerance = TOLERANCE,
 ) -> Proposal:
     """Replicas for the sum of a metric from outside the cluster, as a whole."""
     total = 0
@@ -187,7 +199,7 @@ def external_per_pod_replicas(
     target_milli: int,
     values_milli: Sequence[int],
     *,
-    tolerance: Tolerance = Tolerance(),  # noqa: B008 - frozen
+    tolerance: Tolerance = TOLERANCE,
 ) -> Proposal:
     """Replicas for the sum of a metric from outside the cluster, shared out.
 
@@ -212,9 +224,6 @@ def external_per_pod_replicas(
 class _Utilization(Struct, frozen=True, gc=False):
     percent: int
     average_milli: int
-
-    def utilization_pct_of(self, target_pct: int) -> float:
-        return divide(float(self.percent), float(target_pct))
 
 
 def _utilization(values: Values, requests: Mapping[str, int]) -> _Utilization:

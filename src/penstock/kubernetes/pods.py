@@ -51,6 +51,10 @@ class Readiness(Struct, frozen=True, gc=False):
     initial_delay_s: float = 30.0
 
 
+#: The values that Kubernetes ships.
+READINESS = Readiness()
+
+
 class PodGroups(Struct, frozen=True):
     """How many pods count, and the names of those that do not, by why."""
 
@@ -66,7 +70,7 @@ def group_pods(
     *,
     resource: str,
     now_s: float,
-    readiness: Readiness = Readiness(),  # noqa: B008 - frozen
+    readiness: Readiness = READINESS,
 ) -> PodGroups:
     """Sort pods into those that count and those that are unready, unmeasured or gone.
 
