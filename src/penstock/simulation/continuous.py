@@ -22,7 +22,7 @@ from msgspec import Meta, Struct
 from penstock.errors import ConfigError
 from penstock.model import Receipt, Snapshot
 from penstock.simulation.dataflow import IDLE, Dataflow, Operator
-from penstock.simulation.engine import Curve, Engine, Outcome
+from penstock.simulation.engine import Engine, Outcome
 from penstock.simulation.faults import (
     CapacityDrop,
     Fault,
@@ -196,6 +196,7 @@ class ContinuousRun:
         self._down_s = 0.0
         self._down_until_s = 0.0
         self._wave_until_s = inf
+        self._conditions: tuple[list[float], float, float] = ([], 0.0, 1.0)
         self._regime = IDLE
         self._outage = False
         self._can_rps = 0.0
@@ -208,8 +209,8 @@ class ContinuousRun:
         Throughput counts records each time that they are read, as Flink does; the backlog is
         what has not departed yet.
         """
-        self._advance(now_s)
         job, stream = self._job, self._stream
+        self._advance(now_s)
         latency_s, delay_s = self._latency_s, 0.0
         arrived = stream.arrived_by(stream.now_s)
         waiting = arrived - stream.departed
@@ -255,7 +256,7 @@ class ContinuousRun:
         return Outcome(
             stream.end_s,
             stream.arrivals(),
-            Curve(stream.at_s, stream.departures),
+            stream.departures(),
             self._roster.paid,
             self._roster.targets,
         )
@@ -357,14 +358,20 @@ class ContinuousRun:
         slowdown = 1.0
         for drop in active(self._faults, CapacityDrop, now_s):
             slowdown *= max(0.0, 1.0 - drop.fraction)
-        skews = active(self._faults, SkewSetsIn, now_s)
-        self._regime = self._flow.regime(
-            [one.speed * one.pace for one in self._running[: job.partitions]],
-            cores=job.cores_per_executor,
-            contention=job.contention,
-            hot_fraction=max([job.hot_fraction, *(skew.hot_fraction for skew in skews)]),
-            slowdown=slowdown,
-        )
+        hot_fraction = job.hot_fraction
+        for skew in active(self._faults, SkewSetsIn, now_s):
+            hot_fraction = max(hot_fraction, skew.hot_fraction)
+        speeds = [one.speed * one.pace for one in self._running[: job.partitions]]
+        conditions = (speeds, hot_fraction, slowdown)
+        if conditions != self._conditions:
+            self._conditions = conditions
+            self._regime = self._flow.regime(
+                speeds,
+                cores=job.cores_per_executor,
+                contention=job.contention,
+                hot_fraction=hot_fraction,
+                slowdown=slowdown,
+            )
         self._outage = bool(active(self._faults, SourceOutage, now_s))
         down = self._down_until_s > now_s
         self._can_rps = 0.0 if down or self._outage else self._regime.capacity_rps

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from itertools import cycle
 from random import Random
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from msgspec import Struct
 
@@ -42,6 +42,22 @@ class Means(Struct, frozen=True, gc=False):
     down: float
 
 
+class _Dial(NamedTuple):
+    """What the gauges of one operator need to know, made ready when the fleet changes.
+
+    `busy_fraction` is what they show when the job runs at its capacity.
+    """
+
+    name: str
+    upstream: tuple[str, ...]
+    inputs: float
+    selectivity: float
+    busy_fraction: float
+    is_held_back: bool
+    service_s: float | None
+    service_cv2: float
+
+
 class Gauges:
     """The instruments of one run."""
 
@@ -51,21 +67,38 @@ class Gauges:
         deviation = job.measurement_noise
         errors = [max(0.0, lots.gauss(1.0, deviation)) for _ in range(_ERRORS)]
         self._errors = cycle(errors if deviation else [1.0])
-        self._roster: Roster
-        self._running: Sequence[Executor] = ()
         self._regime = IDLE
+        #: Id and start of each worker with work; then what it adds at the job's capacity to cpu,
+        #: busy time and memory, as its gauges have it.
+        self._working: list[tuple[str, float, float, float, float]] = []
+        self._dials: list[_Dial] = []
+        self._waiting: list[Executor] = []
+        self._starting: tuple[ExecutorSample, ...] = ()
+        self._tasks = 0
         self._quiet: dict[int, Readings] = {}
-        self._workers: dict[int, tuple[ExecutorSample, ...]] = {}
+        self._pressed: dict[int, tuple[ExecutorSample, ...]] = {}
         self.fleet = Fleet(0, 0, 0, job.cores_per_executor)
 
     def look(self, roster: Roster, running: Sequence[Executor], regime: Regime) -> None:
         """Take note of a change of the fleet or of what it can do."""
-        self._roster, self._running, self._regime = roster, running, regime
-        self._quiet.clear()
-        self._workers.clear()
-        self.fleet = Fleet(
-            roster.target, len(roster.ready), len(running), self._job.cores_per_executor
+        job, working = self._job, len(regime.workers)
+        cpu_span = job.full_cpu_fraction - job.idle_cpu_fraction
+        memory_span = job.full_memory_fraction - job.idle_memory_fraction
+        self._regime = regime
+        self._working = []
+        for one, worker in zip(running, regime.workers, strict=False):
+            used = min(1.0, worker.utilisation * next(self._errors))
+            cpu, busy = cpu_span * worker.cpu_share * used, job.busy_at_saturation * used
+            self._working.append((one.id, one.ready_at_s, cpu, busy, memory_span * used))
+        self._dials = self._operator_dials(regime)
+        self._waiting = [*running[working:], *(one for one in roster.ready if one not in running)]
+        self._starting = tuple(
+            ExecutorSample(one.id, one.requested_at_s, False) for one in roster.starting
         )
+        self._tasks = len(running)
+        self._quiet.clear()
+        self._pressed.clear()
+        self.fleet = Fleet(roster.target, len(roster.ready), len(running), job.cores_per_executor)
 
     def readings(self, means: Means | None, waiting: float, outage: bool) -> Readings:
         """Samples of all workers and operators; without means, of who they are alone."""
@@ -82,84 +115,85 @@ class Gauges:
                 operators = self._operators(means, used, 0.0, outage)
                 quiet = self._quiet[step] = (self._executors(step / _STEPS, 0.0), operators)
             return quiet
-        workers = self._workers.get(step)
+        workers = self._pressed.get(step)
         if workers is None:
-            workers = self._workers[step] = self._executors(step / _STEPS, 0.0)
+            workers = self._pressed[step] = self._executors(step / _STEPS, 0.0)
         return workers, self._operators(means, used, waiting, outage)
 
     def _executors(self, used: float | None, down: float) -> tuple[ExecutorSample, ...]:
         """Workers of the job, workers that wait for the next restart, and those that start."""
-        job, roster, regime, errors = self._job, self._roster, self._regime, self._errors
-        samples: list[ExecutorSample] = []
         if used is None:
-            samples += [ExecutorSample(one.id, one.ready_at_s) for one in roster.ready]
-        else:
-            idle_cpu, idle_memory = job.idle_cpu_fraction, job.idle_memory_fraction
-            cpu_span = job.full_cpu_fraction - idle_cpu
-            memory_span = job.full_memory_fraction - idle_memory
-            restart_cpu = down * (job.restart_cpu_fraction - idle_cpu)
-            busy_span = job.busy_at_saturation
-            working = len(regime.workers)
-            records_rps = used * regime.capacity_rps / max(1, working)
-            for one, worker in zip(self._running, regime.workers, strict=False):
-                share = min(1.0, used * worker.utilisation * next(errors))
-                cpu = idle_cpu + cpu_span * share * worker.cpu_share + restart_cpu
-                samples.append(
-                    ExecutorSample(
-                        one.id,
-                        one.ready_at_s,
-                        True,
-                        cpu if cpu < 1.0 else 1.0,
-                        busy_span * share,
-                        idle_memory + memory_span * share,
-                        records_rps,
-                    )
-                )
-            samples += [
-                ExecutorSample(
-                    one.id, one.ready_at_s, True, idle_cpu + restart_cpu, 0.0, idle_memory, 0.0
-                )
-                for one in (*self._running[working:], *self._standby())
-            ]
-        samples += [ExecutorSample(one.id, one.requested_at_s, False) for one in roster.starting]
-        return tuple(samples)
+            there = [ExecutorSample(worker[0], worker[1]) for worker in self._working]
+            there += [ExecutorSample(one.id, one.ready_at_s) for one in self._waiting]
+            return (*there, *self._starting)
+        job = self._job
+        idle_memory, idle_cpu = job.idle_memory_fraction, job.idle_cpu_fraction
+        idle_cpu += down * (job.restart_cpu_fraction - idle_cpu)
+        rps = used * self._regime.capacity_rps / max(1, len(self._working))
+        samples = [
+            ExecutorSample(
+                id_,
+                at_s,
+                True,
+                idle_cpu + cpu * used,
+                busy * used,
+                idle_memory + memory * used,
+                rps,
+            )
+            for id_, at_s, cpu, busy, memory in self._working
+        ]
+        samples += [
+            ExecutorSample(one.id, one.ready_at_s, True, idle_cpu, 0.0, idle_memory, 0.0)
+            for one in self._waiting
+        ]
+        return (*samples, *self._starting)
 
-    def _standby(self) -> list[Executor]:
-        return [one for one in self._roster.ready if one not in self._running]
+    def _operator_dials(self, regime: Regime) -> list[_Dial]:
+        flow, saturation = self._flow, self._job.busy_at_saturation
+        pressing = flow.ancestors[regime.bottleneck]
+        return [
+            _Dial(
+                operator.name,
+                operator.upstream,
+                taken,
+                operator.selectivity,
+                saturation * regime.busy[i] if regime.busy else 0.0,
+                i in pressing,
+                regime.service_s[i] if regime.service_s else None,
+                operator.service_cv2,
+            )
+            for i, (operator, taken) in enumerate(zip(flow.operators, flow.inputs, strict=True))
+        ]
 
     def _operators(
         self, means: Means | None, used: float, waiting: float, outage: bool
     ) -> tuple[OperatorSample, ...]:
         """Busy, backpressured and idle time add up to one; only what feeds the fullest operator
-        is held back by it."""
-        job, flow, regime = self._job, self._flow, self._regime
-        pressing = flow.ancestors[regime.bottleneck]
-        tasks = len(self._running)
+        is held back by it. What waits, waits at the sources."""
+        tasks, arrival_cv2 = self._tasks, self._job.arrival_cv2
+        if means is None:
+            return tuple([OperatorSample(d.name, d.upstream, tasks=tasks) for d in self._dials])
+        rps, pressed = means.throughput_rps, min(1.0, means.pressed)
         samples = []
-        for i, (operator, taken) in enumerate(zip(flow.operators, flow.inputs, strict=True)):
-            backlog = 0.0 if operator.upstream else None if outage else waiting * taken
-            if means is None:
-                sample = OperatorSample(
-                    operator.name, operator.upstream, backlog_records=backlog, tasks=tasks
-                )
-            else:
-                rps = means.throughput_rps
-                full = regime.busy[i] if regime.busy else 0.0
-                busy = used * full * job.busy_at_saturation
-                pressed = min(1.0, means.pressed) * (1.0 - busy) if i in pressing else 0.0
-                sample = OperatorSample(
-                    operator.name,
-                    operator.upstream,
-                    rps * taken,
-                    rps * taken * operator.selectivity,
+        for name, upstream, taken, selectivity, full, holds, service_s, service_cv2 in self._dials:
+            busy = used * full
+            held = pressed * (1.0 - busy) if holds else 0.0
+            backlog = 0.0 if upstream else None if outage else waiting * taken
+            taken_rps = rps * taken
+            samples.append(
+                OperatorSample(
+                    name,
+                    upstream,
+                    taken_rps,
+                    taken_rps * selectivity,
                     busy,
-                    pressed,
-                    max(0.0, 1.0 - busy - pressed),
+                    held,
+                    1.0 - busy - held,
                     backlog,
-                    regime.service_s[i] if regime.service_s else None,
-                    operator.service_cv2,
-                    job.arrival_cv2,
+                    service_s,
+                    service_cv2,
+                    arrival_cv2,
                     tasks,
                 )
-            samples.append(sample)
+            )
         return tuple(samples)

@@ -5,10 +5,10 @@ that it is given, which swings a little from second to second. Records depart at
 any wait and as they arrive while none does, so departures are a polyline, and it is kept exactly:
 with its bends inside a second too.
 
->>> stream = Stream([10.0, 30.0, 0.0, 0.0], swings=[1.0] * 4)
+>>> stream = Stream([10.0, 30.0, 0.0, 0.0], swings(4, deviation=0.0, seed=1))
 >>> stream.run_on(4.0, can_rps=20.0)
->>> stream.at_s, stream.departures
-([0.0, 1.0, 2.0, 2.5, 3.0, 4.0], [0.0, 10.0, 30.0, 40.0, 40.0, 40.0])
+>>> stream.departures()
+Curve(at_s=[0.0, 1.0, 2.0, 2.5, 3.0, 4.0], records=[0.0, 10.0, 30.0, 40.0, 40.0, 40.0])
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
 from functools import lru_cache
 from itertools import accumulate
+from typing import NamedTuple
 
 import numpy as np
 
@@ -25,6 +26,16 @@ from penstock.simulation.engine import Curve
 #: Swings beyond this many standard deviations do not occur, and capacity never falls to nothing.
 _MAX_SWING = 3.0
 _MIN_CAPACITY_FRACTION = 0.05
+
+#: How far to look for the end of a calm, beyond what is asked for.
+_LOOK_AHEAD_S = 120
+
+
+class Swings(NamedTuple):
+    """The relative capacity in each second, and the lowest of all; not to be changed by anyone."""
+
+    each: list[float]
+    deepest: float
 
 
 class Stream:
@@ -41,12 +52,10 @@ class Stream:
         Relative capacity in each second.
     """
 
-    def __init__(self, rates_rps: Sequence[float], swings: list[float]) -> None:
+    def __init__(self, rates_rps: Sequence[float], swings: Swings) -> None:
         self.end_s = float(len(rates_rps))
         self.now_s = 0.0
         self.departed = 0.0
-        self.at_s = [0.0]
-        self.departures = [0.0]
         #: Records to be read again: they have departed, and cost capacity once more.
         self.reread = 0.0
         self.last_reread_s = 0.0
@@ -54,14 +63,26 @@ class Stream:
         self.processed = 0.0
         self.used_s = 0.0
         self.pressed_s = 0.0
+        self._at_s = [0.0]
+        self._departures = [0.0]
+        #: While records depart as they arrive, the curve is not drawn: from this second on it is
+        #: that of the arrivals.
+        self._calm_since: int | None = None
+        self._calm_until = 0
+        self._calm_rps = 0.0
         self._rates = rates_rps
-        self._swings = swings
+        self._swings = swings.each
+        self._deepest = swings.deepest
         #: Records that have arrived by each whole second.
         self._arrived = list(accumulate(rates_rps, initial=0.0))
         self._seconds = _instants(len(rates_rps) + 1)
 
     def arrivals(self) -> Curve:
         return Curve(list(self._seconds), self._arrived)
+
+    def departures(self) -> Curve:
+        self._draw_calm(int(self.now_s))
+        return Curve(self._at_s, self._departures)
 
     def arrived_by(self, at_s: float) -> float:
         """How many records have arrived by an instant."""
@@ -79,7 +100,8 @@ class Stream:
 
     def departed_by(self, at_s: float) -> float:
         """How many records had departed by an instant of the past."""
-        times_s, departures = self.at_s, self.departures
+        self._draw_calm(int(self.now_s))
+        times_s, departures = self._at_s, self._departures
         after = bisect_left(times_s, at_s)
         if times_s[after] == at_s:
             return departures[after]
@@ -88,6 +110,7 @@ class Stream:
 
     def stand_still(self, until_s: float) -> None:
         """Records arrive, none departs."""
+        self._draw_calm(int(self.now_s))
         self.now_s = until_s
         self._mark(until_s, self.departed)
 
@@ -117,15 +140,42 @@ class Stream:
         self.used_s += done / can_rps
 
     def _whole_seconds(self, first: int, last: int, can_rps: float) -> None:
-        """The hot loop, without one where nothing waits and nothing will."""
+        """Let records depart over whole seconds: as they arrive, if none waits and none will."""
+        if self.departed >= self._arrived[first] and (
+            (last <= self._calm_until and can_rps == self._calm_rps)
+            or self._is_calm(first, last + _LOOK_AHEAD_S, can_rps)
+            or self._is_calm(first, last, can_rps)
+        ):
+            if self._calm_since is None:
+                self._calm_since = first
+            self.departed = self._arrived[last]
+        else:
+            self._draw_calm(first)
+            self._pressed_seconds(first, last, can_rps)
+
+    def _is_calm(self, first: int, last: int, can_rps: float) -> bool:
+        """Whether each second's arrivals fit into its capacity."""
+        peak_rps = max(self._rates[first:last])
+        # The deepest swing of all settles most cases without a look at each.
+        if peak_rps > can_rps * self._deepest and peak_rps > can_rps * min(
+            self._swings[first:last]
+        ):
+            return False
+        self._calm_until, self._calm_rps = last, can_rps
+        return True
+
+    def _draw_calm(self, until: int) -> None:
+        """Draw the part of the curve that is the same as that of the arrivals."""
+        if self._calm_since is not None:
+            self._at_s += self._seconds[self._calm_since + 1 : until + 1]
+            self._departures += self._arrived[self._calm_since + 1 : until + 1]
+            self._calm_since = None
+
+    def _pressed_seconds(self, first: int, last: int, can_rps: float) -> None:
+        """The hot loop."""
         departed, before = self.departed, self._arrived[first]
         swings, seconds = self._swings[first:last], self._seconds[first + 1 : last + 1]
         arrived = self._arrived[first + 1 : last + 1]
-        if departed >= before and max(self._rates[first:last]) <= can_rps * min(swings):
-            self.at_s += seconds
-            self.departures += arrived
-            self.departed = arrived[-1]
-            return
         pressed_s = 0
         bends: list[tuple[int, float]] = []
         departures: list[float] = []
@@ -146,11 +196,11 @@ class Stream:
             note(departed)
         done = 0
         for second, part in bends:
-            self.at_s += seconds[done:second]
-            self.at_s.append(first + second + part)
+            self._at_s += seconds[done:second]
+            self._at_s.append(first + second + part)
             done = second
-        self.at_s += seconds[done:]
-        self.departures += departures
+        self._at_s += seconds[done:]
+        self._departures += departures
         self.departed = departed
         self.pressed_s += pressed_s
 
@@ -159,6 +209,7 @@ class Stream:
         if start_s >= until_s:
             return
         second = int(start_s)
+        self._draw_calm(second)
         can_rps, rate_rps = can_rps * self._swings[second], self._rates[second]
         before, now = self.arrived_by(start_s), self.arrived_by(until_s)
         able = self.departed + can_rps * (until_s - start_s)
@@ -175,6 +226,7 @@ class Stream:
 
     def _read_again(self, start_s: float, until_s: float, can_rps: float) -> float:
         """Work through what was read before; the instant at which that is done, or `until_s`."""
+        self._draw_calm(int(start_s))
         at_s, before = start_s, self.reread
         while self.reread > 0.0 and at_s < until_s:
             second = int(at_s)
@@ -194,8 +246,8 @@ class Stream:
         return at_s
 
     def _mark(self, at_s: float, departed: float) -> None:
-        self.at_s.append(at_s)
-        self.departures.append(departed)
+        self._at_s.append(at_s)
+        self._departures.append(departed)
 
 
 def crossed_at_s(arrived: Sequence[float], records: float) -> float:
@@ -212,17 +264,17 @@ def crossed_at_s(arrived: Sequence[float], records: float) -> float:
 
 
 @lru_cache(maxsize=8)
-def swings(seconds: int, deviation: float, seed: int) -> list[float]:
-    """The relative capacity in each second, for one seed the same for every policy.
+def swings(seconds: int, deviation: float, seed: int) -> Swings:
+    """The swings of a run, for one seed the same whichever policy runs it.
 
-    Drawn at once, because one by one takes ten times as long; not to be changed by anyone.
+    Drawn at once, because one by one takes ten times as long.
     """
     if deviation == 0.0:
-        return [1.0] * seconds
+        return Swings([1.0] * seconds, 1.0)
     drawn = np.random.default_rng(abs(seed)).standard_normal(seconds)
     drawn = 1.0 + deviation * drawn.clip(-_MAX_SWING, _MAX_SWING)
-    drawn_swings: list[float] = drawn.clip(_MIN_CAPACITY_FRACTION).tolist()
-    return drawn_swings
+    drawn = drawn.clip(_MIN_CAPACITY_FRACTION)
+    return Swings(drawn.tolist(), float(drawn.min(initial=1.0)))
 
 
 @lru_cache(maxsize=8)
