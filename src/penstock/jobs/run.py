@@ -149,6 +149,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         job = Job(**options)
         _hear(signals)
         run(job, conf, paced_by(pace_s), stopped=lambda: bool(signals))
+    except KeyboardInterrupt:
+        pass  # PySpark has a handler of its own, which raises; the session is closed by now
     except PenstockError as error:
         return _fail(str(error), 2)
     except _spark_errors() as error:
