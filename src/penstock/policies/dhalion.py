@@ -117,15 +117,15 @@ class Dhalion:
 
     Where we differ
     ---------------
-    Heron's code never shrinks and keeps no blacklist; both are in the paper, and here. It names
-    no figures for them: 20 % and a ratio of one half are ours, and so is that a blacklisting ends,
-    since a load that changed may make the same cure right. Heron's queue skew needs a queue per
-    instance, which is not measured here: skew is told by rates alone, and a skewed job is left as
-    it is, because nothing but scaling is in our hands. An engine that reports the time for which
-    an operator *is* blocked (Flink) names the victim: the cause is the operator behind it that is
-    not blocked itself. Micro-batches have no backpressure: the overrun of a batch beyond its
-    trigger, ``1 - trigger / duration``, is the same ratio of suspended to normal time; without a
-    trigger interval there is nothing to tell it by, and the policy holds.
+    Heron's code never shrinks and keeps no blacklist; both are in the paper, and here. It names no
+    figures for them: 20 % and a ratio of one half are ours, and so is that a blacklisting ends
+    (after 15 min), since a load that changed may make the same cure right. Heron's queue skew
+    needs a queue per instance, which is not measured here: skew is told by rates alone, and a
+    skewed job is left as it is, because nothing but scaling is in our hands. An engine that
+    reports the time for which an operator *is* blocked (Flink) names the victim: the cause is the
+    operator behind it that is not blocked itself. Micro-batches have no backpressure: the overrun
+    of a batch beyond its trigger, ``1 - trigger / duration``, is the same ratio of suspended to
+    normal time; without a trigger interval there is nothing to tell it by, and the policy holds.
 
     Wins and loses
     --------------
@@ -141,7 +141,7 @@ class Dhalion:
     shrink_fraction: Annotated[float, Meta(gt=0, lt=1)] = 0.2
     wait_s: Annotated[float, Meta(ge=0)] = 180.0
     blacklist_ratio: Annotated[float, Meta(gt=0, le=1)] = 0.5
-    blacklist_s: Annotated[float, Meta(ge=0)] = 3600.0
+    blacklist_s: Annotated[float, Meta(ge=0)] = 900.0
     period_s: Annotated[float, Meta(gt=0)] = 60.0
 
     default_limits: ClassVar[Limits] = Limits(cooldown_s=180.0)

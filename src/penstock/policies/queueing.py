@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
-from math import ceil
+from math import ceil, isinf
 from typing import Annotated, ClassVar, Literal
 
 from msgspec import Meta, Struct
@@ -87,8 +87,10 @@ class Queueing:
     server (0.375 instead of 0.5 at half load); Erlang C is exact for M/M/k. Rates into each
     operator are those that would reach it if all before it kept up, as in `ds2`, so that a
     saturated operator does not hide the load of the next. The paper leaves alpha open; 0.5 is
-    ours. Of the paths that end in one sink the slowest stands for all, and an operator gives an
-    instance back only if all paths through it are relaxed. A goal below the time of the mere
+    ours. Of the paths that end in one sink the slowest stands for all. An operator gives an
+    instance back only if all paths through it are relaxed and would stay within the goal: with
+    fast records one instance makes the difference between milliseconds and falling behind, and
+    the printed rule would go to and fro for ever. A goal below the time of the mere
     work cannot be reached by any number: there the paper takes all that it may, we ask that
     records wait no longer than they are worked on.
 
@@ -139,37 +141,27 @@ class Queueing:
         snapshot: Snapshot,
         memory: QueueingMemory,
     ) -> Decision:
-        fleet = snapshot.fleet
         planned = _planned(flow, stations, snapshot, memory)
         times_s = dict.fromkeys(flow.demands, 0.0)
         for name, station in stations.items():
             times_s[name] = response_time_s(station, planned[name])
         work_s = {name: 1.0 / station.service_rps for name, station in stations.items()}
-        slowest_first = sorted(
-            _paths(flow, times_s, work_s, self.max_response_s),
-            key=lambda path: path.response_s / path.goal_s,
-            reverse=True,
-        )
-        granted = ceil(flow.fleet_of(planned)) <= fleet.target
-        spared = {
-            name
-            for path in slowest_first
-            if path.response_s >= self.relax_fraction * path.goal_s
-            for name in path.operators
-        }
-        more: set[str] = set()
-        fewer: set[str] = set()
-        for path in slowest_first:
-            if path.response_s > path.goal_s:
-                # What was asked for last time and not granted would only pile up.
-                if granted:
+        paths = _paths(flow, times_s, work_s, self.max_response_s)
+        more, fewer = set(), set()
+        # What was asked for last time and not granted would only pile up.
+        if ceil(flow.fleet_of(planned)) <= snapshot.fleet.target:
+            for path in paths:
+                if path.response_s > path.goal_s:
                     more.add(max(path.operators, key=lambda name: times_s[name]))
-            elif path.response_s < self.relax_fraction * path.goal_s:
-                spare = [n for n in path.operators if planned[n] > 1 and n not in spared]
-                if spare:
-                    fewer.add(min(spare, key=lambda name: times_s[name]))
+        relaxed = [p for p in paths if p.response_s < self.relax_fraction * p.goal_s]
+        spared = {name for path in paths if path not in relaxed for name in path.operators}
+        for path in relaxed:
+            given_back = _given_back(path, planned, times_s, stations, spared)
+            if given_back is not None:
+                fewer.add(given_back)
         instances = {n: k + (n in more) - (n in fewer) for n, k in planned.items()}
-        text = _story(slowest_first[0], more, fewer)
+        slowest = max(paths, key=lambda path: path.response_s / path.goal_s)
+        text = _story(slowest, more, fewer)
         return _sized(flow, instances, text, snapshot, QueueingMemory(instances))
 
 
@@ -243,18 +235,42 @@ def _reachable_s(goal_s: float, work_s: float) -> float:
     return goal_s if goal_s > work_s else 2.0 * work_s
 
 
+def _given_back(
+    path: Path,
+    planned: Mapping[str, int],
+    times_s: Mapping[str, float],
+    stations: Mapping[str, Station],
+    spared: Collection[str],
+) -> str | None:
+    """The fastest operator of a relaxed path that can do with one fewer within the goal."""
+    for name in sorted(path.operators, key=lambda name: times_s[name]):
+        if planned[name] == 1 or name in spared:
+            continue
+        if name not in stations:
+            return name
+        after_s = response_time_s(stations[name], planned[name] - 1)
+        if path.response_s - times_s[name] + after_s <= path.goal_s:
+            return name
+    return None
+
+
 def _story(path: Path, more: set[str], fewer: set[str]) -> str:
     way = (
         " > ".join(path.operators)
         if len(path.operators) <= 4
         else (f"{path.operators[0]} > ... > {path.operators[-1]}")
     )
-    taken = f"{way} takes {path.response_s:.3g} s"
+    late = f"takes {path.response_s:.3g} s, more than {path.goal_s:g} s"
+    if isinf(path.response_s):
+        late = "cannot keep up"
     if more:
-        return f"{taken}, more than {path.goal_s:g} s: one more for {', '.join(sorted(more))},"
+        return f"{way} {late}: one more for {', '.join(sorted(more))},"
+    if path.response_s > path.goal_s:
+        return f"{way} {late}, and the last wish was not granted:"
+    taken = f"{way} takes {path.response_s:.3g} s of {path.goal_s:g} s"
     if fewer:
-        return f"{taken} of {path.goal_s:g} s: one fewer for {', '.join(sorted(fewer))},"
-    return f"{taken} of {path.goal_s:g} s:"
+        return f"{taken}: one fewer for {', '.join(sorted(fewer))},"
+    return f"{taken}:"
 
 
 def _sized(
