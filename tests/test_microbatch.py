@@ -154,6 +154,7 @@ def test_a_reading_of_no_time_has_no_rates() -> None:
     assert first.arrival_rps is None
     assert first.throughput_rps is None
     assert first.backlog_records == 0.0
+    assert [(one.id, one.busy_fraction) for one in first.executors] == [("1", None), ("2", None)]
     assert run.read(4.0).throughput_rps == pytest.approx(500.0)
     assert run.read(4.0).throughput_rps is None
 
@@ -203,7 +204,9 @@ def test_a_step_in_load_is_met_by_new_executors_after_their_start_up() -> None:
     run.read(60.0)
     assert run.apply(4, 60.0).accepted
     before = run.read(69.5)
-    assert (before.fleet.target, before.fleet.active) == (4, 1)
+    assert (before.fleet.target, before.fleet.registered, before.fleet.active) == (4, 1, 1)
+    assert [one.ready for one in before.executors] == [True, False, False, False]
+    assert before.executors[-1].busy_fraction is None
     after = run.read(75.0)
     assert after.fleet.active == 4
     settled = run.read(300.0)

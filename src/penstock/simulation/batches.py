@@ -20,7 +20,7 @@ from operator import sub
 from random import Random
 from typing import TYPE_CHECKING
 
-from penstock.model import Batch, ExecutorSample, Fleet, OperatorSample, Receipt, Snapshot
+from penstock.model import Batch, Fleet, OperatorSample, Receipt, Snapshot
 from penstock.simulation.engine import Curve, Outcome
 from penstock.simulation.faults import CapacityDrop, Fault, SkewSetsIn, SourceOutage, with_silence
 from penstock.simulation.fleet import Executor, Roster, active, edges_s
@@ -164,17 +164,15 @@ class MicroBatchRun:
         if batches:
             self._latency_s = batches[-1].duration_s
         arrival_rps, backlog, delay_s = self._look_at_source(now_s)
+        share = self._share_done(now_s)
+        done = self._done(share)
+        if self._columns_are_stale:
+            self._lay_out_columns()
+        executors = self._meter.executors(done, wall_s)
         throughput_rps: float | None = None
-        executors: tuple[ExecutorSample, ...] = ()
         operators: tuple[OperatorSample, ...] = ()
         if wall_s > 0.0:
             throughput_rps = (self._offsets[-1] - self._offsets[self._batches_read]) / wall_s
-            share = self._share_done(now_s)
-            done = self._done(share)
-            if self._columns_are_stale:
-                self._lay_out_columns()
-                self._columns_are_stale = False
-            executors = self._meter.executors(done, wall_s)
             operators = self._meter.operators(done, wall_s)
             self._count_from(share)
             self._meter.forget()
@@ -402,10 +400,12 @@ class MicroBatchRun:
     def _done(self, share: float) -> Done:
         """What was run since the count began, with that share of the running batch."""
         processed = self._offsets[-1]
+        records = processed + share * (self._upto - processed) - self._records_booked
+        # Not negative: what was counted ahead may differ from the end in the last digit.
         return Done(
-            self._batches_run + share,
-            self._load_run + share * self._load,
-            processed + share * (self._upto - processed) - self._records_booked,
+            max(0.0, self._batches_run + share),
+            max(0.0, self._load_run + share * self._load),
+            max(0.0, records),
         )
 
     def _count_from(self, share: float) -> None:
@@ -420,5 +420,5 @@ class MicroBatchRun:
         for state in self._states.values():
             for name, partitions in state.partitions_of.items():
                 held[name] = held.get(name, 0) + partitions
-        roster = self._roster
-        self._meter.lay_out(roster.ready, roster.leaving, self._crew, self._plan, held)
+        self._meter.lay_out(self._roster, self._crew, self._plan, held)
+        self._columns_are_stale = False

@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from msgspec import Struct
 
 from penstock.model import ExecutorSample, OperatorSample
-from penstock.simulation.fleet import Executor
+from penstock.simulation.fleet import Executor, Roster
 from penstock.simulation.stages import Plan, Stage
 
 _IDLE_MEMORY_FRACTION = 0.25  # what a JVM without state holds: code, buffers, shuffle
@@ -75,14 +75,16 @@ class Meter:
 
     def lay_out(
         self,
-        ready: Sequence[Executor],
-        leaving: Sequence[Executor],
+        roster: Roster,
         crew: Sequence[Executor],
         plan: Plan,
         partitions_of: Mapping[str, int],
     ) -> None:
-        """Set the columns for these executors; `crew` are those that the plan counts on."""
-        people = [*ready, *leaving]
+        """Set the columns for the executors of today; `crew` are those that the plan counts on."""
+        people = [*roster.ready, *roster.leaving]
+        self._starting = tuple(
+            ExecutorSample(one.id, one.requested_at_s, ready=False) for one in roster.starting
+        )
         self._stage_columns = [
             (*facts, *costs)
             for facts, costs in zip(
@@ -94,7 +96,7 @@ class Meter:
         self._slots = max(1, len(crew)) * self._cores
         self._ids = [one.id for one in people]
         self._started = [one.ready_at_s for one in people]
-        self._ready = [True] * len(ready) + [False] * len(leaving)
+        self._ready = [True] * len(roster.ready) + [False] * len(roster.leaving)
         # An executor that is not in the crew costs and reads nothing.
         costs = zip(plan.executor_base_s, plan.executor_s_per_record, strict=True)
         cost_of = dict(zip(crew, costs, strict=True))
@@ -108,7 +110,12 @@ class Meter:
         ]
 
     def executors(self, done: Done, wall_s: float) -> tuple[ExecutorSample, ...]:
-        """All executors that Spark lists: those that are there, and those that are leaving."""
+        """All executors: those that are there, those that leave, those that start.
+
+        Over no time nothing can be measured; then only their names are known.
+        """
+        if wall_s <= 0.0:
+            return (*map(ExecutorSample, self._ids, self._started, self._ready), *self._starting)
         per_slot = 1.0 / (self._cores * wall_s)
         batches, load, rate = done.batches * per_slot, done.load * per_slot, done.records / wall_s
         busy = [base_s * batches + s_per_record * load for base_s, s_per_record in self._costs]
@@ -126,19 +133,18 @@ class Meter:
         if busy and max(busy) > 1.0:
             busy = [min(1.0, fraction) for fraction in busy]
         cpu_per_busy = self._cpu_per_busy
-        return tuple(
-            map(
-                ExecutorSample,
-                self._ids,
-                self._started,
-                self._ready,
-                [fraction * cpu_per_busy for fraction in busy],
-                busy,
-                self._memory,
-                read_rps,
-                self._held,
-            )
+        samples = map(
+            ExecutorSample,
+            self._ids,
+            self._started,
+            self._ready,
+            [fraction * cpu_per_busy for fraction in busy],
+            busy,
+            self._memory,
+            read_rps,
+            self._held,
         )
+        return (*samples, *self._starting)
 
     def operators(self, done: Done, wall_s: float) -> tuple[OperatorSample, ...]:
         """The stages: busy is their task time per slot, service time that per record."""
@@ -150,7 +156,9 @@ class Meter:
             self._stage_columns, self._stage_run_s, strict=True
         ):
             run_s = past_s + base_s * batches + s_per_record * load
-            service_s = run_s / (records * reaching) if records * reaching > 0.0 else None
+            read = records * reaching
+            # Less than a record is no measurement.
+            service_s = run_s / read if read >= 1.0 else None
             busy = min(1.0, run_s / slot_s)
             sample = OperatorSample(
                 name,
