@@ -214,7 +214,7 @@ def test_a_restart_with_other_metrics_starts_the_filter_anew(kind: Literal["gaus
     knowledge = Knowledge()
     for metrics in METRICS:
         policy = Thresholds(filter=kind, metrics=metrics)
-        snapshot = seen(0.0, [0.6])
+        snapshot = seen(0.0, [0.6], memory=0.6)
         decision = policy.decide(snapshot, knowledge)
         knowledge.remember(Step(0.0, snapshot, decision))
         assert decision.target_executors == 1

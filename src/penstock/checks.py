@@ -83,18 +83,18 @@ def _bound(clause: Callable[[Policy], None], policy: Policy) -> Check:
 def look(shape: Shape, turn: int, at_s: float, executors: int) -> Snapshot:
     """What a made-up job shows at one turn, with everything measured.
 
-    The load is a triangle between 400 and 3,600 records/s that repeats every 100 turns; an
-    executor can do 400. What is above that waits. Every 25 turns the oldest executor is replaced
-    by one with a new id, as happens in any real fleet.
+    The load is a triangle between 400 and 3,600 records/s that repeats every 100 turns, the last
+    ten of which bring nothing at all; an executor can do 400. What is above that waits. Every 50
+    turns the oldest executor is replaced by one with a new id, as happens in any real fleet.
     """
     phase = turn % 100
-    arrival_rps = 400.0 + 64.0 * min(phase, 100 - phase)
+    arrival_rps = 400.0 + 64.0 * min(phase, 100 - phase) if phase < 90 else 0.0
     capacity_rps = 400.0 * max(1, executors)
     throughput_rps = min(arrival_rps, capacity_rps) if executors else 0.0
     busy = min(1.0, arrival_rps / capacity_rps)
-    backlog_records = 50.0 + 20.0 * max(0.0, arrival_rps - capacity_rps)
-    pressed = max(0.0, 1.0 - capacity_rps / arrival_rps)
-    first_id = turn // 25
+    backlog_records = 0.1 * arrival_rps + 20.0 * max(0.0, arrival_rps - capacity_rps)
+    pressed = max(0.0, 1.0 - capacity_rps / max(1.0, arrival_rps))
+    first_id = turn // 50
     # Executors differ a little, so that means and maxima are not the same.
     samples = tuple(
         ExecutorSample(
@@ -109,6 +109,8 @@ def look(shape: Shape, turn: int, at_s: float, executors: int) -> Snapshot:
         for number in range(executors)
     )
     is_batched = shape == "micro_batch"
+    # A dataflow has an instance per executor, a batch a task per partition.
+    tasks = 64 if is_batched else max(1, executors)
     duration_s = 1.0 + 8.0 * arrival_rps / capacity_rps
     batch = Batch(turn, at_s - duration_s, duration_s, int(arrival_rps * 10), {"addBatch": 1.0})
     return Snapshot(
@@ -122,7 +124,7 @@ def look(shape: Shape, turn: int, at_s: float, executors: int) -> Snapshot:
         delay_s=backlog_records / max(1.0, throughput_rps),
         latency_s=duration_s if is_batched else 0.2,
         executors=samples,
-        operators=_pipeline(arrival_rps, throughput_rps, busy, pressed, executors),
+        operators=_pipeline(arrival_rps, throughput_rps, busy, pressed, tasks),
         partitions=64,
         state_bytes=1e8,
         checkpoint_interval_s=10.0,
@@ -130,7 +132,7 @@ def look(shape: Shape, turn: int, at_s: float, executors: int) -> Snapshot:
 
 
 def _pipeline(
-    arrival_rps: float, throughput_rps: float, busy: float, pressed: float, executors: int
+    arrival_rps: float, throughput_rps: float, busy: float, pressed: float, tasks: int
 ) -> tuple[OperatorSample, ...]:
     """A source, a filter that lets half pass, and a count behind it."""
 
@@ -150,7 +152,7 @@ def _pipeline(
             service_time_s=0.002,
             service_cv2=0.5,
             arrival_cv2=1.0,
-            tasks=max(1, executors),
+            tasks=tasks,
         )
 
     return (
