@@ -1,12 +1,4 @@
-"""The contract of a policy, as checks that anyone can run against their own.
-
-A check is a callable with a name; it raises `AssertionError` with one sentence when the policy
-breaks the contract. All of them together take about a second.
-
->>> from penstock.policies.static import Static
->>> for check in yield_checks(Static()):
-...     check()
-"""
+"""The clauses of the contract: each raises `AssertionError` when a policy breaks it."""
 
 from __future__ import annotations
 
@@ -14,29 +6,16 @@ import dataclasses
 import re
 from collections.abc import Callable, Iterator
 from math import inf, isfinite, nan
-from typing import Any, Literal, Protocol
+from typing import Any
 
 import msgspec
 from msgspec import Struct, structs
 
+from penstock.checks.made_up_job import SHAPES, START_AT_S, look, run
 from penstock.errors import ModelError
-from penstock.guards import chain
 from penstock.knowledge import Knowledge
-from penstock.model import (
-    Batch,
-    Decision,
-    ExecutorSample,
-    Fleet,
-    Limits,
-    OperatorSample,
-    Receipt,
-    Snapshot,
-    Step,
-)
+from penstock.model import Decision, ExecutorSample, Fleet, Limits, OperatorSample, Snapshot, Step
 from penstock.protocols import Policy
-
-Shape = Literal["continuous", "micro_batch"]
-SHAPES: tuple[Shape, ...] = ("continuous", "micro_batch")
 
 #: What the docstring of a policy must have, in this order; the documentation is made from it.
 SECTIONS = (
@@ -51,159 +30,7 @@ SECTIONS = (
 #: A memory may vary by this much from run to run of the same load: numbers get more digits.
 MEMORY_SLACK_FRACTION, MEMORY_SLACK_BYTES, MEMORY_MOST_BYTES = 0.05, 512, 256 * 1024
 
-_START_AT_S = 100_000.0
 _encode = msgspec.json.Encoder().encode
-
-
-class Check(Protocol):
-    """One clause of the contract."""
-
-    __name__: str
-
-    def __call__(self) -> None: ...
-
-
-def yield_checks(policy: Policy) -> Iterator[Check]:
-    """The clauses of the contract, each ready to be called on `policy`."""
-    for clause in CLAUSES:
-        yield _bound(clause, policy)
-
-
-def _bound(clause: Callable[[Policy], None], policy: Policy) -> Check:
-    def check() -> None:
-        clause(policy)
-
-    check.__name__ = clause.__name__
-    return check
-
-
-# -- the world of the checks -----------------------------------------------------------------------
-
-
-def look(shape: Shape, turn: int, at_s: float, executors: int) -> Snapshot:
-    """What a made-up job shows at one turn, with everything measured.
-
-    The load is a triangle between 400 and 3,600 records/s that repeats every 100 turns, the last
-    ten of which bring nothing at all; an executor can do 400. What is above that waits. Every 50
-    turns the oldest executor is replaced by one with a new id, as happens in any real fleet.
-    """
-    phase = turn % 100
-    arrival_rps = 400.0 + 64.0 * min(phase, 100 - phase) if phase < 90 else 0.0
-    capacity_rps = 400.0 * max(1, executors)
-    throughput_rps = min(arrival_rps, capacity_rps) if executors else 0.0
-    busy = min(1.0, arrival_rps / capacity_rps)
-    backlog_records = 0.1 * arrival_rps + 20.0 * max(0.0, arrival_rps - capacity_rps)
-    pressed = max(0.0, 1.0 - capacity_rps / max(1.0, arrival_rps))
-    first_id = turn // 50
-    # Executors differ a little, so that means and maxima are not the same.
-    samples = tuple(
-        ExecutorSample(
-            id=str(first_id + number),
-            started_at_s=_START_AT_S - 600.0,
-            cpu_fraction=busy * (0.9 + 0.01 * (number % 7)),
-            busy_fraction=busy,
-            memory_fraction=0.3 + 0.2 * busy,
-            throughput_rps=throughput_rps / executors,
-            state_partitions=4,
-        )
-        for number in range(executors)
-    )
-    is_batched = shape == "micro_batch"
-    # A dataflow has an instance per executor, a batch a task per partition.
-    tasks = 64 if is_batched else max(1, executors)
-    duration_s = 1.0 + 8.0 * arrival_rps / capacity_rps
-    batch = Batch(turn, at_s - duration_s, duration_s, int(arrival_rps * 10), {"addBatch": 1.0})
-    return Snapshot(
-        at_s=at_s,
-        fleet=Fleet(executors, executors, executors, cores_per_executor=2),
-        trigger_interval_s=10.0 if is_batched else None,
-        batches=(batch,) if is_batched else (),
-        arrival_rps=arrival_rps,
-        throughput_rps=throughput_rps,
-        backlog_records=backlog_records,
-        delay_s=backlog_records / max(1.0, throughput_rps),
-        latency_s=duration_s if is_batched else 0.2,
-        executors=samples,
-        operators=_pipeline(arrival_rps, throughput_rps, busy, pressed, tasks),
-        partitions=64,
-        state_bytes=1e8,
-        checkpoint_interval_s=10.0,
-    )
-
-
-def _pipeline(
-    arrival_rps: float, throughput_rps: float, busy: float, pressed: float, tasks: int
-) -> tuple[OperatorSample, ...]:
-    """A source, a filter that lets half pass, and a count behind it."""
-
-    def operator(
-        name: str, upstream: tuple[str, ...], share: float, passes: float, is_source: bool
-    ) -> OperatorSample:
-        busy_fraction = busy * (0.5 if is_source else 1.0) * (1.0 - pressed * is_source)
-        return OperatorSample(
-            name=name,
-            upstream=upstream,
-            input_rps=throughput_rps * share,
-            output_rps=throughput_rps * share * passes,
-            busy_fraction=busy_fraction,
-            backpressured_fraction=pressed if is_source else 0.0,
-            idle_fraction=max(0.0, 1.0 - busy_fraction - pressed * is_source),
-            backlog_records=10.0 * max(0.0, arrival_rps - throughput_rps),
-            service_time_s=0.002,
-            service_cv2=0.5,
-            arrival_cv2=1.0,
-            tasks=tasks,
-        )
-
-    return (
-        operator("source", (), 1.0, 1.0, True),
-        operator("filter", ("source",), 1.0, 0.5, False),
-        operator("count", ("filter",), 0.5, 0.1, False),
-    )
-
-
-class Turn(Struct, frozen=True):
-    """One turn of a run: what was seen, what the policy said, what came of it."""
-
-    snapshot: Snapshot
-    decision: Decision
-    step: Step
-
-
-def run(
-    policy: Policy,
-    shape: Shape,
-    turns: int,
-    *,
-    knowledge: Knowledge | None = None,
-    limits: Limits | None = None,
-    seen: Callable[[Snapshot, int], Snapshot] = lambda snapshot, _turn: snapshot,
-) -> Iterator[Turn]:
-    """Let the policy steer the made-up job; what it asks for is there one turn later.
-
-    `seen` may change what the policy gets to see.
-    """
-    knowledge = Knowledge() if knowledge is None else knowledge
-    limits = Limits(min_executors=1, max_executors=16) if limits is None else limits
-    guards = chain(limits)
-    executors = limits.min_executors
-    for turn in range(turns):
-        at_s = _START_AT_S + turn * policy.period_s
-        snapshot = seen(look(shape, turn, at_s, executors), turn)
-        at_s = snapshot.at_s
-        knowledge.learn(snapshot, at_s)
-        decision = policy.decide(snapshot, knowledge)
-        bent = decision
-        for guard in guards:
-            bent = guard.check(bent, snapshot, knowledge)
-        is_change = bent.target_executors != snapshot.fleet.target
-        step = Step(at_s, snapshot, bent, Receipt(accepted=True) if is_change else None)
-        knowledge.remember(step)
-        executors = bent.target_executors
-        yield Turn(snapshot, decision, step)
-
-
-# -- the clauses -----------------------------------------------------------------------------------
 
 
 def is_frozen_with_sound_parameters(policy: Policy) -> None:
@@ -275,7 +102,7 @@ def starts_cold(policy: Policy) -> None:
     for shape in SHAPES:
         for executors in (0, 1, 4, 40):
             for knows_snapshot in (False, True):
-                snapshot = look(shape, 30, _START_AT_S, executors)
+                snapshot = look(shape, 30, START_AT_S, executors)
                 knowledge = Knowledge()
                 if knows_snapshot:
                     knowledge.learn(snapshot, snapshot.at_s)
@@ -290,7 +117,7 @@ def holds_when_nothing_is_measured(policy: Policy) -> None:
     """
     if _ignores_measurements(policy):
         return
-    bare = _bare(_START_AT_S, 5)
+    bare = _bare(START_AT_S, 5)
     cold = policy.decide(bare, Knowledge())
     codes = [reason.code for reason in cold.reasons]
     assert "not_measured" in codes, f"nothing was measured, but its reasons are {codes}"
@@ -393,7 +220,7 @@ def bears_a_fleet_of_none(policy: Policy) -> None:
 
 def is_never_given_impossible_numbers(policy: Policy) -> None:  # noqa: ARG001
     """NaN, infinite and negative measurements are refused before any policy sees them."""
-    whole = look("micro_batch", 0, _START_AT_S, 1)
+    whole = look("micro_batch", 0, START_AT_S, 1)
     for value in (whole, whole.executors[0], whole.operators[0]):
         for name in _metrics(type(value)):
             for impossible in (nan, inf, -1.0):
@@ -404,27 +231,6 @@ def is_never_given_impossible_numbers(policy: Policy) -> None:  # noqa: ARG001
                 except ModelError:
                     continue
                 raise AssertionError(f"{type(value).__name__}.{name} = {impossible} was let in")
-
-
-CLAUSES: tuple[Callable[[Policy], None], ...] = (
-    is_frozen_with_sound_parameters,
-    has_a_complete_docstring,
-    is_pure,
-    decides_the_same_after_a_restart,
-    starts_cold,
-    holds_when_nothing_is_measured,
-    bears_any_single_missing_metric,
-    gives_reasons,
-    stays_in_bounds_after_guards,
-    keeps_a_bounded_memory,
-    bears_a_clock_that_jumps_back,
-    bears_executors_that_it_never_saw,
-    bears_a_fleet_of_none,
-    is_never_given_impossible_numbers,
-)
-
-
-# -- what the clauses share ------------------------------------------------------------------------
 
 
 def _assert_sound(decision: Decision, where: str) -> None:
@@ -463,8 +269,8 @@ def _bare(at_s: float, executors: int) -> Snapshot:
 
 def _ignores_measurements(policy: Policy) -> bool:
     """Whether it wants the same fleet at high load, at low load and blind, from any fleet."""
-    sights = [look(shape, turn, _START_AT_S, 5) for shape in SHAPES for turn in (0, 50)]
-    sights += [_bare(_START_AT_S, executors) for executors in (3, 5)]
+    sights = [look(shape, turn, START_AT_S, 5) for shape in SHAPES for turn in (0, 50)]
+    sights += [_bare(START_AT_S, executors) for executors in (3, 5)]
     return len({policy.decide(sight, Knowledge()).target_executors for sight in sights}) == 1
 
 
@@ -501,3 +307,21 @@ def _hidden(part: str, name: str, every: int) -> Callable[[Snapshot, int], Snaps
         return structs.replace(snapshot, **{part: values})
 
     return without
+
+
+CLAUSES: tuple[Callable[[Policy], None], ...] = (
+    is_frozen_with_sound_parameters,
+    has_a_complete_docstring,
+    is_pure,
+    decides_the_same_after_a_restart,
+    starts_cold,
+    holds_when_nothing_is_measured,
+    bears_any_single_missing_metric,
+    gives_reasons,
+    stays_in_bounds_after_guards,
+    keeps_a_bounded_memory,
+    bears_a_clock_that_jumps_back,
+    bears_executors_that_it_never_saw,
+    bears_a_fleet_of_none,
+    is_never_given_impossible_numbers,
+)
