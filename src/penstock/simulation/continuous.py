@@ -209,9 +209,8 @@ class ContinuousRun:
         Throughput counts records each time that they are read, as Flink does; the backlog is
         what has not departed yet.
         """
-        job, stream = self._job, self._stream
         self._advance(now_s)
-        latency_s, delay_s = self._latency_s, 0.0
+        job, stream, latency_s, delay_s = self._job, self._stream, self._latency_s, 0.0
         arrived = stream.arrived_by(stream.now_s)
         waiting = arrived - stream.departed
         if waiting > 0.0:
@@ -264,7 +263,8 @@ class ContinuousRun:
     def _advance(self, to_s: float) -> None:
         """Run from event to event until `to_s`, or to the end of the rates."""
         stream = self._stream
-        to_s = min(to_s, stream.end_s)
+        if to_s > stream.end_s:
+            to_s = stream.end_s
         while self._next_event_s <= to_s:
             self._run_on(self._next_event_s)
             self._happen(stream.now_s)
@@ -302,13 +302,14 @@ class ContinuousRun:
         """Carry out all that is due now, and see what the job can do afterwards."""
         while self._edges_s and self._edges_s[-1] <= now_s:
             self._edges_s.pop()
+        fleet_changes = self._roster.next_event_s <= now_s or self._wave_until_s <= now_s
         if self._roster.next_event_s <= now_s:
             change = self._roster.happen(now_s)
             died = any(one in self._running for one in change.lost)
             self._regroup(now_s, undetected_s=self._job.detect_loss_s if died else 0.0)
         elif self._wave_until_s <= now_s:
             self._regroup(now_s)
-        self._take_stock()
+        self._take_stock(fleet_changes)
 
     def _regroup(self, now_s: float, undetected_s: float = 0.0) -> None:
         """Restart if a running worker has gone, or if the wave of new ones is in."""
@@ -352,7 +353,7 @@ class ContinuousRun:
             return self._checkpoint
         return self._stream.departed_by(last_s)
 
-    def _take_stock(self) -> None:
+    def _take_stock(self, fleet_changed: bool = True) -> None:
         """After any change: what can the job do now, and when does the next thing happen?"""
         job, now_s, roster = self._job, self._stream.now_s, self._roster
         slowdown = 1.0
@@ -364,7 +365,7 @@ class ContinuousRun:
         speeds = [one.speed * one.pace for one in self._running[: job.partitions]]
         conditions = (speeds, hot_fraction, slowdown)
         if conditions != self._conditions:
-            self._conditions = conditions
+            self._conditions, fleet_changed = conditions, True
             self._regime = self._flow.regime(
                 speeds,
                 cores=job.cores_per_executor,
@@ -381,4 +382,5 @@ class ContinuousRun:
             self._down_until_s if down else inf,
             self._edges_s[-1] if self._edges_s else inf,
         )
-        self._gauges.look(roster, self._running, self._regime)
+        if fleet_changed:
+            self._gauges.look(roster, self._running, self._regime)

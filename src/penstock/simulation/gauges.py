@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 _STEPS = 200
 #: So many errors of measurement are drawn and used in turn.
-_ERRORS = 1009
+_ERRORS = 509
 
 Readings = tuple[tuple[ExecutorSample, ...], tuple[OperatorSample, ...]]
 
