@@ -18,7 +18,7 @@ from penstock.errors import ConfigError
 from penstock.simulation.batches import MicroBatchRun
 from penstock.simulation.faults import Fault
 from penstock.simulation.fleet import Startup
-from penstock.simulation.stages import Stage, State, plan, spread
+from penstock.simulation.stages import Stage, plan, spread
 
 NonNegative = Annotated[float, Meta(ge=0)]
 Fraction = Annotated[float, Meta(gt=0, le=1)]
@@ -135,19 +135,6 @@ class MicroBatchJob(Struct, frozen=True, forbid_unknown_fields=True):
     def noise_table(self) -> list[float]:
         """Equally likely factors of a batch's work."""
         return _noise_table(self.noise_fraction, self.straggler_probability, self.straggler_factor)
-
-    def state_holders(self) -> dict[str, State]:
-        """The state of each stateful stage; they share the bytes evenly."""
-        stateful = [stage for stage in self.stages if stage.stateful]
-        return {
-            stage.name: State(
-                stage,
-                rebalance=self.rebalance_state,
-                load_s=self.state_bytes / len(stateful) / self.state_load_bytes_per_s,
-                orphan_wait_s=self.orphan_wait_s,
-            )
-            for stage in stateful
-        }
 
     def cost_factor(self, executors: int) -> float:
         """What a record costs among so many executors, relative to one alone."""
