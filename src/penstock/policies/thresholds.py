@@ -137,7 +137,8 @@ class Thresholds:
     --------------
     `ekf` wins on rescales under noise: on a pyramid of 0 to 60 records/s the paper counts 58 of
     them against 421 with `pure`. Loses where cpu is no measure of need: a job that waits for its
-    sink is never above 80 % and never grows.
+    sink is never above 80 % and never grows, and one with a backlog of an hour shows no more than
+    fully busy executors, so it catches up in small steps.
     """
 
     filter: Literal["pure", "gauss", "ekf"] = "ekf"
@@ -236,13 +237,13 @@ class Thresholds:
         if self._is_high(means):
             code = "above_threshold"
             high = [pair for pair in named if pair[1] > self.upper_fraction + ROUNDING]
-            text = f"{_words(high)} is above {self.upper_fraction:g}"
+            text = f"{_words(high)} above {self.upper_fraction:g}"
         elif self._is_low(means):
             code = "below_threshold"
-            text = f"{_words(named)} is below {self.lower_fraction:g}"
+            text = f"{_words(named)} below {self.lower_fraction:g}"
         else:
             code = "inside_band"
-            text = f"{_words(named)} is between {self.lower_fraction:g} and {self.upper_fraction:g}"
+            text = f"{_words(named)} between {self.lower_fraction:g} and {self.upper_fraction:g}"
         if wanted == fleet.target:
             text += f": holding {wanted} executors, {fleet.active} at work"
         else:
@@ -386,4 +387,5 @@ def _plausible(drift: float, x: float, growth: float) -> float:
 
 
 def _words(named: Sequence[tuple[Metric, float]]) -> str:
-    return " and ".join(f"{name.removesuffix('_fraction')} {value:.2f}" for name, value in named)
+    words = [f"{name.removesuffix('_fraction')} {value:.2f}" for name, value in named]
+    return " and ".join(words) + (" is" if len(words) == 1 else " are")
