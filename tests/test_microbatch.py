@@ -456,6 +456,46 @@ def test_how_often_it_is_read_does_not_change_the_run() -> None:
     assert run(0.5) == run(15.0) == run(300.0)
 
 
+def test_faults_that_leave_nothing_stop_the_job_but_not_the_run() -> None:
+    for fault in (CapacityDrop(at_s=20.0, fraction=1.0), SlowExecutor(20.0, speed_fraction=0.0)):
+        run = PLAIN.start([1000.0] * 60, executors=2, seed=1, faults=[fault])
+        assert run.read(60.0).backlog_records == pytest.approx(42_000.0)
+        assert run.finish().departures.records[-1] == pytest.approx(18_000.0)
+
+
+def test_after_its_end_a_run_stands_still() -> None:
+    run = PLAIN.start([1000.0] * 11, executors=2, seed=1)
+    assert run.read(11.0).backlog_records == 3000.0
+    later = run.read(20.0)
+    assert (later.arrival_rps, later.throughput_rps) == (0.0, 0.0)
+    assert later.backlog_records == 3000.0
+    assert later.delay_s == pytest.approx(12.0)
+
+
+def test_an_empty_load_does_nothing() -> None:
+    assert PLAIN.start([], executors=2, seed=1).finish().departures == Curve([0.0, 0.0], [0.0, 0.0])
+    idle = PLAIN.start([0.0] * 60, executors=16, seed=1).read(60.0)
+    assert (idle.arrival_rps, idle.throughput_rps, idle.delay_s) == (0.0, 0.0, 0.0)
+    assert {one.busy_fraction for one in idle.executors} == {0.0}
+    assert {stage.service_time_s for stage in idle.operators} == {None}
+
+
+def test_the_first_rate_after_an_outage_is_the_mean_over_it() -> None:
+    outage = SourceOutage(at_s=10.0, duration_s=30.0)
+    run = PLAIN.start([100.0] * 20 + [500.0] * 40, executors=2, seed=1, faults=[outage])
+    run.read(5.0)
+    assert run.read(20.0).arrival_rps is None
+    # From 5 to 45 s: 15 s at 100/s and 25 s at 500/s.
+    assert run.read(45.0).arrival_rps == pytest.approx((1500 + 12_500) / 40)
+
+
+def test_a_fractional_trigger_keeps_its_grid() -> None:
+    job = msgspec.structs.replace(PLAIN, trigger_interval_s=0.3)
+    batches = job.start([10.0] * 600, executors=4, seed=1).read(600.0).batches
+    assert len(batches) == 2000
+    assert batches[-1].started_at_s == pytest.approx(1999 * 0.3)
+
+
 def test_a_job_without_stages_or_trigger_is_refused() -> None:
     with pytest.raises(ConfigError, match="at least one stage"):
         MicroBatchJob(stages=())
@@ -465,11 +505,11 @@ def test_a_job_without_stages_or_trigger_is_refused() -> None:
 
 FAULTS = st.one_of(
     st.builds(ExecutorLost, at_s=st.floats(0, 150), count=st.integers(1, 3)),
-    st.builds(SlowExecutor, at_s=st.floats(0, 150), duration_s=st.floats(1, 80)),
+    st.builds(SlowExecutor, st.floats(0, 150), st.floats(1, 80), st.floats(0, 1)),
     st.builds(FailedStart, at_s=st.floats(0, 150), duration_s=st.floats(1, 80)),
     st.builds(SlowStart, at_s=st.floats(0, 150), duration_s=st.floats(1, 80)),
-    st.builds(CapacityDrop, at_s=st.floats(0, 150), duration_s=st.floats(1, 80)),
-    st.builds(SkewSetsIn, at_s=st.floats(0, 150), duration_s=st.floats(1, 80)),
+    st.builds(CapacityDrop, st.floats(0, 150), st.floats(1, 80), st.floats(0, 1)),
+    st.builds(SkewSetsIn, st.floats(0, 150), st.floats(1, 80), st.floats(0, 1)),
     st.builds(SourceOutage, at_s=st.floats(0, 150), duration_s=st.floats(1, 80)),
     st.builds(SourceSilence, at_s=st.floats(0, 150), duration_s=st.floats(1, 80)),
 )
