@@ -93,6 +93,7 @@ class MicroBatchRun:
         self._limit = inf  # the most records that a batch can read
         self._plan_is_stale = True
         self._columns_are_stale = True
+        self._fleet = Fleet(executors, executors, executors, job.cores_per_executor)
         self._meter = Meter(
             job.stages,
             cores_per_executor=job.cores_per_executor,
@@ -153,6 +154,8 @@ class MicroBatchRun:
         if self._columns_are_stale:
             crew = self._crew
             self._meter.lay_out(roster, crew.executors, crew.plan, crew.partitions_of())
+            ready, there = len(roster.ready), len(roster.ready) + len(roster.leaving)
+            self._fleet = Fleet(roster.target, there, ready, job.cores_per_executor)
             self._columns_are_stale = False
         executors = self._meter.executors(done, wall_s)
         throughput_rps: float | None = None
@@ -164,10 +167,9 @@ class MicroBatchRun:
             self._meter.forget()
             self._batches_read = len(self._ends)
             self._read_at_s = now_s
-        ready = len(roster.ready)
         return Snapshot(
             now_s,
-            Fleet(roster.target, ready + len(roster.leaving), ready, job.cores_per_executor),
+            self._fleet,
             job.trigger_interval_s,
             batches,
             arrival_rps,
