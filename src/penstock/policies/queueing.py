@@ -83,14 +83,15 @@ class Queueing:
 
     Where we differ
     ---------------
-    ``Pk``: the printed ``rho^sqrt(k+1)`` below a utilisation of 0.7 is wrong even for one
-    server (0.375 instead of 0.5 at half load); Erlang C is exact for M/M/k. Rates into each
-    operator are those that would reach it if all before it kept up, as in `ds2`, so that a
-    saturated operator does not hide the load of the next. The paper leaves alpha open; 0.5 is
-    ours. Of the paths that end in one sink the slowest stands for all. An operator gives an
-    instance back only if all paths through it are relaxed and would stay within the goal: with
-    fast records one instance makes the difference between milliseconds and falling behind, and
-    the printed rule would go to and fro for ever. A goal below the time of the mere
+    ``Pk``: the printed ``rho^sqrt(k+1)`` below a utilisation of 0.7 is wrong even for one server
+    (0.375 instead of 0.5 at half load); Erlang C is exact for M/M/k. Rates into each operator are
+    those that would reach it if all before it kept up, as in `ds2`, so that a saturated operator
+    does not hide the load of the next. The paper leaves alpha open; 0.5 is ours. Of the paths that
+    end in one sink the slowest stands for all. An operator gives an instance back only if all
+    paths through it are relaxed and would stay within the goal: with fast records one instance
+    makes the difference between milliseconds and falling behind, and the printed rule would go to
+    and fro for ever. Where the mere work takes more than alpha R_max, no path could ever be
+    relaxed: there alpha is taken of what is left for waiting. A goal below the time of the mere
     work cannot be reached by any number: there the paper takes all that it may, we ask that
     records wait no longer than they are worked on.
 
@@ -153,7 +154,7 @@ class Queueing:
             for path in paths:
                 if path.response_s > path.goal_s:
                     more.add(max(path.operators, key=lambda name: times_s[name]))
-        relaxed = [p for p in paths if p.response_s < self.relax_fraction * p.goal_s]
+        relaxed = [path for path in paths if path.response_s < self._relaxed_s(path)]
         spared = {name for path in paths if path not in relaxed for name in path.operators}
         for path in relaxed:
             given_back = _given_back(path, planned, times_s, stations, spared)
@@ -163,6 +164,13 @@ class Queueing:
         slowest = max(paths, key=lambda path: path.response_s / path.goal_s)
         text = _story(slowest, more, fewer)
         return _sized(flow, instances, text, snapshot, QueueingMemory(instances))
+
+    def _relaxed_s(self, path: Path) -> float:
+        """Below this a path gives instances back; the mere work is not in its power to shorten."""
+        relaxed_s = self.relax_fraction * path.goal_s
+        if relaxed_s > path.work_s:
+            return relaxed_s
+        return path.work_s + self.relax_fraction * (path.goal_s - path.work_s)
 
 
 def _stations(flow: Dataflow, snapshot: Snapshot, assumed_cv2: float) -> dict[str, Station]:
