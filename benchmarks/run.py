@@ -1,0 +1,141 @@
+"""Speed, as ratios measured side by side in one run: ``make bench`` writes results.json.
+
+A machine that is busy or slow shifts both sides of a ratio. Where a goal is in milliseconds it is
+the median of many decisions. Each line of results.json has name, value, goal and ok.
+"""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from statistics import median
+
+import msgspec
+from msgspec import Struct
+
+from penstock.checks.made_up_job import SHAPES, START_AT_S, Shape, look
+from penstock.knowledge import Knowledge
+from penstock.lab.scenario import Scenario, simulate
+from penstock.lab.score import Goal
+from penstock.lab.tournament import cells, play_all
+from penstock.model import Limits, Snapshot, Step
+from penstock.policies import POLICIES
+from penstock.policies.hpa import Hpa
+from penstock.protocols import Policy
+
+RESULTS = Path(__file__).parent / "results.json"
+DAY_S = 86_400
+
+
+class Measured(Struct, frozen=True):
+    """One claim: `value` must not pass `goal` (or must reach it, where larger is better)."""
+
+    name: str
+    value: float
+    goal: float
+    ok: bool
+
+
+def at_most(name: str, value: float, goal: float) -> Measured:
+    return Measured(name, round(value, 3), goal, value <= goal)
+
+
+def at_least(name: str, value: float, goal: float) -> Measured:
+    return Measured(name, round(value, 3), goal, value >= goal)
+
+
+def seconds(action: Callable[[], object]) -> float:
+    begin = time.perf_counter()
+    action()
+    return time.perf_counter() - begin
+
+
+def bare_loop(loads: list[float]) -> float:
+    """What any simulation in Python pays at least: one step per second of the day."""
+    total = 0.0
+    for load in loads:
+        total += load
+    return total
+
+
+def simulated_days() -> list[Measured]:
+    """A day with the HPA every 15 s against a bare loop of 86,400 steps, taken in turns."""
+    return [
+        at_most(f"a {engine} day with hpa / a bare loop of 86,400 steps", day_ratio(engine), 40)
+        for engine in ("continuous", "micro-batch")
+    ]
+
+
+def day_ratio(engine: str) -> float:
+    scenario = Scenario("sine", engine, seed=1, duration_s=DAY_S)
+    loads = list(scenario.rates())
+    days, bares = [], []
+    for _ in range(9):
+        days.append(seconds(lambda: simulate(scenario, Hpa(), Limits())))
+        bares += [seconds(lambda: bare_loop(loads)) for _ in range(5)]
+    return min(days) / min(bares)
+
+
+def decisions() -> list[Measured]:
+    """The median decision of each policy, small and large."""
+    results = []
+    for executors, operators, goal_ms in ((16, 6, 1.0), (1000, 50, 20.0)):
+        for name, kind in POLICIES.items():
+            label = f"{name}: ms for a decision with {executors} executors, {operators} operators"
+            results.append(at_most(label, 1e3 * decision_s(kind(), executors, operators), goal_ms))
+    return results
+
+
+def decision_s(policy: Policy, executors: int, operators: int) -> float:
+    """The median decision at the end of a past of 120 turns, on the shape that takes longer."""
+    return max(_decision_s(policy, shape, executors, operators) for shape in SHAPES)
+
+
+def _decision_s(policy: Policy, shape: Shape, executors: int, operators: int) -> float:
+    knowledge = Knowledge()
+    for turn in range(120):
+        snapshot = wide(shape, turn, START_AT_S + turn * policy.period_s, executors, operators)
+        knowledge.learn(snapshot, snapshot.at_s)
+        knowledge.remember(Step(snapshot.at_s, snapshot, policy.decide(snapshot, knowledge)))
+    return median(seconds(lambda: policy.decide(snapshot, knowledge)) for _ in range(51))
+
+
+def wide(shape: Shape, turn: int, at_s: float, executors: int, operators: int) -> Snapshot:
+    """The made-up job of the contract checks with a longer chain of operators."""
+    snapshot = look(shape, turn, at_s, executors)
+    chain = list(snapshot.operators)
+    while len(chain) < operators:
+        last = chain[-1]
+        chain.append(msgspec.structs.replace(last, name=f"map{len(chain)}", upstream=(last.name,)))
+    return msgspec.structs.replace(snapshot, operators=tuple(chain))
+
+
+def two_processes() -> Measured:
+    """How much faster a comparison is on two processes than on one."""
+    grid = cells(
+        ["hpa", "ds2", "dhalion_adapted", "static"], ["sine", "diurnal"], ["continuous"],
+        list(range(1, 7)), goal=Goal(), bounds={}, duration_s=DAY_S,
+    )  # fmt: skip
+    play_all(grid[:2], processes=1)
+    pairs = [
+        (seconds(lambda: play_all(grid, 1)), seconds(lambda: play_all(grid, 2))) for _ in range(2)
+    ]
+    speed_up = min(one for one, _ in pairs) / min(two for _, two in pairs)
+    return at_least("compare on two processes is faster than on one by", speed_up, 1.7)
+
+
+def main() -> int:
+    results = [*simulated_days(), *decisions(), two_processes()]
+    RESULTS.write_bytes(msgspec.json.format(msgspec.json.encode(results), indent=2) + b"\n")
+    for result in results:
+        mark = "ok  " if result.ok else "MISS"
+        print(f"{mark} {result.value:>9.3f}  goal {result.goal:g}  {result.name}")
+    missed = sum(not result.ok for result in results)
+    print(f"{len(results) - missed} of {len(results)} goals met; written to {RESULTS.name}")
+    return 1 if missed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
