@@ -245,7 +245,7 @@ def test_the_true_rate_of_the_fullest_operator_is_the_capacity_at_any_load() -> 
         window = engine.read(at_s).operators[2]
         assert window.input_rps is not None
         assert window.busy_fraction is not None
-        # Gauges of workers have steps of half a percent; those of operators are exact.
+        # Whatever the scale of the gauges, the two belong together.
         assert window.input_rps / window.busy_fraction == pytest.approx(2000.0)
         assert window.service_time_s == pytest.approx(1e-3)
         assert window.tasks == 2

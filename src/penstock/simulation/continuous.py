@@ -266,21 +266,21 @@ class ContinuousRun:
         if to_s > stream.end_s:
             to_s = stream.end_s
         while self._next_event_s <= to_s:
-            self._run_on(self._next_event_s)
+            if self._next_event_s > stream.now_s:
+                self._run_on(self._next_event_s)
             self._happen(stream.now_s)
-        self._run_on(to_s)
+        if to_s > stream.now_s:
+            self._run_on(to_s)
 
     def _run_on(self, until_s: float) -> None:
         """Let records flow until then: nothing happens on the way."""
         stream = self._stream
-        if until_s <= stream.now_s:
-            return
         if self._can_rps > 0.0:
             stream.run_on(until_s, self._can_rps)
-            return
-        if self._down_until_s > stream.now_s:
-            self._down_s += until_s - stream.now_s
-        stream.stand_still(until_s)
+        else:
+            if self._down_until_s > stream.now_s:
+                self._down_s += until_s - stream.now_s
+            stream.stand_still(until_s)
 
     def _mean_since_last_read(self, now_s: float, arrived: float) -> Means | None:
         """Means since the last read; if no time has passed, those of the time before it."""

@@ -9,7 +9,7 @@ first, because all others wait for it through backpressure.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Annotated
+from typing import Annotated, NamedTuple
 
 from msgspec import Meta, Struct
 
@@ -73,6 +73,15 @@ class Regime(Struct, frozen=True):
 
 
 IDLE = Regime(0.0, (), (), (), 0)
+
+
+class _Load(NamedTuple):
+    """The work of one worker per record: the time it takes, and at its limit its use of cpu and
+    the busy fraction of each of its operators."""
+
+    need_s: float
+    cpu_share: float
+    busy: list[float]
 
 
 class Dataflow:
@@ -155,37 +164,40 @@ class Dataflow:
         count = len(speeds)
         if not count:
             return IDLE
-        even = 1.0 / count
-        cool = (1.0 - hot_fraction) * even
+        even, hot = 1.0 / count, count // 2
+        cool = self._load(even, (1.0 - hot_fraction) * even, cores)
+        heated = self._load(even, (1.0 - hot_fraction) * even + hot_fraction, cores)
         pace = slowdown / (1.0 + contention * (count - 1))
-        shares = [cool] * count
-        shares[count // 2] += hot_fraction
-        loads = [self._load(even, share) for share in shares]
-        needs = [max(max(load), sum(load) / cores) for load in loads]
-        limits = [pace * speed / need for speed, need in zip(speeds, needs, strict=True)]
+        limits = [pace * speed / cool.need_s for speed in speeds]
+        limits[hot] = pace * speeds[hot] / heated.need_s
         capacity_rps = min(limits)
         if capacity_rps <= 0.0:
             return IDLE
-        used = [capacity_rps / limit if limit > 0.0 else 1.0 for limit in limits]
-        workers = tuple(
-            Worker(u, sum(load) / cores / need)
-            for u, load, need in zip(used, loads, needs, strict=True)
-        )
-        # An instance that shares its core waits for the others: what counts as its time is its
-        # part of the fullest instance's time, which is full when the worker is.
+        used = [capacity_rps / limit for limit in limits]
+        workers = [Worker(one, cool.cpu_share) for one in used]
+        workers[hot] = Worker(used[hot], heated.cpu_share)
+        # The mean over all instances: those on the hot worker, and those on all others.
+        cool_part, hot_part = (sum(used) - used[hot]) * even, used[hot] * even
         busy = tuple(
-            sum(u * load[i] / max(load) for u, load in zip(used, loads, strict=True)) * even
-            for i in range(len(self.operators))
+            [
+                cool_part * one + hot_part * other
+                for one, other in zip(cool.busy, heated.busy, strict=True)
+            ]
         )
         service_s = tuple(
             one * count / (capacity_rps * taken) if taken > 0.0 else operator.service_s
             for one, taken, operator in zip(busy, self.inputs, self.operators, strict=True)
         )
-        return Regime(capacity_rps, workers, busy, service_s, busy.index(max(busy)))
+        return Regime(capacity_rps, tuple(workers), busy, service_s, busy.index(max(busy)))
 
-    def _load(self, even: float, share: float) -> list[float]:
-        """Core-seconds of each operator on one worker, per record that arrives at the job."""
-        return [
-            cost * (share if operator.keyed else even)
-            for cost, operator in zip(self.costs_s, self.operators, strict=True)
+    def _load(self, even: float, keyed: float, cores: int) -> _Load:
+        """What one worker does per record that arrives at the job, given its share of records."""
+        each_s = [
+            cost_s * (keyed if operator.keyed else even)
+            for cost_s, operator in zip(self.costs_s, self.operators, strict=True)
         ]
+        fullest_s, cpu_s = max(each_s), sum(each_s) / cores
+        need_s = max(fullest_s, cpu_s)
+        # An instance that shares its core waits for the others: what counts as its time is its
+        # part of the fullest instance's time, which is full when the worker is.
+        return _Load(need_s, cpu_s / need_s, [one_s / fullest_s for one_s in each_s])

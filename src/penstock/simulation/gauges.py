@@ -1,7 +1,7 @@
 """What the gauges of a Flink-like job show: cpu, busy, idle and backpressured time.
 
 `Gauges` turn the `Means` between two reads into samples of workers and operators. They have a
-scale: utilisation is read in steps of half a percent of the capacity, far below their noise, so
+scale: utilisation is read in steps of one percent of the capacity, which is below their noise, so
 that a reading which comes again need not be made again.
 """
 
@@ -21,7 +21,7 @@ from penstock.simulation.fleet import Executor, Roster
 if TYPE_CHECKING:
     from penstock.simulation.continuous import ContinuousJob
 
-_STEPS = 200
+_STEPS = 100
 #: So many errors of measurement are drawn and used in turn.
 _ERRORS = 509
 
@@ -104,7 +104,9 @@ class Gauges:
         """Samples of all workers and operators; without means, of who they are alone."""
         if means is None:
             return self._executors(None, 0.0), self._operators(None, 0.0, waiting, outage)
-        used = min(means.used * next(self._errors), 1.0)
+        used = means.used * next(self._errors)
+        if used > 1.0:
+            used = 1.0
         if means.down > 0.0:
             executors = self._executors(used, means.down)
             return executors, self._operators(means, used, waiting, outage)

@@ -116,15 +116,21 @@ class Stream:
 
     def run_on(self, until_s: float, can_rps: float) -> None:
         """Let records depart at that capacity until then."""
-        start_s = self.now_s
+        start_s, before = self.now_s, self.departed
         self.now_s = until_s
         if self.reread > 0.0:
             start_s = self._read_again(start_s, until_s, can_rps)
             if self.reread > 0.0:
                 return
-        before = self.departed
         first, last = int(start_s), int(until_s)
-        if first == last:
+        if (
+            self._calm_since is not None
+            and last <= self._calm_until
+            and can_rps == self._calm_rps
+            and last == until_s
+        ):
+            self.departed = self._arrived[last]  # The calm goes on, as it mostly does.
+        elif first == last:
             self._part_of_second(start_s, until_s, can_rps)
         else:
             if start_s > first:
@@ -142,8 +148,7 @@ class Stream:
     def _whole_seconds(self, first: int, last: int, can_rps: float) -> None:
         """Let records depart over whole seconds: as they arrive, if none waits and none will."""
         if self.departed >= self._arrived[first] and (
-            (last <= self._calm_until and can_rps == self._calm_rps)
-            or self._is_calm(first, last + _LOOK_AHEAD_S, can_rps)
+            self._is_calm(first, last + _LOOK_AHEAD_S, can_rps)
             or self._is_calm(first, last, can_rps)
         ):
             if self._calm_since is None:
