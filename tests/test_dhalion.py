@@ -139,6 +139,22 @@ def test_a_queue_that_grows_before_the_source_presses_the_job() -> None:
     assert turn(controller, 120.0) == (8, "scale_up")
 
 
+def test_what_waits_for_a_long_trigger_is_no_queue_however_steeply_it_grows() -> None:
+    knowledge = Knowledge()
+    for at_s, backlog in ((60.0, 500.0), (120.0, 9000.0)):
+        snapshot = Snapshot(
+            at_s,
+            Fleet(4, 4, 4),
+            trigger_interval_s=60.0,
+            batches=(Batch(1, at_s - 50.0, 40.0, 6000),),
+            arrival_rps=100.0,
+            throughput_rps=100.0,
+            backlog_records=backlog,
+        )
+        knowledge.learn(snapshot, at_s)
+    assert Dhalion().decide(snapshot, knowledge).reasons[0].code == "scale_down"
+
+
 def test_a_skewed_job_is_left_as_it_is() -> None:
     fast, slow = (ExecutorSample(i, 0.0, throughput_rps=r) for i, r in (("1", 90.0), ("2", 30.0)))
     snapshot = Snapshot(

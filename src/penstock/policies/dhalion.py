@@ -172,11 +172,21 @@ class Dhalion:
 
     def _source_ms(self, snapshot: Snapshot, knowledge: Knowledge) -> float:
         """Pressure on the source: what it does not take in of what comes, by the backlog."""
-        backlog, read_rps = snapshot.backlog_records, snapshot.throughput_rps
+        read_rps = snapshot.throughput_rps
         growth_rps = knowledge.slope(lambda s: s.backlog_records, self.wait_s)
-        if backlog is None or not read_rps or growth_rps is None or growth_rps <= self.growth_rps:
+        if not read_rps or growth_rps is None or growth_rps <= self.growth_rps:
+            return 0.0
+        if self._quiet(snapshot) is not False:
             return 0.0
         return 1000.0 * growth_rps / (growth_rps + read_rps)
+
+    def _quiet(self, snapshot: Snapshot) -> bool | None:
+        """Whether the queue before the source is almost empty; ``None`` if it was not measured."""
+        if snapshot.backlog_records is None or snapshot.arrival_rps is None:
+            return None
+        # What arrives while a batch waits for its trigger and runs is no queue.
+        quiet_s = self.quiet_s + 2.0 * (snapshot.trigger_interval_s or 0.0)
+        return snapshot.backlog_records <= snapshot.arrival_rps * quiet_s
 
     def _pressed(
         self, culprit: str, pressure_ms: float, snapshot: Snapshot, memory: DhalionMemory
@@ -200,17 +210,14 @@ class Dhalion:
 
     def _unpressed(self, snapshot: Snapshot, memory: DhalionMemory) -> Decision:
         fleet = snapshot.fleet.target
-        if snapshot.backlog_records is None or snapshot.arrival_rps is None:
-            names = ("backlog_records", "arrival_rps")
-            missing = [name for name in names if getattr(snapshot, name) is None]
+        backlog, arrival_rps = snapshot.backlog_records, snapshot.arrival_rps
+        if backlog is None or arrival_rps is None:
+            names = (("backlog_records", backlog), ("arrival_rps", arrival_rps))
+            missing = [name for name, value in names if value is None]
             return not_measured(fleet, *missing, memory=memory)
-        # What arrives while a batch waits for its trigger and runs is no queue.
-        quiet_s = self.quiet_s + 2.0 * (snapshot.trigger_interval_s or 0.0)
-        few = snapshot.arrival_rps * quiet_s
-        backlog = snapshot.backlog_records
-        evidence = {"backlog_records": backlog, "arrival_rps": snapshot.arrival_rps}
+        evidence = {"backlog_records": backlog, "arrival_rps": arrival_rps}
         target = max(1, floor(fleet * (1.0 - self.shrink_fraction)))
-        if backlog > few or target >= fleet:
+        if not self._quiet(snapshot) or target >= fleet:
             text = f"holding {fleet} executors: no backpressure, {backlog:.0f} records wait"
             return Decision.of(fleet, Reason("healthy", text, evidence), memory=memory)
         text = (
