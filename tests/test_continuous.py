@@ -6,6 +6,7 @@ from bisect import bisect_left
 from collections.abc import Sequence
 from math import ceil
 
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -13,7 +14,7 @@ from hypothesis import strategies as st
 from penstock.errors import ConfigError
 from penstock.simulation.continuous import ContinuousJob, ContinuousRun
 from penstock.simulation.dataflow import Dataflow, Operator
-from penstock.simulation.engine import Curve, Engine, Level, Outcome
+from penstock.simulation.engine import Curve, Engine, Job, Level, Outcome
 from penstock.simulation.faults import (
     CapacityDrop,
     ExecutorLost,
@@ -341,6 +342,15 @@ def test_a_hot_key_caps_what_more_workers_bring() -> None:
     assert gains[-1] < 8.0
 
 
+def test_a_key_that_holds_everything_leaves_one_worker_at_work() -> None:
+    job = ContinuousJob(operators=(Operator("count", 1e-3, keyed=True),), measurement_noise=0.0)
+    engine = run([5000.0] * 60, executors=3, job=job, faults=[SkewSetsIn(0.0, hot_fraction=1.0)])
+    snapshot = engine.read(60.0)
+    assert snapshot.throughput_rps == pytest.approx(1000.0 / 1.02, rel=0.03)
+    busy = sorted(one.busy_fraction or 0.0 for one in snapshot.executors)
+    assert busy == pytest.approx([0.0, 0.0, 0.95], abs=0.02)
+
+
 def test_two_sources_share_the_arrivals() -> None:
     flow = Dataflow(
         [
@@ -482,6 +492,20 @@ def test_faults_of_the_sensor_are_carried_out_by_its_wrapper() -> None:
 
 
 # Exact, conserved, the same again.
+
+
+def test_a_job_can_be_written_down_and_read_back() -> None:
+    job: Job = msgspec.convert({"restart_s": 9, "startup": {"longest_s": 60}}, ContinuousJob)
+    assert job == ContinuousJob(restart_s=9.0, startup=Startup(10.0, 60.0))
+    assert job.engine_name == "continuous"
+    with pytest.raises(msgspec.ValidationError, match="partitions"):
+        msgspec.convert({"partitions": 0}, ContinuousJob)
+
+
+def test_a_run_without_seconds_is_over_at_once() -> None:
+    engine = run([])
+    assert engine.read(0.0).backlog_records == 0.0
+    assert engine.finish().departures == Curve([0.0], [0.0])
 
 
 def test_delays_are_those_of_a_simulation_record_by_record() -> None:

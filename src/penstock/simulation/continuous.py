@@ -207,7 +207,8 @@ class ContinuousRun:
         """Run on to `now_s` and report what Flink's own metrics would show.
 
         Throughput counts records each time that they are read, as Flink does; the backlog is
-        what has not departed yet.
+        what has not departed yet. Workers count as active while the job restarts with them.
+        Before any time has passed, nothing is measured.
         """
         self._advance(now_s)
         job, stream, latency_s, delay_s = self._job, self._stream, self._latency_s, 0.0
@@ -351,7 +352,7 @@ class ContinuousRun:
         last_s = resumed_s + (now_s - resumed_s) // interval_s * interval_s
         if last_s <= resumed_s or last_s < self._stream.last_reread_s:
             return self._checkpoint
-        return self._stream.departed_by(last_s)
+        return self._stream.departed_by(min(last_s, now_s))
 
     def _take_stock(self, fleet_changed: bool = True) -> None:
         """After any change: what can the job do now, and when does the next thing happen?"""

@@ -72,6 +72,9 @@ class Regime(Struct, frozen=True):
     bottleneck: int
 
 
+#: Stands for no work where one divides by it: all records may sit on another worker's key.
+_NO_WORK_S = 1e-100
+
 IDLE = Regime(0.0, (), (), (), 0)
 
 
@@ -196,7 +199,7 @@ class Dataflow:
             cost_s * (keyed if operator.keyed else even)
             for cost_s, operator in zip(self.costs_s, self.operators, strict=True)
         ]
-        fullest_s, cpu_s = max(each_s), sum(each_s) / cores
+        fullest_s, cpu_s = max(_NO_WORK_S, *each_s), sum(each_s) / cores
         need_s = max(fullest_s, cpu_s)
         # An instance that shares its core waits for the others: what counts as its time is its
         # part of the fullest instance's time, which is full when the worker is.
