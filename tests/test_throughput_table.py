@@ -6,7 +6,7 @@ import msgspec
 import pytest
 
 from penstock.knowledge import Knowledge, Rescale
-from penstock.model import Decision, Fleet, Reason, Snapshot, Step
+from penstock.model import Batch, Decision, Fleet, Reason, Snapshot, Step
 from penstock.policies.throughput_table import (
     MOST_SIZES,
     Best,
@@ -107,6 +107,37 @@ def test_the_wait_for_a_trigger_is_no_lag() -> None:
         knowing(Best(4, 400.0)), seen(arrival_rps=150.0, delay_s=8.0, trigger_interval_s=5.0)
     )
     assert decision.target_executors == 2
+
+
+def test_a_long_batch_that_is_handed_in_at_once_does_not_pass_for_speed() -> None:
+    # 40 000 records in 100 s are 400/s, though they all appear within the last 20 s.
+    now = Snapshot(
+        100.0,
+        Fleet(4, 4, 4),
+        trigger_interval_s=2.0,
+        batches=(Batch(1, 0.0, 100.0, 40_000),),
+        arrival_rps=600.0,
+        throughput_rps=2000.0,
+        delay_s=60.0,
+        backlog_records=9000.0,
+    )
+    assert decide(Knowledge(), now).memory == ThroughputTableMemory((Best(4, 400.0),))
+
+
+def test_a_batch_that_began_on_another_fleet_does_not_count() -> None:
+    knowledge = Knowledge()
+    knowledge.rescales.append(Rescale(0.0, 2, 4))
+    now = Snapshot(
+        100.0,
+        Fleet(4, 4, 4),
+        trigger_interval_s=2.0,
+        batches=(Batch(1, 50.0, 30.0, 9_000), Batch(2, 80.0, 20.0, 8_000)),
+        arrival_rps=600.0,
+        throughput_rps=500.0,
+        delay_s=60.0,
+        backlog_records=9000.0,
+    )
+    assert decide(knowledge, now).memory == ThroughputTableMemory((Best(4, 400.0),))
 
 
 @pytest.mark.parametrize("executors", [1, 2, 16])

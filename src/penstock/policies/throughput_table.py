@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Annotated, ClassVar
 
@@ -92,7 +93,7 @@ class ThroughputTable:
     ---------------
     The thesis gives no figures: the lags are those of its DS2-modern-adapted, 20 % on top and
     240 s of cooldown those of its other scalers. In a micro-batch job up to two trigger intervals
-    of lag do not count.
+    of lag do not count, and throughput is records over batch time.
 
     Wins and loses
     --------------
@@ -149,17 +150,31 @@ class ThroughputTable:
     ) -> ThroughputTableMemory:
         """The table with the present throughput, if that is all that the fleet can do."""
         fleet = snapshot.fleet
-        since_s = knowledge.since_rescale_s()
-        settled = fleet.active == fleet.target and (since_s is None or since_s > self.window_s)
-        if not settled or fleet.target == 0:
+        settled_at_s = 0.0
+        if knowledge.rescales:
+            settled_at_s = knowledge.rescales[-1].at_s + self.window_s
+        if fleet.active != fleet.target or fleet.target == 0 or snapshot.at_s <= settled_at_s:
             return memory
-        full = [
-            s.throughput_rps
+        under_lag = [
+            s
             for s in knowledge.window(self.window_s) or (snapshot,)
-            if s.throughput_rps is not None
-            and s.fleet == fleet
+            if s.fleet == fleet
             and (lag_s := excess_delay_s(s)) is not None
             and lag_s > self.up_lag_s
         ]
-        throughput_rps = sum(full) / len(full) if full else 0.0
+        throughput_rps = _full_rps(under_lag, settled_at_s)
         return memory.learn(fleet.target, throughput_rps) if throughput_rps > 0.0 else memory
+
+
+def _full_rps(under_lag: Sequence[Snapshot], settled_at_s: float) -> float:
+    """What a fleet processes when it has to; zero if that cannot be told.
+
+    A micro-batch job hands in all records of a batch at once, perhaps those of minutes in one
+    look: there it is records over batch time, of batches that ran on this fleet from their start.
+    """
+    if under_lag and under_lag[-1].trigger_interval_s is not None:
+        batches = [b for s in under_lag for b in s.batches if b.started_at_s >= settled_at_s]
+        busy_s = sum(batch.duration_s for batch in batches)
+        return sum(batch.input_records for batch in batches) / busy_s if busy_s > 0.0 else 0.0
+    measured = [s.throughput_rps for s in under_lag if s.throughput_rps is not None]
+    return sum(measured) / len(measured) if measured else 0.0
