@@ -43,7 +43,7 @@ PLAIN = MicroBatchJob(
         Stage("map", tasks=8, core_s_per_record=1e-3, task_overhead_s=0.01),
         Stage("count", tasks=8, core_s_per_record=1e-3, stateful=True, task_overhead_s=0.01),
     ),
-    contention_fraction=0.0,
+    contention=0.0,
     speed_spread=0.0,
     noise_fraction=0.0,
     straggler_probability=0.0,
@@ -131,7 +131,7 @@ def test_a_snapshot_shows_what_spark_and_kafka_would() -> None:
     for executor in seen.executors:
         assert executor.ready
         assert executor.busy_fraction == pytest.approx(2.08 / 4.0)
-        assert executor.cpu_fraction == pytest.approx(0.9 * 2.08 / 4.0)
+        assert executor.cpu_fraction == pytest.approx(0.05 + 0.85 * 2.08 / 4.0)
         assert executor.throughput_rps == pytest.approx(500.0)
         assert executor.state_partitions == 4
 
@@ -379,6 +379,9 @@ def test_skew_cannot_be_outgrown() -> None:
     few, many = longest_s(PLAIN, 800.0, 4, skew), longest_s(PLAIN, 800.0, 40, skew)
     # The hot task gets 0.5 + 0.5/8 of 1600 records at 1 ms each, whatever the fleet.
     assert few == many == pytest.approx(0.22 + 1600 * (0.125e-3 + 0.5625e-3))
+    born = msgspec.structs.replace(PLAIN, hot_fraction=0.5)
+    assert longest_s(born, 800.0, 4) == few
+    assert born.capacity_rps(4) == born.capacity_rps(40) == pytest.approx(1.78 / 0.6875e-3 / 2)
 
 
 def test_failed_and_slow_starts_delay_the_new_executors() -> None:

@@ -97,7 +97,8 @@ class MicroBatchRun:
         self._meter = Meter(
             job.stages,
             cores_per_executor=job.cores_per_executor,
-            cpu_per_busy=job.cpu_per_busy,
+            idle_cpu_fraction=job.idle_cpu_fraction,
+            full_cpu_fraction=job.full_cpu_fraction,
             state_fraction=job.state_bytes / job.executor_memory_bytes,
         )
         self._partitions = max(stage.tasks for stage in job.stages)

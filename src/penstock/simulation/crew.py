@@ -91,12 +91,12 @@ class Crew:
         cost_factor = job.cost_factor(len(ids))
         for drop in active(self._faults, CapacityDrop, now_s):
             cost_factor /= max(_SLOWEST, 1.0 - drop.fraction)
-        skews = active(self._faults, SkewSetsIn, now_s)
+        skews = [skew.hot_fraction for skew in active(self._faults, SkewSetsIn, now_s)]
         return plan(
             job.stages,
             counts,
             job.cores_per_executor,
             speeds,
             cost_factor=cost_factor,
-            hot_fraction=max((skew.hot_fraction for skew in skews), default=0.0),
+            hot_fraction=max(job.hot_fraction, *skews, 0.0),
         )

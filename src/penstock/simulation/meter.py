@@ -34,12 +34,14 @@ class Meter:
         stages: Sequence[Stage],
         *,
         cores_per_executor: int,
-        cpu_per_busy: float,
+        idle_cpu_fraction: float,
+        full_cpu_fraction: float,
         state_fraction: float,
     ) -> None:
         self._stages = stages
         self._cores = cores_per_executor
-        self._cpu_per_busy = cpu_per_busy
+        self._idle_cpu = idle_cpu_fraction
+        self._cpu_per_busy = full_cpu_fraction - idle_cpu_fraction
         self._state_fraction = state_fraction  # all state, as a fraction of one's memory
         self._run_s: dict[str, float] = {}
         self._records: dict[str, float] = {}
@@ -132,13 +134,13 @@ class Meter:
             ]
         if busy and max(busy) > 1.0:
             busy = [min(1.0, fraction) for fraction in busy]
-        cpu_per_busy = self._cpu_per_busy
+        idle_cpu, cpu_per_busy = self._idle_cpu, self._cpu_per_busy
         samples = map(
             ExecutorSample,
             self._ids,
             self._started,
             self._ready,
-            [fraction * cpu_per_busy for fraction in busy],
+            [idle_cpu + cpu_per_busy * fraction for fraction in busy],
             busy,
             self._memory,
             read_rps,

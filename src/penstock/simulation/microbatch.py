@@ -24,7 +24,7 @@ NonNegative = Annotated[float, Meta(ge=0)]
 Fraction = Annotated[float, Meta(gt=0, le=1)]
 
 
-class MicroBatchJob(Struct, frozen=True, forbid_unknown_fields=True):
+class MicroBatchJob(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """A Structured Streaming query on paper; by default about 10,000 records/s per executor.
 
     Parameters
@@ -40,8 +40,10 @@ class MicroBatchJob(Struct, frozen=True, forbid_unknown_fields=True):
         What runs in a batch, in sequence.
     cores_per_executor
         Slots for tasks on each executor.
-    contention_fraction
-        Each further executor makes every record cost this much more.
+    contention
+        Sub-linear capacity: each further executor makes every record cost this much more.
+    hot_fraction
+        Share of the hottest key in the input of every stage behind a shuffle.
     speed_spread
         Each executor's speed is uniform in 1 ± this.
     startup
@@ -60,8 +62,10 @@ class MicroBatchJob(Struct, frozen=True, forbid_unknown_fields=True):
         Whether state follows the executors at a rescale (``spark.locality.wait`` 0 around it).
     orphan_wait_s
         Without `rebalance_state`: how long a batch waits when executors with state are gone.
-    executor_memory_bytes, cpu_per_busy
-        For the metrics: memory that state fills, and cpu time per second of task time.
+    executor_memory_bytes
+        What the state of an executor fills, beside a quarter for everything else.
+    idle_cpu_fraction, full_cpu_fraction
+        Cpu of an executor without tasks, and with all slots busy.
 
     Examples
     --------
@@ -87,7 +91,8 @@ class MicroBatchJob(Struct, frozen=True, forbid_unknown_fields=True):
         Stage("aggregate", tasks=200, core_s_per_record=70e-6, stateful=True),
     )
     cores_per_executor: Annotated[int, Meta(ge=1)] = 2
-    contention_fraction: NonNegative = 0.01
+    contention: NonNegative = 0.01
+    hot_fraction: Annotated[float, Meta(ge=0, le=1)] = 0.0
     speed_spread: Annotated[float, Meta(ge=0, lt=1)] = 0.05
     startup: Startup = Startup(10.0, 30.0)
     cold_s: NonNegative = 15.0
@@ -101,7 +106,8 @@ class MicroBatchJob(Struct, frozen=True, forbid_unknown_fields=True):
     rebalance_state: bool = True
     orphan_wait_s: NonNegative = 8.5
     executor_memory_bytes: Annotated[float, Meta(gt=0)] = 4e9
-    cpu_per_busy: NonNegative = 0.9
+    idle_cpu_fraction: Annotated[float, Meta(ge=0, le=1)] = 0.05
+    full_cpu_fraction: Annotated[float, Meta(ge=0, le=1)] = 0.9
 
     def __post_init__(self) -> None:
         if not self.stages:
@@ -138,7 +144,7 @@ class MicroBatchJob(Struct, frozen=True, forbid_unknown_fields=True):
 
     def cost_factor(self, executors: int) -> float:
         """What a record costs among so many executors, relative to one alone."""
-        return 1.0 + self.contention_fraction * max(0, executors - 1)
+        return 1.0 + self.contention * max(0, executors - 1)
 
 
 @lru_cache(maxsize=1024)
@@ -147,7 +153,14 @@ def _capacity_rps(job: MicroBatchJob, executors: int) -> float:
         return 0.0
     speeds, cores = [1.0] * executors, job.cores_per_executor
     counts = [spread(stage.tasks, cores, speeds) for stage in job.stages]
-    ideal = plan(job.stages, counts, cores, speeds, cost_factor=job.cost_factor(executors))
+    ideal = plan(
+        job.stages,
+        counts,
+        cores,
+        speeds,
+        cost_factor=job.cost_factor(executors),
+        hot_fraction=job.hot_fraction,
+    )
     room_s = job.trigger_interval_s - job.planning_s - job.commit_s - ideal.base_s
     if room_s <= 0.0:
         return 0.0
