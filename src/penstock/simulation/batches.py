@@ -92,7 +92,7 @@ class MicroBatchRun:
         self._extra_s = 0.0  # what the next batch pays for state that moves
         self._limit = inf  # the most records that a batch can read
         self._plan_is_stale = True
-        self._columns_are_stale = True
+        self._rows_are_stale = True
         self._fleet = Fleet(executors, executors, executors, job.cores_per_executor)
         self._meter = Meter(
             job.stages,
@@ -119,7 +119,7 @@ class MicroBatchRun:
             free_s = self._end_s if self._running and self._end_s < inf else now_s
             gone_s = free_s + self._job.decommission_s
             heappush(self._departing, (gone_s, len(roster.targets), victims))
-        self._plan_is_stale = self._columns_are_stale = True
+        self._plan_is_stale = self._rows_are_stale = True
         self._look_ahead()
         return Receipt(accepted=True, text=f"asked for {roster.target} executors")
 
@@ -152,12 +152,12 @@ class MicroBatchRun:
         arrival_rps, backlog, delay_s = self._source.look(now_s, self._offsets[-1])
         share = self._share_done(now_s)
         done = self._done(share)
-        if self._columns_are_stale:
+        if self._rows_are_stale:
             crew = self._crew
             self._meter.lay_out(roster, crew.executors, crew.plan, crew.partitions_of())
             ready, there = len(roster.ready), len(roster.ready) + len(roster.leaving)
             self._fleet = Fleet(roster.target, there, ready, job.cores_per_executor)
-            self._columns_are_stale = False
+            self._rows_are_stale = False
         executors = self._meter.executors(done, wall_s)
         throughput_rps: float | None = None
         operators: tuple[OperatorSample, ...] = ()
@@ -165,7 +165,7 @@ class MicroBatchRun:
             throughput_rps = (self._offsets[-1] - self._offsets[self._batches_read]) / wall_s
             operators = self._meter.operators(done, wall_s)
             self._count_from(share)
-            self._meter.forget()
+            self._rows_are_stale = self._meter.forget()
             self._batches_read = len(self._ends)
             self._read_at_s = now_s
         return Snapshot(
@@ -212,7 +212,7 @@ class MicroBatchRun:
             self._run_batches(change_s)
             while self._departing and self._departing[0][0] <= change_s:
                 self._roster.release(change_s, heappop(self._departing)[2])
-                self._columns_are_stale = True
+                self._rows_are_stale = True
             while self._edges_s and self._edges_s[0] <= change_s:
                 heappop(self._edges_s)
                 self._plan_is_stale = True
@@ -288,7 +288,7 @@ class MicroBatchRun:
         What the dead had done of the batch is lost with their shuffle files.
         """
         change = self._roster.happen(now_s)
-        self._plan_is_stale = self._columns_are_stale = True
+        self._plan_is_stale = self._rows_are_stale = True
         for one in change.joined:
             heappush(self._edges_s, one.ready_at_s + self._job.cold_s)
         if not self._running or not self._load:
@@ -317,7 +317,7 @@ class MicroBatchRun:
         if self._source.is_out(now_s):
             self._limit = 0.0
         self._plan_is_stale = False
-        self._columns_are_stale = True
+        self._rows_are_stale = True
 
     def _share_done(self, now_s: float) -> float:
         """How much of the running batch is done: 0 when none is, or it waits for executors."""

@@ -2,12 +2,13 @@
 
 The engine tells a `Meter` how much was run (`Done`) under which plan, and the meter turns it into
 the samples of a snapshot. Whatever stays the same from one reading to the next is laid out in
-columns once, since a reading is taken thousands of times for each time that the fleet changes.
+rows once, since there are many readings for each change of the fleet.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import NamedTuple
 
 from msgspec import Struct
 
@@ -24,6 +25,21 @@ class Done(Struct, frozen=True, gc=False):
     batches: float
     load: float
     records: float
+
+
+class _Row(NamedTuple):
+    """All that is known of an executor before a reading, in the order in which that needs it."""
+
+    id: str
+    started_at_s: float
+    ready: bool
+    memory: float
+    held: int
+    base_s: float
+    s_per_record: float
+    share: float
+    past_s: float
+    past_records: float
 
 
 class Meter:
@@ -82,34 +98,36 @@ class Meter:
         plan: Plan,
         partitions_of: Mapping[str, int],
     ) -> None:
-        """Set the columns for the executors of today; `crew` are those that the plan counts on."""
+        """Set the rows for the executors of today; `crew` are those that the plan counts on."""
         people = [*roster.ready, *roster.leaving]
         self._starting = tuple(
             ExecutorSample(one.id, one.requested_at_s, ready=False) for one in roster.starting
         )
-        self._stage_columns = [
-            (*facts, *costs)
-            for facts, costs in zip(
-                self._stage_facts,
-                zip(plan.stage_base_s, plan.stage_s_per_record, strict=True),
-                strict=True,
-            )
-        ]
         self._slots = max(1, len(crew)) * self._cores
-        self._ids = [one.id for one in people]
-        self._started = [one.ready_at_s for one in people]
-        self._ready = [True] * len(roster.ready) + [False] * len(roster.leaving)
-        # An executor that is not in the crew costs and reads nothing.
-        costs = zip(plan.executor_base_s, plan.executor_s_per_record, strict=True)
-        cost_of = dict(zip(crew, costs, strict=True))
-        share_of = dict(zip(crew, plan.record_shares, strict=True))
-        self._costs = [cost_of.get(one, (0.0, 0.0)) for one in people]
-        self._shares = [share_of.get(one, 0.0) for one in people]
-        self._held = [partitions_of.get(one.id, 0) for one in people]
-        tasks = max(1, sum(stage.tasks for stage in self._stages if stage.stateful))
-        self._memory = [
-            _IDLE_MEMORY_FRACTION + self._state_fraction * held / tasks for held in self._held
+        stage_costs = zip(plan.stage_base_s, plan.stage_s_per_record, strict=True)
+        self._stage_rows = [
+            (*facts, *costs) for facts, costs in zip(self._stage_facts, stage_costs, strict=True)
         ]
+        # An executor that is not in the crew costs and reads nothing.
+        place_of = {one: place for place, one in enumerate(crew)}
+        state_tasks = max(1, sum(stage.tasks for stage in self._stages if stage.stateful))
+        self._rows = []
+        for one in people:
+            place, held = place_of.get(one), partitions_of.get(one.id, 0)
+            self._rows.append(
+                _Row(
+                    id=one.id,
+                    started_at_s=one.ready_at_s,
+                    ready=one not in roster.leaving,
+                    memory=_IDLE_MEMORY_FRACTION + self._state_fraction * held / state_tasks,
+                    held=held,
+                    base_s=0.0 if place is None else plan.executor_base_s[place],
+                    s_per_record=0.0 if place is None else plan.executor_s_per_record[place],
+                    share=0.0 if place is None else plan.record_shares[place],
+                    past_s=self._run_s.get(one.id, 0.0),
+                    past_records=self._records.get(one.id, 0.0),
+                )
+            )
 
     def executors(self, done: Done, wall_s: float) -> tuple[ExecutorSample, ...]:
         """All executors: those that are there, those that leave, those that start.
@@ -117,35 +135,19 @@ class Meter:
         Over no time nothing can be measured; then only their names are known.
         """
         if wall_s <= 0.0:
-            return (*map(ExecutorSample, self._ids, self._started, self._ready), *self._starting)
-        per_slot = 1.0 / (self._cores * wall_s)
-        batches, load, rate = done.batches * per_slot, done.load * per_slot, done.records / wall_s
-        busy = [base_s * batches + s_per_record * load for base_s, s_per_record in self._costs]
-        read_rps = [share * rate for share in self._shares]
-        if self._run_s:
-            run_s, records = self._run_s, self._records
-            busy = [
-                fraction + run_s.get(name, 0.0) * per_slot
-                for name, fraction in zip(self._ids, busy, strict=True)
-            ]
-            read_rps = [
-                rps + records.get(name, 0.0) / wall_s
-                for name, rps in zip(self._ids, read_rps, strict=True)
-            ]
-        if busy and max(busy) > 1.0:
-            busy = [min(1.0, fraction) for fraction in busy]
+            names = [ExecutorSample(row.id, row.started_at_s, row.ready) for row in self._rows]
+            return (*names, *self._starting)
+        batches, load, records = done.batches, done.load, done.records
+        slot_s = self._cores * wall_s
         idle_cpu, cpu_per_busy = self._idle_cpu, self._cpu_per_busy
-        samples = map(
-            ExecutorSample,
-            self._ids,
-            self._started,
-            self._ready,
-            [idle_cpu + cpu_per_busy * fraction for fraction in busy],
-            busy,
-            self._memory,
-            read_rps,
-            self._held,
-        )
+        samples = []
+        for name, since_s, ready, memory, held, base_s, slope, share, past_s, past in self._rows:
+            busy = (past_s + base_s * batches + slope * load) / slot_s
+            if busy > 1.0:
+                busy = 1.0
+            cpu = idle_cpu + cpu_per_busy * busy
+            rps = (past + share * records) / wall_s
+            samples.append(ExecutorSample(name, since_s, ready, cpu, busy, memory, rps, held))
         return (*samples, *self._starting)
 
     def operators(self, done: Done, wall_s: float) -> tuple[OperatorSample, ...]:
@@ -155,7 +157,7 @@ class Meter:
         rate, slot_s = records / wall_s, self._slots * wall_s
         samples = []
         for (name, upstream, tasks, reaching, leaving, base_s, s_per_record), past_s in zip(
-            self._stage_columns, self._stage_run_s, strict=True
+            self._stage_rows, self._stage_run_s, strict=True
         ):
             run_s = past_s + base_s * batches + s_per_record * load
             read = records * reaching
@@ -179,10 +181,12 @@ class Meter:
             samples.append(sample)
         return tuple(samples)
 
-    def forget(self) -> None:
-        """Begin a new interval."""
-        if self._run_s or self._past_records:
-            self._run_s.clear()
-            self._records.clear()
-            self._stage_run_s = [0.0] * len(self._stages)
-            self._past_records = 0.0
+    def forget(self) -> bool:
+        """Begin a new interval; true if there was a past, which the rows still hold."""
+        if not self._run_s and not self._past_records:
+            return False
+        self._run_s.clear()
+        self._records.clear()
+        self._stage_run_s = [0.0] * len(self._stages)
+        self._past_records = 0.0
+        return True

@@ -49,6 +49,7 @@ class Source:
         self._outages = [fault for fault in faults if isinstance(fault, SourceOutage)]
         self._seen_at_s = 0.0
         self._seen = 0.0
+        self._oldest = 0
 
     def is_out(self, now_s: float) -> bool:
         return bool(self._outages) and bool(active(self._outages, SourceOutage, now_s))
@@ -67,8 +68,10 @@ class Source:
             self._seen_at_s, self._seen = now_s, arrived
         if arrived <= processed:
             return Sight(arrival_rps, 0.0, 0.0)
-        # The oldest record that waits came in the last second that began with all processed.
-        second = bisect_right(self.arrived, processed) - 1
+        # The oldest record that waits came in the last second that began with all processed, and
+        # not before that of the last look: a search in a few seconds instead of all.
+        until = min(int(now_s) + 1, len(self.arrived))
+        second = self._oldest = bisect_right(self.arrived, processed, self._oldest, until) - 1
         since_s = second + (processed - self.arrived[second]) / self.rates_rps[second]
         return Sight(arrival_rps, arrived - processed, max(0.0, now_s - since_s))
 
