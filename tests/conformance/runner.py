@@ -77,7 +77,8 @@ def judge(case: Case, runners: Mapping[str, Translator], differs: Mapping[str, s
         )
     wrong = dict(mismatches(expected, got, name))
     on_purpose = {path for path in wrong if any(fnmatchcase(path, known) for known in differs)}
-    agree = [known for known in differs if _covers(known, name) and not _any(known, on_purpose)]
+    spoken_of = [known for known in differs if any(fnmatchcase(p, known) for p in paths(case))]
+    agree = [known for known in spoken_of if not any(fnmatchcase(p, known) for p in on_purpose)]
     if agree:
         return Verdict(name, passed=False, expected=f"to differ at {agree}", got="the same")
     left = {path: pair for path, pair in wrong.items() if path not in on_purpose}
@@ -105,23 +106,35 @@ def mismatches(expected: Any, got: Any, path: str) -> Iterator[tuple[str, tuple[
 
 
 def same(expected: Any, got: Any) -> bool:
-    """Numbers agree to the six digits that the cases print; all else must be equal."""
+    """Numbers agree to the digits that the cases print; all else must be equal.
+
+    They print at least six digits, and those above one at least four behind the point.
+    """
     if isinstance(expected, bool) or isinstance(got, bool) or expected is None or got is None:
         return expected is got
     if isinstance(expected, int) and isinstance(got, int):
         return expected == got
     if isinstance(expected, int | float) and isinstance(got, int | float):
-        return abs(expected - got) <= max(6e-7, 1e-6 * abs(expected)) or expected == got
+        rounding = 6e-5 if abs(expected) > 1.0 else 6e-7
+        return abs(expected - got) <= max(rounding, 1e-6 * abs(expected)) or expected == got
     return bool(expected == got)
 
 
-def _covers(known: str, name: str) -> bool:
-    """Whether an entry of the table of differences speaks of this case."""
-    return fnmatchcase(name, known.partition("/")[0])
-
-
-def _any(known: str, paths: Iterable[str]) -> bool:
-    return any(fnmatchcase(path, known) for path in paths)
+def paths(case: Case) -> list[str]:
+    """Everything that a case expects, as ``id/key/...``."""
+    found = [str(case["id"])]
+    pending = [(found[0], case.get("expected"))]
+    while pending:
+        path, value = pending.pop()
+        inner: Iterable[tuple[Any, Any]] = ()
+        if isinstance(value, Mapping):
+            inner = value.items()
+        elif isinstance(value, list):
+            inner = enumerate(value)
+        for key, below in inner:
+            found.append(f"{path}/{key}")
+            pending.append((found[-1], below))
+    return found
 
 
 def read(path: Path) -> list[Case]:
