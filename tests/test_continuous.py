@@ -49,6 +49,7 @@ PLAIN = ContinuousJob(
     detect_loss_s=5.0,
     checkpoint_interval_s=10.0,
     busy_at_saturation=1.0,
+    full_cpu_fraction=0.98,
 )
 
 
@@ -256,14 +257,21 @@ def test_cpu_rises_from_idle_to_full_with_the_load() -> None:
     engine = run([0.0] * 60 + [1000.0] * 60 + [5000.0] * 60)
     engine.read(0.0)
     cpu = [engine.read(at_s).executors[0].cpu_fraction for at_s in (60.0, 120.0, 180.0)]
-    assert cpu == pytest.approx([0.08, (0.08 + 0.97) / 2, 0.97])
+    assert cpu == pytest.approx([0.08, (0.08 + 0.98) / 2, 0.98])
+
+
+def test_a_full_fleet_is_at_its_cpu_limit() -> None:
+    for seed in range(5):
+        engine = run([90_000.0] * 60, executors=8, job=ContinuousJob(), seed=seed)
+        cpu = [one.cpu_fraction or 0.0 for one in engine.read(60.0).executors]
+        assert 0.98 < min(cpu) <= max(cpu) <= 1.0
 
 
 def test_a_restart_shows_as_a_burst_of_cpu() -> None:
     engine = run([200.0] * 60)
     engine.read(20.0)
     engine.apply(1, 20.0)
-    assert engine.read(24.0).executors[0].cpu_fraction == pytest.approx(0.9)
+    assert engine.read(24.0).executors[0].cpu_fraction == pytest.approx(0.5)
 
 
 def test_a_busy_gauge_may_saturate_early() -> None:
@@ -332,7 +340,7 @@ def test_cores_that_no_single_operator_can_fill_do_not_help() -> None:
     assert wide.capacity_rps(1) == pytest.approx(1 / 0.5e-3)  # the window, one thread
     engine = run([5000.0] * 60, executors=1, job=wide)
     cpu = engine.read(60.0).executors[0].cpu_fraction
-    assert cpu == pytest.approx(0.08 + 0.89 * (1e-3 / 8) / 0.5e-3, abs=0.02)
+    assert cpu == pytest.approx(0.08 + 0.98 * (1e-3 / 8) / 0.5e-3, abs=0.02)
 
 
 def test_a_hot_key_caps_what_more_workers_bring() -> None:
@@ -427,13 +435,22 @@ def test_a_lost_worker_stops_the_job_twice() -> None:
     assert outcome.paid == [Level(0.0, 2)]
 
 
+def test_who_takes_the_place_of_another_is_shown_in_its_place() -> None:
+    # The second worker comes at 30 s, at the very instant at which the first one dies.
+    engine = run([500.0] * 120, executors=1, faults=[ExecutorLost(at_s=30.0)], seed=1)
+    engine.apply(2, 20.0)
+    snapshot = engine.read(35.0)
+    assert [(one.id, one.ready) for one in snapshot.executors] == [("2", True), ("3", False)]
+    assert snapshot.fleet.active == 1
+
+
 def test_a_slow_worker_sets_the_pace_of_all() -> None:
     fault = SlowExecutor(at_s=0.0, duration_s=60.0, speed_fraction=0.5)
     engine = run([5000.0] * 120, faults=[fault])
     snapshot = engine.read(59.0)
     assert snapshot.throughput_rps == pytest.approx(1000.0)
     slow, other = (one.cpu_fraction or 0.0 for one in snapshot.executors)
-    assert (slow, other) == pytest.approx((0.97, 0.08 + 0.89 / 2))
+    assert (slow, other) == pytest.approx((0.98, 0.08 + 0.9 / 2))
     engine.read(60.0)
     assert engine.read(120.0).throughput_rps == pytest.approx(2000.0)
 

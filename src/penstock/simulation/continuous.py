@@ -81,7 +81,8 @@ class ContinuousJob(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     busy_at_saturation
         What the busy gauge of a full operator shows.
     idle_cpu_fraction, full_cpu_fraction, restart_cpu_fraction
-        Cpu of a worker without work, with all it can do, and while the job restarts.
+        Cpu of a worker without work, with all it can do, and while the job restarts. Above 1
+        means that it is at its cpu limit, which is where the gauge ends, a little earlier.
     idle_memory_fraction, full_memory_fraction
         The same for memory.
     pipeline_latency_s
@@ -110,8 +111,8 @@ class ContinuousJob(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     checkpoint_interval_s: Annotated[float, Meta(ge=0)] = 5.0
     busy_at_saturation: Annotated[float, Meta(gt=0, le=1)] = 0.95
     idle_cpu_fraction: Annotated[float, Meta(ge=0, le=1)] = 0.08
-    full_cpu_fraction: Annotated[float, Meta(ge=0, le=1)] = 0.97
-    restart_cpu_fraction: Annotated[float, Meta(ge=0, le=1)] = 0.9
+    full_cpu_fraction: Annotated[float, Meta(ge=0)] = 1.06
+    restart_cpu_fraction: Annotated[float, Meta(ge=0, le=1)] = 0.5
     idle_memory_fraction: Annotated[float, Meta(ge=0, le=1)] = 0.25
     full_memory_fraction: Annotated[float, Meta(ge=0, le=1)] = 0.75
     pipeline_latency_s: Annotated[float, Meta(ge=0)] = 0.05

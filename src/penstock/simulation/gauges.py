@@ -68,42 +68,55 @@ class Gauges:
         errors = [max(0.0, lots.gauss(1.0, deviation)) for _ in range(_ERRORS)]
         self._errors = cycle(errors if deviation else [1.0])
         self._regime = IDLE
+        self._running: Sequence[Executor] = ()
         #: Id and start of each worker with work; then what it adds at the job's capacity to cpu,
         #: busy time and memory, as its gauges have it.
         self._working: list[tuple[str, float, float, float, float]] = []
         self._dials: list[_Dial] = []
-        self._waiting: list[Executor] = []
-        self._starting: tuple[ExecutorSample, ...] = ()
         self._tasks = 0
+        #: Executors without work: they wait for the next restart, or are still starting.
+        self._others: tuple[ExecutorSample, ...] = ()
         self._quiet: dict[int, Readings] = {}
         self._pressed: dict[int, tuple[ExecutorSample, ...]] = {}
         self.fleet = Fleet(0, 0, 0, job.cores_per_executor)
 
     def look(self, roster: Roster, running: Sequence[Executor], regime: Regime) -> None:
         """Take note of a change of the fleet or of what it can do."""
-        job, working = self._job, len(regime.workers)
+        job = self._job
+        if regime is not self._regime or running is not self._running:
+            self._face(running, regime)
+        idle = [*running[len(regime.workers) :], *(o for o in roster.ready if o not in running)]
+        cpu, memory = job.idle_cpu_fraction, job.idle_memory_fraction
+        self._others = (
+            *[ExecutorSample(one.id, one.ready_at_s, True, cpu, 0.0, memory, 0.0) for one in idle],
+            *[ExecutorSample(one.id, one.requested_at_s, False) for one in roster.starting],
+        )
+        self.fleet = Fleet(roster.target, len(roster.ready), len(running), job.cores_per_executor)
+
+    def _face(self, running: Sequence[Executor], regime: Regime) -> None:
+        """Make the gauges ready for other workers, or for the same under other conditions."""
+        job = self._job
         cpu_span = job.full_cpu_fraction - job.idle_cpu_fraction
         memory_span = job.full_memory_fraction - job.idle_memory_fraction
-        self._regime = regime
+        self._regime, self._running, self._tasks = regime, running, len(running)
         self._working = []
         for one, worker in zip(running, regime.workers, strict=False):
             used = min(1.0, worker.utilisation * next(self._errors))
             cpu, busy = cpu_span * worker.cpu_share * used, job.busy_at_saturation * used
             self._working.append((one.id, one.ready_at_s, cpu, busy, memory_span * used))
         self._dials = self._operator_dials(regime)
-        self._waiting = [*running[working:], *(one for one in roster.ready if one not in running)]
-        self._starting = tuple(
-            ExecutorSample(one.id, one.requested_at_s, False) for one in roster.starting
-        )
-        self._tasks = len(running)
         self._quiet.clear()
         self._pressed.clear()
-        self.fleet = Fleet(roster.target, len(roster.ready), len(running), job.cores_per_executor)
 
     def readings(self, means: Means | None, waiting: float, outage: bool) -> Readings:
         """Samples of all workers and operators; without means, of who they are alone."""
+        executors, operators = self._at_work(means, waiting, outage)
+        return (executors + self._others if self._others else executors), operators
+
+    def _at_work(self, means: Means | None, waiting: float, outage: bool) -> Readings:
         if means is None:
-            return self._executors(None, 0.0), self._operators(None, 0.0, waiting, outage)
+            there = tuple([ExecutorSample(worker[0], worker[1]) for worker in self._working])
+            return there, self._operators(None, 0.0, waiting, outage)
         used = means.used * next(self._errors)
         if used > 1.0:
             used = 1.0
@@ -122,33 +135,25 @@ class Gauges:
             workers = self._pressed[step] = self._executors(step / _STEPS, 0.0)
         return workers, self._operators(means, used, waiting, outage)
 
-    def _executors(self, used: float | None, down: float) -> tuple[ExecutorSample, ...]:
-        """Workers of the job, workers that wait for the next restart, and those that start."""
-        if used is None:
-            there = [ExecutorSample(worker[0], worker[1]) for worker in self._working]
-            there += [ExecutorSample(one.id, one.ready_at_s) for one in self._waiting]
-            return (*there, *self._starting)
+    def _executors(self, used: float, down: float) -> tuple[ExecutorSample, ...]:
         job = self._job
         idle_memory, idle_cpu = job.idle_memory_fraction, job.idle_cpu_fraction
         idle_cpu += down * (job.restart_cpu_fraction - idle_cpu)
         rps = used * self._regime.capacity_rps / max(1, len(self._working))
-        samples = [
-            ExecutorSample(
-                id_,
-                at_s,
-                True,
-                idle_cpu + cpu * used,
-                busy * used,
-                idle_memory + memory * used,
-                rps,
-            )
-            for id_, at_s, cpu, busy, memory in self._working
-        ]
-        samples += [
-            ExecutorSample(one.id, one.ready_at_s, True, idle_cpu, 0.0, idle_memory, 0.0)
-            for one in self._waiting
-        ]
-        return (*samples, *self._starting)
+        return tuple(
+            [
+                ExecutorSample(
+                    id_,
+                    at_s,
+                    True,
+                    load if (load := idle_cpu + cpu * used) < 1.0 else 1.0,
+                    busy * used,
+                    idle_memory + memory * used,
+                    rps,
+                )
+                for id_, at_s, cpu, busy, memory in self._working
+            ]
+        )
 
     def _operator_dials(self, regime: Regime) -> list[_Dial]:
         flow, saturation = self._flow, self._job.busy_at_saturation
