@@ -1,0 +1,172 @@
+"""Capacity from a straight line: what an executor processes at each level of cpu.
+
+Throughput grows with cpu along a line (Daedalus, section 3.1), so a few samples at moderate load
+tell what full load would give. Each executor has a line of its own, kept as five running sums:
+one pass, nothing stored, exact. Keys are not spread evenly, so when the busiest executor is full
+the others are not: an executor counts at the cpu that it will then have.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from msgspec import Struct
+
+
+class Line(Struct, frozen=True, gc=False, array_like=True):
+    """A least-squares line as Welford's running sums: means, and sums of squared deviations.
+
+    One sample after the other gives exactly the line through all of them.
+
+    >>> line = Line.through([0.2, 0.4, 0.6, 0.8], [1500.0, 3900.0, 6100.0, 8500.0])
+    >>> line.slope, line.intercept, line.at(1.0)
+    (11600.0, -800.0, 10800.0)
+    """
+
+    samples: int = 0
+    x_mean: float = 0.0
+    y_mean: float = 0.0
+    xx: float = 0.0
+    xy: float = 0.0
+    yy: float = 0.0
+
+    @classmethod
+    def through(cls, xs: Iterable[float], ys: Iterable[float]) -> Line:
+        line = cls()
+        for x, y in zip(xs, ys, strict=True):
+            line = line.seen(x, y)
+        return line
+
+    def seen(self, x: float, y: float) -> Line:
+        """The line that has also seen this point."""
+        samples = self.samples + 1
+        x_off, y_off = x - self.x_mean, y - self.y_mean
+        x_mean, y_mean = self.x_mean + x_off / samples, self.y_mean + y_off / samples
+        # One deviation from the old mean times one from the new: that is what makes it exact.
+        return Line(
+            samples,
+            x_mean,
+            y_mean,
+            self.xx + x_off * (x - x_mean),
+            self.xy + x_off * (y - y_mean),
+            self.yy + y_off * (y - y_mean),
+        )
+
+    def joined(self, other: Line) -> Line:
+        """The line through the points of both.
+
+        >>> both = Line.through([0.2, 0.4], [15.0, 39.0]).joined(Line.through([0.6], [61.0]))
+        >>> both.slope == Line.through([0.2, 0.4, 0.6], [15.0, 39.0, 61.0]).slope
+        True
+        """
+        samples = self.samples + other.samples
+        if samples == 0:
+            return self
+        x_off, y_off = other.x_mean - self.x_mean, other.y_mean - self.y_mean
+        share = other.samples / samples
+        weight = self.samples * share
+        return Line(
+            samples,
+            self.x_mean + x_off * share,
+            self.y_mean + y_off * share,
+            self.xx + other.xx + x_off * x_off * weight,
+            self.xy + other.xy + x_off * y_off * weight,
+            self.yy + other.yy + y_off * y_off * weight,
+        )
+
+    @property
+    def slope(self) -> float:
+        """Change of y per unit of x; 0 if all points have the same x."""
+        return self.xy / self.xx if self.xx > 0.0 else 0.0
+
+    @property
+    def intercept(self) -> float:
+        return self.y_mean - self.slope * self.x_mean
+
+    @property
+    def explained(self) -> float:
+        """The share of the variance of y that follows x (the square of the correlation)."""
+        spread = self.xx * self.yy
+        return min(1.0, self.xy * self.xy / spread) if spread > 0.0 else 0.0
+
+    def at(self, x: float) -> float:
+        """The y of the line."""
+        return self.y_mean + self.slope * (x - self.x_mean)
+
+
+def full_cpu_fractions(mean_cpus: Sequence[float], full: float = 1.0) -> list[float]:
+    """The cpu that each executor has when the busiest is full: it stays as far behind as it is.
+
+    >>> full_cpu_fractions([0.5, 0.75, 0.25])
+    [0.75, 1.0, 0.5]
+    """
+    busiest = max(mean_cpus, default=0.0)
+    return [full - (busiest - cpu) for cpu in mean_cpus]
+
+
+def executor_capacities_rps(lines: Sequence[Line], full: float = 1.0) -> list[int]:
+    """What each executor can process, in whole records/s; what they can together is the sum.
+
+    >>> even = Line.through([0.2, 0.4], [200.0, 400.0])
+    >>> behind = Line.through([0.1, 0.3], [100.0, 300.0])
+    >>> executor_capacities_rps([even, behind])
+    [1000, 900]
+    """
+    fractions = full_cpu_fractions([line.x_mean for line in lines], full)
+    return [int(line.at(cpu)) for line, cpu in zip(lines, fractions, strict=True)]
+
+
+class Observed(Struct, frozen=True, gc=False, array_like=True):
+    """The capacity that was found while so many executors ran."""
+
+    executors: int
+    capacity_rps: int
+
+
+class ScaleOuts(Struct, frozen=True, gc=False, array_like=True):
+    """What each number of executors can process: seen ones as seen, others in proportion.
+
+    A size that is seen again counts as the mean of what it was known for and what it shows now.
+    A size that was never seen has the average capacity per executor of the present one.
+
+    >>> table = ScaleOuts()
+    >>> for executors, capacity in ((2, 21001), (2, 20000), (3, 28500)):
+    ...     table = table.seen(executors, capacity)
+    >>> [table.capacity_rps(executors) for executors in (1, 2, 3, 4)]
+    [9500, 20500, 28500, 38000]
+    """
+
+    observed: tuple[Observed, ...] = ()
+    executors: int = 0
+    current_rps: int = 0
+
+    def seen(self, executors: int, capacity_rps: int, most: int = 256) -> ScaleOuts:
+        """The table after one more look; of more than `most` sizes the farthest is forgotten."""
+        old = next((row for row in self.observed if row.executors == executors), None)
+        now = capacity_rps if old is None else int((old.capacity_rps + capacity_rps) / 2)
+        rows = [row for row in self.observed if row.executors != executors]
+        if len(rows) >= most:
+            rows.remove(max(rows, key=lambda row: abs(row.executors - executors)))
+        rows.append(Observed(executors, now))
+        rows.sort(key=lambda row: row.executors)
+        return ScaleOuts(tuple(rows), executors, capacity_rps)
+
+    def in_proportion_rps(self, executors: int) -> int:
+        """Capacity of any size if every executor were an average one of the present fleet."""
+        return int(executors * self.current_rps / self.executors) if self.executors else 0
+
+    def capacity_rps(self, executors: int) -> int:
+        """As observed, else in proportion; 0 is unknown."""
+        for row in self.observed:
+            if row.executors == executors and row.capacity_rps:
+                return row.capacity_rps
+        return self.in_proportion_rps(executors)
+
+    def up_to(self, most: int) -> list[int]:
+        """The capacities of 0, 1, ... `most` executors."""
+        per_executor = self.current_rps / self.executors if self.executors else 0.0
+        capacities = [int(executors * per_executor) for executors in range(most + 1)]
+        for row in self.observed:
+            if row.executors <= most and row.capacity_rps:
+                capacities[row.executors] = row.capacity_rps
+        return capacities
