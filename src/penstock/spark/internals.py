@@ -1,0 +1,357 @@
+"""Everything that Penstock uses of Spark beyond its public interface, in one place.
+
+The calls run in the Java process of the driver, through py4j. What can be had as one JSON text is
+fetched so (Jackson on their side, msgspec on ours): one round trip costs about a millisecond, one
+per field would cost twenty. `probe` tells for each capability whether this Spark has it; known to
+work are 4.0 to 4.3.
+
+A call that fails raises one of `JVM_ERRORS`; the sensor and the actuator make of it what it means
+to them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
+
+import msgspec
+from msgspec import Struct
+from py4j.protocol import Py4JError, Py4JJavaError  # type: ignore[import-untyped]
+from pyspark.errors import PySparkException
+
+from penstock.errors import ConfigError
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+    from pyspark.sql.streaming.query import StreamingQuery
+
+Mode: TypeAlias = Literal["micro_batch", "available_now", "once", "real_time", "continuous"]
+Json: TypeAlias = dict[str, Any]
+
+#: What a call into the Java process can raise: PySpark words some of its exceptions anew.
+JVM_ERRORS: tuple[type[Exception], ...] = (Py4JError, PySparkException)
+LOCALITY_WAIT = "spark.locality.wait"
+_MODES: dict[str, Mode] = {
+    "ProcessingTimeTrigger": "micro_batch",
+    "AvailableNowTrigger": "available_now",
+    "OneTimeTrigger": "once",
+    "RealTimeTrigger": "real_time",
+    "ContinuousTrigger": "continuous",
+}
+_NOT_THERE = "java.util.NoSuchElementException"
+_parse = msgspec.json.Decoder().decode
+
+
+class Capability(Struct, frozen=True):
+    """Whether something can be done here, and if not, why."""
+
+    available: bool
+    reason: str = ""
+
+
+class Capabilities(Struct, frozen=True):
+    """What this Spark lets us see and do."""
+
+    request_executors: Capability
+    read_target: Capability
+    decommission: Capability
+    kill_idle: Capability
+    locality_wait: Capability
+    stop_dynamic_allocation: Capability
+    count_resource_profiles: Capability
+    executor_list: Capability
+    stages: Capability
+    query_plan: Capability
+    admission_control: Capability
+
+
+class SourceFacts(Struct, frozen=True):
+    """A source of a query as the user wrote it: its format and its options."""
+
+    format: str
+    options: dict[str, str]
+
+
+class Driver:
+    """The Java side of the driver that runs a Spark application."""
+
+    def __init__(self, spark: SparkSession) -> None:
+        if type(spark).__module__.startswith("pyspark.sql.connect"):
+            raise ConfigError(
+                "a Spark Connect client cannot see or change executors: "
+                "attach Penstock inside the driver of the application"
+            )
+        python_context: Any = spark.sparkContext
+        self.jvm: Any = python_context._jvm
+        self.gateway: Any = python_context._gateway
+        self.context: Any = python_context._jsc.sc()
+        self.backend: Any = self.context.schedulerBackend()
+        self.store: Any = self.context.statusStore()
+        self._dag: Any = self.context.dagScheduler()
+        self._to_json = self.jvm.org.apache.spark.status.api.v1.JacksonMessageWriter().mapper()
+        self._collections: Any = self.jvm.org.apache.spark.api.python.PythonUtils
+        self._no_quantiles = self.gateway.new_array(self.jvm.double, 0)
+
+    # -- The fleet ------------------------------------------------------------------------------
+
+    def request_total_executors(self, executors: int) -> bool:
+        """Ask for that many. Fewer than there are removes none; it only stops replacement."""
+        nowhere = self._collections.toScalaMap({})
+        return bool(self.context.requestTotalExecutors(executors, 0, nowhere))
+
+    def requested_total_executors(self) -> int | None:
+        """What was last asked for, as Spark has it; ``None`` before anybody asked.
+
+        A kill that adjusts the target while this is ``None`` sets it to zero for good: always ask
+        for what there is first.
+        """
+        pairs = self.backend.getRequestedTotalExecutors().iterator()
+        total: int | None = None
+        while pairs.hasNext():
+            total = (total or 0) + int(pairs.next()._2())
+        return total
+
+    def executor_ids(self) -> list[str]:
+        """All that are registered; those that were told to go are among them until they went."""
+        return _words(self.backend.getExecutorIds())
+
+    def is_active(self, executor_id: str) -> bool:
+        """Whether it takes work: false once it was told to go, or is lost."""
+        return bool(self.backend.isExecutorActive(executor_id))
+
+    def leaving(self) -> set[str]:
+        """Registered executors that were told to go."""
+        decommissioning = self.backend.executorsPendingDecommission().keysIterator()
+        removed = self.backend.executorsPendingToRemove().keysIterator()
+        return {*_words(decommissioning), *_words(removed)}
+
+    def decommission(
+        self, executor_ids: Iterable[str], *, adjust_target: bool = True, why: str = "rescale"
+    ) -> list[str]:
+        """Let them finish their tasks, hand over their blocks and go; returns who obeys.
+
+        Works only on executors that were started with ``spark.decommission.enabled=true``: others
+        take no more work but never go. With `adjust_target` they are not replaced.
+        """
+        wanted = list(executor_ids)
+        pairs = self.gateway.new_array(self.jvm.scala.Tuple2, len(wanted))
+        info = self.jvm.org.apache.spark.scheduler.ExecutorDecommissionInfo(
+            why, self.jvm.scala.Option.empty()
+        )
+        for place, executor_id in enumerate(wanted):
+            pairs[place] = self.jvm.scala.Tuple2(executor_id, info)
+        return _words(self.backend.decommissionExecutors(pairs, adjust_target, False))
+
+    def kill_idle(self, executor_ids: Iterable[str], *, adjust_target: bool = True) -> list[str]:
+        """End those that run no task right now; returns which. Safe only between two batches."""
+        wanted = self._collections.toSeq(list(executor_ids))
+        return _words(self.backend.killExecutors(wanted, adjust_target, False, False))
+
+    def locality_wait(self) -> str:
+        """How long a task waits for the executor that has its data, such as ``3s``."""
+        return str(self.context.conf().get(LOCALITY_WAIT, "3s"))
+
+    def set_locality_wait(self, duration: str) -> None:
+        """Set it for the tasks of stages that start from now on, such as ``0s``."""
+        self.context.conf().set(LOCALITY_WAIT, duration)
+
+    def conf(self, key: str, default: str = "") -> str:
+        """A setting of the running application."""
+        return str(self.context.conf().get(key, default))
+
+    def uses_dynamic_allocation(self) -> bool:
+        return bool(self.context.executorAllocationManager().isDefined())
+
+    def stop_dynamic_allocation(self) -> bool:
+        """Stop Spark's own scaler, if one runs; the fleet stays as it is. True if one ran."""
+        manager = self.context.executorAllocationManager()
+        if not manager.isDefined():
+            return False
+        manager.get().stop()
+        return True
+
+    def resource_profiles(self) -> int:
+        """How many kinds of executors the application has asked for; 1 is usual."""
+        return int(self.store.resourceProfileInfo().size())
+
+    # -- The status store -----------------------------------------------------------------------
+
+    def executors(self) -> list[Json]:
+        """``ExecutorSummary`` of each living executor; the driver is not one."""
+        summaries: list[Json] = self._json(self.store.executorList(True))
+        return [summary for summary in summaries if summary["id"] != "driver"]
+
+    def jobs_begun(self) -> int:
+        """How many jobs were submitted so far: the id of the next one."""
+        return int(self._dag.numTotalJobs())
+
+    def job(self, job_id: int) -> Json | None:
+        """``JobData``; ``None`` when it is not listed yet, or no more."""
+        try:
+            found: Json = self._json(self.store.job(job_id))
+        except Py4JJavaError as error:
+            if error.java_exception.getClass().getName() == _NOT_THERE:
+                return None
+            raise
+        return found
+
+    def stage(self, stage_id: int) -> list[Json]:
+        """``StageData`` of each attempt of a stage; none when it is not listed."""
+        attempts: list[Json] = self._json(
+            self.store.stageData(stage_id, False, [], False, self._no_quantiles)
+        )
+        return attempts
+
+    def stage_by_executor(self, stage_id: int, attempt: int) -> dict[str, Json]:
+        """``ExecutorStageSummary`` of one attempt of a stage, by executor."""
+        found: dict[str, Json] = self._json(self.store.executorSummary(stage_id, attempt))
+        return found
+
+    def running_tasks(self, stage_id: int, attempt: int, at_most: int) -> list[Json]:
+        """``TaskData`` of the tasks that run now."""
+        api = self.jvm.org.apache.spark.status.api.v1
+        order, running = api.TaskSorting.ID, [api.TaskStatus.RUNNING]
+        tasks: list[Json] = self._json(
+            self.store.taskList(stage_id, attempt, 0, at_most, order, _java_list(self.jvm, running))
+        )
+        return tasks
+
+    def _json(self, value: Any) -> Any:
+        return _parse(self._to_json.writeValueAsString(value))
+
+    # -- A query --------------------------------------------------------------------------------
+
+    def execution(self, query: StreamingQuery) -> Any:
+        """What runs the query: a ``StreamExecution`` of Spark."""
+        java_query: Any = query._jsq
+        return java_query.streamingQuery()
+
+    def mode(self, query: StreamingQuery) -> Mode:
+        """How the query is triggered; only ``micro_batch`` can be scaled by its batches."""
+        name = str(self.execution(query).trigger().getClass().getSimpleName()).rstrip("$")
+        return _MODES.get(name, "micro_batch")
+
+    def trigger_interval_s(self, query: StreamingQuery) -> float | None:
+        """Seconds between micro-batches; ``None`` unless they come at an interval."""
+        trigger = self.execution(query).trigger()
+        if self.mode(query) != "micro_batch":
+            return None
+        return int(trigger.intervalMs()) / 1000.0
+
+    def sources(self, query: StreamingQuery) -> list[SourceFacts]:
+        """Format and options of each source, in the order in which progress lists them."""
+        leaves = self.execution(query).analyzedPlan().collectLeaves().distinct().iterator()
+        facts = []
+        while leaves.hasNext():
+            leaf = leaves.next()
+            kind = str(leaf.getClass().getSimpleName())
+            if kind == "StreamingRelationV2":
+                options = dict(leaf.extraOptions().asCaseSensitiveMap())
+            elif kind == "StreamingRelation":
+                options = dict(self._java_map(leaf.dataSource().options()))
+            else:  # a table that is joined with the stream
+                continue
+            facts.append(SourceFacts(str(leaf.sourceName()), options))
+        return facts
+
+    def _java_map(self, scala_map: Any) -> Any:
+        return self.jvm.scala.jdk.javaapi.CollectionConverters.asJava(scala_map)
+
+    def limit_rows_per_trigger(self, query: StreamingQuery, rows: int | None) -> None:
+        """Let each source give at most so many records to a batch, from the next one planned.
+
+        ``None`` lifts the limit. Not public: it replaces the table of sources and their limits in
+        the running query. A restarted query is back at what its options say.
+        """
+        limits = self.jvm.org.apache.spark.sql.connector.read.streaming.ReadLimit
+        limit = limits.allAvailable() if rows is None else limits.maxRows(rows)
+        execution = self.execution(query)
+        pairs = execution.uniqueSources().iterator()
+        changed = {}
+        while pairs.hasNext():
+            changed[pairs.next()._1()] = limit
+        getattr(execution, "uniqueSources_$eq")(self._collections.toScalaMap(changed))
+
+    def row_limits(self, query: StreamingQuery) -> str:
+        """Sources and their limits as Spark words them, to see whether a change took."""
+        return str(self.execution(query).uniqueSources().toString())
+
+
+def probe(spark: SparkSession) -> Capabilities:
+    """Look for each capability without changing anything."""
+    driver = Driver(spark)
+    backend = _members(driver.backend, driver.context.master())
+    execution = _execution_members(driver)
+    return Capabilities(
+        request_executors=backend("requestTotalExecutors"),
+        read_target=backend("getRequestedTotalExecutors"),
+        decommission=_decommission(driver, backend("decommissionExecutors")),
+        kill_idle=backend("killExecutors"),
+        locality_wait=_tried(driver.locality_wait),
+        stop_dynamic_allocation=_tried(driver.uses_dynamic_allocation),
+        count_resource_profiles=_tried(driver.resource_profiles),
+        executor_list=_tried(driver.executors),
+        stages=_tried(lambda: (driver.jobs_begun(), driver.stage(0))),
+        query_plan=_has(execution, "analyzedPlan", "a streaming query"),
+        admission_control=_has(execution, "uniqueSources_$eq", "a streaming query"),
+    )
+
+
+def _decommission(driver: Driver, member: Capability) -> Capability:
+    if member.available and driver.conf("spark.decommission.enabled", "false") != "true":
+        return Capability(False, "spark.decommission.enabled is not true")
+    return member
+
+
+def _members(backend: Any, master: Any) -> Callable[[str], Capability]:
+    names = set(dir(backend))
+    where = f"the scheduler of {master}"
+    return lambda name: _has(names, name, where)
+
+
+def _has(names: Iterable[str], name: str, where: str) -> Capability:
+    return Capability(True) if name in names else Capability(False, f"{where} has no {name}")
+
+
+def _execution_members(driver: Driver) -> set[str]:
+    """Names of the methods of a micro-batch query; its class moved in Spark 4.1."""
+    package = "org.apache.spark.sql.execution.streaming"
+    for name in (f"{package}.MicroBatchExecution", f"{package}.runtime.MicroBatchExecution"):
+        try:
+            methods = driver.jvm.java.lang.Class.forName(name).getMethods()
+        except Py4JJavaError:
+            continue
+        return {str(method.getName()) for method in methods}
+    return set()
+
+
+def _tried(call: Callable[[], object]) -> Capability:
+    try:
+        call()
+    except JVM_ERRORS as error:
+        return Capability(False, first_line(error))
+    return Capability(True)
+
+
+def first_line(error: Exception) -> str:
+    """What went wrong in the Java process, without its stack.
+
+    >>> first_line(Py4JError("Method stage([]) does not exist\\nTrace: ..."))
+    'Method stage([]) does not exist'
+    """
+    if isinstance(error, Py4JJavaError):
+        return str(error.java_exception.toString()).partition("\n")[0]
+    return str(error).strip().partition("\n")[0]
+
+
+def _words(names: Any) -> list[str]:
+    """The names in a collection of Scala, in one round trip."""
+    joined = str(names.mkString("\n"))
+    return joined.split("\n") if joined else []
+
+
+def _java_list(jvm: Any, items: Sequence[Any]) -> Any:
+    listed = jvm.java.util.ArrayList()
+    for item in items:
+        listed.add(item)
+    return listed
