@@ -25,6 +25,8 @@ that can be read one by one:
     pressure, and the sizes of a worker's memory pools
 ``periods``, ``cron``
     times at which nothing may be scaled
+``sight``, ``outlook``
+    Penstock's snapshots as the autoscaler would see them, and its findings in words
 
 A vertex is a chain of operators that runs as one task; its parallelism is how many of them run
 at once. ``None`` is "unknown", infinite is "idle, so without limit". Nothing here knows

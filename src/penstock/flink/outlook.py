@@ -1,0 +1,109 @@
+"""What was found out about a job at one turn, and how to say it."""
+
+from __future__ import annotations
+
+from math import inf, isfinite, isinf
+
+from msgspec import Struct
+
+from penstock.flink.demand import required_rps
+from penstock.flink.evaluation import Load
+from penstock.flink.job import Plan
+from penstock.flink.options import Options
+from penstock.flink.sight import Sight
+from penstock.model import Reason
+
+
+class Outlook(Struct, frozen=True, gc=False):
+    """All that was found out about a job at one turn."""
+
+    sight: Sight
+    loads: dict[str, Load]
+    plan: Plan
+    options: Options
+    restart_s: float
+
+    @property
+    def tasks(self) -> dict[str, int]:
+        """The parallelism of each vertex after the plan."""
+        scaled = self.plan.scaled
+        return {
+            name: scaled.get(name, vertex.parallelism)
+            for name, vertex in self.sight.vertices.items()
+        }
+
+    @property
+    def widest(self) -> str:
+        tasks, changes = self.tasks, self.plan.changes
+        return max(tasks, key=lambda name: (tasks[name], changes[name].wanted))
+
+    @property
+    def needed_rps(self) -> float:
+        demand, target = self.loads[self.widest].demand, self.options.utilization_target
+        return required_rps(demand, target, self.options, self.restart_s) or 0.0
+
+    @property
+    def story(self) -> str:
+        """What the widest vertex can do and has to do."""
+        load = self.loads[self.widest]
+        can = load.capacity_rps
+        able = "is idle" if can is None or isinf(can) else f"can do {can:.0f}"
+        demand = f"{load.demand.target_rps or 0.0:.0f} records/s"
+        return f"{self.widest} {able} of {demand}, {self.needed_rps:.0f} are needed"
+
+    @property
+    def evidence(self) -> dict[str, float]:
+        load = self.loads[self.widest]
+        numbers = {
+            "capacity_rps": load.capacity_rps,
+            "target_rps": load.demand.target_rps,
+            "catch_up_rps": load.demand.catch_up_rps,
+            "needed_rps": self.needed_rps,
+            "scale_up_below_rps": load.band.scale_up_below_rps,
+            "scale_down_above_rps": load.band.scale_down_above_rps,
+            "wanted_tasks": self.plan.changes[self.widest].wanted,
+        }
+        return {key: x for key, x in numbers.items() if x is not None and isfinite(x)}
+
+    def reason_to_hold(self, now_s: float, executors: int) -> Reason:
+        widest, change = self.widest, self.plan.changes[self.widest]
+        band, story = self.loads[widest].band, self.story
+        match change.cause:
+            case "scale_down_delayed" if change.pending is not None:
+                waits_s, interval_s = (
+                    now_s - change.pending.since_s,
+                    self.options.scale_down_interval_s,
+                )
+                text = (
+                    f"{change.wanted} instead of {self.tasks[widest]} tasks would do for {widest}"
+                )
+                text += f" since {waits_s:.0f} s; a scale down waits for {interval_s:.0f} s"
+            case "ineffective":
+                text = f"the last scale up of {widest} brought {change.gained_fraction:.0%} of its"
+                text += f" promise: {executors} executors stay"
+            case "right_size":
+                text = f"{story}: {executors} executors are right"
+            case _ if self.plan.scaled:
+                text = (
+                    f"{widest} needs all slots of {executors} executors, and the others share them"
+                )
+            case _:
+                text = f"{story}; between {band.scale_up_below_rps or 0.0:.0f} and "
+                text += f"{band.scale_down_above_rps or 0.0:.0f} nothing is done"
+                return Reason("within_band", text, self.evidence)
+        code = "shared_slots" if self.plan.scaled else change.cause
+        return Reason(code, text, self.evidence)
+
+    def expected_rps(self, tasks: int) -> float | None:
+        """What the job as a whole can then take in: as much as its tightest vertex lets through."""
+        arrival_rps, share = 0.0, inf
+        for name, vertex in self.sight.vertices.items():
+            load = self.loads[name]
+            target_rps, capacity_rps = load.demand.target_rps, load.capacity_rps
+            if target_rps is None or capacity_rps is None:
+                return None
+            if not vertex.inputs:
+                arrival_rps += target_rps
+            if target_rps > 0.0:
+                share = min(share, capacity_rps / vertex.parallelism * tasks / target_rps)
+        return arrival_rps * share if isfinite(share) else None
