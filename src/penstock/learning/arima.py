@@ -15,6 +15,7 @@ from math import log
 from typing import Any, TypeAlias
 
 import numpy as np
+from msgspec import Struct
 from numpy.typing import NDArray
 
 from penstock.errors import ConfigError
@@ -28,6 +29,10 @@ MOST_LAGS = 5
 FEWEST_BINS = 10
 #: A forecast leaves the range of the past by no more than this factor.
 MOST_GROWTH = 2.0
+#: A forecast is bad from this error on; so many in a row, and the model is trained anew.
+BAD_WAPE, MOST_BAD_FORECASTS = 0.1, 15
+#: From this error on the next forecast is not believed.
+USELESS_WAPE = 0.25
 
 
 def binned(history: Sequence[Snapshot], bin_s: float) -> Series:
@@ -46,9 +51,9 @@ def binned(history: Sequence[Snapshot], bin_s: float) -> Series:
     at_s: list[float] = []
     rates: list[float] = []
     for snapshot in reversed(history):
-        if at_s and snapshot.at_s >= at_s[-1]:
+        if at_s and snapshot.at_s > at_s[-1]:
             break
-        if snapshot.arrival_rps is not None:
+        if snapshot.arrival_rps is not None and snapshot.at_s not in at_s[-1:]:
             at_s.append(snapshot.at_s)
             rates.append(snapshot.arrival_rps)
     if len(at_s) < 2:
@@ -82,7 +87,7 @@ def forecast_rps(past_rps: Series, bins: int) -> Series | None:
             recent.pop()
         level += step
         ahead.append(level)
-    return np.clip(np.array(ahead), 0.0, MOST_GROWTH * float(past_rps.max()))
+    return _within_reason(np.array(ahead), past_rps)
 
 
 def line_rps(past_rps: Series, bins: int) -> Series:
@@ -97,7 +102,7 @@ def line_rps(past_rps: Series, bins: int) -> Series:
     x = np.arange(count) - (count - 1) / 2.0
     slope = float(x @ past_rps) / float(x @ x)
     ahead = past_rps.mean() + slope * ((count - 1) / 2.0 + np.arange(1.0, bins + 1.0))
-    return np.clip(ahead, 0.0, MOST_GROWTH * float(past_rps.max()))
+    return _within_reason(ahead, past_rps)
 
 
 def wape(actual: Sequence[float], forecast: Sequence[float]) -> float | None:
@@ -112,6 +117,42 @@ def wape(actual: Sequence[float], forecast: Sequence[float]) -> float | None:
     return sum(abs(a - f) for a, f in zip(actual, forecast, strict=True)) / total
 
 
+class Trust(Struct, frozen=True, gc=False, array_like=True):
+    """How far the model is believed: its last promise is held against what came.
+
+    Before the first promise is due nothing is believed. After too many bad ones in a row the
+    model forgets all that was before them.
+
+    >>> trust = Trust(promised_rps=110.0).judged(100.0, now_s=0.0, loop_s=60.0)
+    >>> trust.wape, trust.is_earned, trust.bad_forecasts
+    (0.1, True, 1)
+    """
+
+    promised_rps: float | None = None
+    wape: float | None = None
+    bad_forecasts: int = 0
+    trained_from_s: float = 0.0
+
+    @property
+    def is_earned(self) -> bool:
+        return self.wape is not None and self.wape < USELESS_WAPE
+
+    def judged(self, actual_rps: float, now_s: float, loop_s: float) -> Trust:
+        """The trust after a loop in which so much arrived."""
+        if self.promised_rps is None:
+            return self
+        error = wape([actual_rps], [self.promised_rps])
+        bad = self.bad_forecasts + 1 if error is not None and error >= BAD_WAPE else 0
+        if bad < MOST_BAD_FORECASTS:
+            return Trust(None, error, bad, self.trained_from_s)
+        return Trust(None, error, 0, now_s - bad * loop_s)
+
+    def with_promise(self, ahead_rps: Series | None) -> Trust:
+        """The same trust, with the first of these rates to be judged next."""
+        promised_rps = None if ahead_rps is None else float(ahead_rps[0])
+        return Trust(promised_rps, self.wape, self.bad_forecasts, self.trained_from_s)
+
+
 def per_second(now_rps: float, ahead_rps: Series, bin_s: float, seconds: int) -> Series:
     """Rates of bins as one rate per second, joined by lines through the middles of the bins.
 
@@ -120,7 +161,10 @@ def per_second(now_rps: float, ahead_rps: Series, bin_s: float, seconds: int) ->
     """
     middles = bin_s * (np.arange(len(ahead_rps)) + 0.5)
     at_s = np.concatenate([[0.0], middles])
-    return np.interp(np.arange(seconds) + 0.5, at_s, np.concatenate([[now_rps], ahead_rps]))
+    rates: Series = np.interp(
+        np.arange(seconds) + 0.5, at_s, np.concatenate([[now_rps], ahead_rps])
+    )
+    return rates
 
 
 def auto_arima_rps(past_rps: Series, bins: int) -> Series | None:
@@ -131,13 +175,20 @@ def auto_arima_rps(past_rps: Series, bins: int) -> Series | None:
     models: Any = import_module("statsforecast.models")
     model = models.AutoARIMA(max_p=MOST_LAGS, max_q=MOST_LAGS, seasonal=False)
     ahead = np.asarray(model.forecast(y=past_rps, h=bins)["mean"], dtype=float)
-    return np.clip(ahead, 0.0, MOST_GROWTH * float(past_rps.max()))
+    return _within_reason(ahead, past_rps)
 
 
 def require_auto_arima() -> None:
     """One sentence if statsforecast is not there."""
     if find_spec("statsforecast") is None:
         raise ConfigError("auto_arima needs statsforecast: install penstock with the extra 'arima'")
+
+
+def _within_reason(ahead_rps: Series, past_rps: Series) -> Series:
+    """Nothing negative, and nothing far beyond what was ever seen."""
+    most_rps = MOST_GROWTH * float(past_rps.max())
+    reasonable: Series = np.minimum(np.maximum(ahead_rps, 0.0), most_rps)
+    return reasonable
 
 
 def _fit(steps: Series) -> tuple[float, list[float]]:
@@ -148,7 +199,10 @@ def _fit(steps: Series) -> tuple[float, list[float]]:
     most = min(MOST_LAGS, (len(steps) - 2) // 3)
     seen = steps[most:]
     count = len(seen)
-    columns = [np.ones(count), *(steps[most - lag : len(steps) - lag] for lag in range(1, most + 1))]
+    columns = [
+        np.ones(count),
+        *(steps[most - lag : len(steps) - lag] for lag in range(1, most + 1)),
+    ]
     design = np.stack(columns, axis=1)
     gram, target = design.T @ design, design.T @ seen
     # A trace of ridge, so that a load without any noise has a solution too.

@@ -12,6 +12,9 @@ from collections.abc import Iterable, Sequence
 
 from msgspec import Struct
 
+#: A line is believed from so many samples on, if it explains so much of their variance.
+FEWEST_SAMPLES, LEAST_EXPLAINED = 4, 0.5
+
 
 class Line(Struct, frozen=True, gc=False, array_like=True):
     """A least-squares line as Welford's running sums: means, and sums of squared deviations.
@@ -89,6 +92,12 @@ class Line(Struct, frozen=True, gc=False, array_like=True):
         spread = self.xx * self.yy
         return min(1.0, self.xy * self.xy / spread) if spread > 0.0 else 0.0
 
+    @property
+    def is_firm(self) -> bool:
+        """Whether the points make a rising line at all, and not a cloud."""
+        enough = self.samples >= FEWEST_SAMPLES and self.explained >= LEAST_EXPLAINED
+        return enough and self.slope > 0.0
+
     def at(self, x: float) -> float:
         """The y of the line."""
         return self.y_mean + self.slope * (x - self.x_mean)
@@ -114,6 +123,36 @@ def executor_capacities_rps(lines: Sequence[Line], full: float = 1.0) -> list[in
     """
     fractions = full_cpu_fractions([line.x_mean for line in lines], full)
     return [int(line.at(cpu)) for line, cpu in zip(lines, fractions, strict=True)]
+
+
+def fleet_capacity_rps(lines: Sequence[Line], full: float = 1.0) -> int:
+    """What the executors can process together, also while some are hardly known.
+
+    One whose points make no line borrows the line of all points; if that is none either, its
+    throughput grows in proportion to its cpu.
+
+    >>> known = Line.through([0.2, 0.4, 0.6, 0.8], [250.0, 450.0, 650.0, 850.0])
+    >>> fleet_capacity_rps([known, Line.through([0.5], [550.0])])
+    2100
+    >>> fleet_capacity_rps([Line.through([0.5], [550.0])])
+    1100
+    """
+    fractions = full_cpu_fractions([line.x_mean for line in lines], full)
+    everyone: Line | None = None
+    total = 0
+    for line, cpu in zip(lines, fractions, strict=True):
+        if line.is_firm:
+            total += int(line.at(cpu))
+            continue
+        if everyone is None:
+            everyone = Line()
+            for other in lines:
+                everyone = everyone.joined(other)
+        if everyone.is_firm:
+            total += int(everyone.at(cpu))
+        elif line.x_mean > 0.0:
+            total += int(line.y_mean / line.x_mean * cpu)
+    return max(0, total)
 
 
 class Observed(Struct, frozen=True, gc=False, array_like=True):
