@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from penstock.errors import ConfigError
-from penstock.simulation.continuous import ContinuousJob, ContinuousRun
+from penstock.simulation.continuous import ContinuousJob
 from penstock.simulation.dataflow import Dataflow, Operator
 from penstock.simulation.engine import Curve, Engine, Job, Level, Outcome
 from penstock.simulation.faults import (
@@ -20,7 +20,6 @@ from penstock.simulation.faults import (
     ExecutorLost,
     FailedStart,
     Fault,
-    SensorBlind,
     SkewSetsIn,
     SlowExecutor,
     SlowStart,
@@ -28,7 +27,6 @@ from penstock.simulation.faults import (
     SourceSilence,
 )
 from penstock.simulation.fleet import Startup
-from penstock.simulation.sensors import Impaired
 
 #: No noise and no spread: 1,000 records/s per worker, 4 s of downtime, 10 s to start.
 PLAIN = ContinuousJob(
@@ -501,11 +499,6 @@ def test_a_silent_source_delivers_all_at_once_afterwards() -> None:
     engine = run([1000.0] * 120, faults=[SourceSilence(at_s=30.0, duration_s=30.0)])
     assert engine.read(60.0).operators[0].input_rps == pytest.approx(500.0)
     assert backlog(engine, 61.0) == pytest.approx(31_000.0 - 2000.0)
-
-
-def test_faults_of_the_sensor_are_carried_out_by_its_wrapper() -> None:
-    assert isinstance(run([1.0] * 10, faults=[SensorBlind(at_s=5.0)]), Impaired)
-    assert isinstance(run([1.0] * 10), ContinuousRun)
 
 
 # Exact, conserved, the same again.

@@ -32,7 +32,6 @@ from penstock.simulation.faults import (
 )
 from penstock.simulation.fleet import Executor, Roster, Startup, active, edges_s
 from penstock.simulation.gauges import Gauges, Means
-from penstock.simulation.sensors import impaired
 from penstock.simulation.stream import Stream, swings
 
 _THREE_STAGES = (
@@ -156,8 +155,7 @@ class ContinuousJob(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
         faults: Sequence[Fault] = (),
     ) -> Engine:
         """A run with one arrival rate per second, warm, with `executors` already there."""
-        run = ContinuousRun(self, rates_rps, executors=executors, seed=seed, faults=faults)
-        return impaired(run, faults)
+        return ContinuousRun(self, rates_rps, executors=executors, seed=seed, faults=faults)
 
 
 class ContinuousRun:

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Sequence
 
+import msgspec
+
 from penstock.errors import SensorError
 from penstock.model import Receipt, Snapshot
 from penstock.simulation.engine import Engine, Outcome
@@ -17,7 +19,7 @@ class Impaired:
 
     While the sensor is blind, the engine is not asked: what it shows afterwards are the means
     over all that time. While it is late, the latest snapshot that is old enough is shown, with
-    its own `at_s`, so that a guard against stale measurements can see its age.
+    its own `at_s` so that a guard against stale measurements can see its age, and today's fleet.
     """
 
     def __init__(self, engine: Engine, faults: Sequence[Fault]) -> None:
@@ -37,7 +39,8 @@ class Impaired:
         late_s = max((late.late_s for late in active(self._faults, SensorLate, now_s)), default=0.0)
         for seen in reversed(self._seen):
             if seen.at_s <= now_s - late_s:
-                return seen
+                # What was asked for is known to whoever asked: only measurements come late.
+                return msgspec.structs.replace(seen, fleet=snapshot.fleet)
         raise SensorError(f"the sensor is {late_s:g} s late and has nothing that old to show")
 
     def apply(self, target_executors: int, now_s: float) -> Receipt:
