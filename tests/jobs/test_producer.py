@@ -10,6 +10,7 @@ import sys
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
+from time import process_time
 from typing import ClassVar
 
 import msgspec
@@ -18,7 +19,7 @@ import pytest
 from penstock.clock import SimulatedClock, WallClock
 from penstock.errors import ConfigError
 from penstock.jobs.playback import Report, play
-from penstock.jobs.producer import KafkaSender, main, produce, read_rates
+from penstock.jobs.producer import KafkaSender, main, open_stream, produce, read_rates
 from penstock.jobs.timeline import Timeline
 from penstock.jobs.wordcount import Lines
 from penstock.testbed import wait_until
@@ -160,6 +161,21 @@ def test_the_partitions_of_a_topic_fill_evenly_and_in_order() -> None:
     finally:
         consumer.close()
     assert found == {p: list(range(p, 4000, sender.partitions)) for p in found}
+
+
+@pytest.mark.slow
+def test_an_event_costs_less_than_ten_microseconds_of_one_core() -> None:
+    # 100,000 events/s on one core, with the mock broker's own work counted in. Processor time,
+    # so that it does not matter what else the machine does.
+    timeline = Timeline([100_000.0] * 5)
+    sender = KafkaSender("ignored", "events", MOCK)
+    stream = open_stream("nexmark", 1, timeline, base_ms=1_700_000_000_000)
+    before_s = process_time()
+    report = produce(timeline, stream, sender, SimulatedClock(end_s=600.0))
+    used_s = process_time() - before_s
+    assert report.sent_records == 500_000
+    assert report.failed_records == 0
+    assert used_s / report.sent_records < 10e-6
 
 
 def test_a_broker_that_does_not_answer_is_named() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import signal
 import subprocess
 import sys
 from collections import Counter
@@ -15,7 +16,7 @@ import pytest
 
 from penstock.errors import ConfigError
 from penstock.jobs.run import Job, main
-from penstock.testbed import Testbed
+from penstock.testbed import Testbed, wait_until
 
 WHERE: dict[str, Any] = {"bootstrap": "127.0.0.1:1", "topic": "events", "checkpoint": "unused"}
 
@@ -128,6 +129,34 @@ def test_every_bid_goes_from_the_producer_through_spark_into_a_topic_once(
         (bid["auction"], bid["bidder"], Decimal("0.908") * bid["price"], bid["extra"])
         for bid in bids
     )
+
+
+@pytest.mark.slow
+def test_a_running_job_ends_in_order_on_a_signal(bed: Testbed, tmp_path: Path) -> None:
+    bed.create_topic("sessions", partitions=2)
+    produced = python(
+        bed, "penstock.jobs.producer", "--topic", "sessions",
+        "--workload", "constant:rate=1k", "--seconds", "1",
+    )  # fmt: skip
+    assert produced.returncode == 0, produced.stderr
+    settings = bed.spark_conf(initial_executors=1, **{"spark.sql.shuffle.partitions": "2"})
+    arguments = [
+        sys.executable, "-m", "penstock.jobs.run", "--query", "q11", "--topic", "sessions",
+        "--bootstrap", bed.bootstrap_servers, "--checkpoint", str(tmp_path / "checkpoint"),
+        *(text for key, value in settings.items() for text in ("--conf", f"{key}={value}")),
+    ]  # fmt: skip
+    log = tmp_path / "log"
+    with log.open("w") as stderr:
+        job = subprocess.Popen(arguments, env=bed.driver_environment, stderr=stderr)
+    commits = tmp_path / "checkpoint" / "commits"
+    try:
+        wait_until(lambda: (commits / "0").exists(), 240.0, "the first batch was not committed")
+        job.send_signal(signal.SIGINT)
+        assert job.wait(timeout=60) == 0, log.read_text()
+    finally:
+        job.kill()
+        job.wait()
+    assert "Traceback" not in log.read_text()
 
 
 @pytest.mark.slow

@@ -50,8 +50,8 @@ def local_item_suggestion(source: DataFrame) -> DataFrame:
     """Query 3, a join that keeps all it has seen: who in OR, ID or CA sells in category 10.
 
     Gives name, city, state and the auction's id. A seller and an auction may come in either
-    order and any time apart, so the state only grows. Spark reads the source once for each side,
-    and counts its input twice.
+    order and any time apart, so the state only grows. Spark reads the source once for each side:
+    its progress counts each record twice, and a pace is paid twice.
     """
     auctions = _of_kind(source, _AUCTION, "auction", "id BIGINT, seller BIGINT, category BIGINT")
     persons = _of_kind(

@@ -13,7 +13,7 @@ import argparse
 import signal
 import sys
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Literal
 
 from msgspec import Struct
 
@@ -106,14 +106,8 @@ class Job(Struct, frozen=True, kw_only=True):
         return writer.option("path", self.output or "") if self.sink == "parquet" else writer
 
 
-def run(
-    job: Job,
-    conf: Mapping[str, str],
-    pace: Pace | None = None,
-    *,
-    stopped: Callable[[], bool] = lambda: False,
-) -> None:
-    """Run the job on a session of its own until it ends or is to stop."""
+def run(job: Job, conf: Mapping[str, str], pace: Pace | None = None) -> None:
+    """Run the job in this process until it ends, or a signal ends it in order."""
     try:
         from pyspark.sql import SparkSession
     except ImportError:
@@ -121,11 +115,15 @@ def run(
 
     name = f"penstock-{job.query}"
     spark = SparkSession.builder.appName(name).config(map=dict(conf)).getOrCreate()
+    signals: list[int] = []
+    # Not sooner: a new session puts a handler of its own in the place of ours.
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, lambda number, _frame: signals.append(number))
     try:
         query = job.start(spark, pace)
         # Asked each second, because a wait inside the JVM would not hear a signal.
         while not query.awaitTermination(1):
-            if stopped():
+            if signals:
                 query.stop()
     finally:
         spark.stop()
@@ -144,26 +142,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options = vars(_parser().parse_args(arguments))
     conf, pace_s = dict(options.pop("conf")), options.pop("pace_s")
     options["kafka_options"] = dict(options["kafka_options"])
-    signals: list[int] = []
     try:
-        job = Job(**options)
-        _hear(signals)
-        run(job, conf, paced_by(pace_s), stopped=lambda: bool(signals))
-    except KeyboardInterrupt:
-        pass  # PySpark has a handler of its own, which raises; the session is closed by now
+        run(Job(**options), conf, paced_by(pace_s))
     except PenstockError as error:
         return _fail(str(error), 2)
     except _spark_errors() as error:
         return _fail(str(error).partition("\n")[0], 1)
     return 0
-
-
-def _hear(signals: list[int]) -> None:
-    def note(number: int, _frame: Any) -> None:
-        signals.append(number)
-
-    for number in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(number, note)
 
 
 def _spark_errors() -> type[BaseException]:
