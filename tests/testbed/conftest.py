@@ -15,7 +15,8 @@ if TYPE_CHECKING:
 
 @pytest.fixture(scope="package")
 def bed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Testbed]:
-    with Testbed(slots=4, run_directory=tmp_path_factory.mktemp("testbed")) as running:
+    """In a directory with spaces in its name, since users have such."""
+    with Testbed(slots=4, run_directory=tmp_path_factory.mktemp("a test bed")) as running:
         yield running
 
 

@@ -15,8 +15,11 @@ from uuid import uuid4
 import pytest
 
 from penstock.errors import ConfigError
-from penstock.testbed import Testbed, paced, wait_until
+from penstock.testbed import Broker, Testbed, find_java, paced, wait_until
+from penstock.testbed import broker as broker_module
+from penstock.testbed.jars import BROKER, fetch
 from penstock.testbed.ports import LOOPBACK
+from penstock.testbed.processes import Processes
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -209,7 +212,7 @@ def listening_addresses(pid: int) -> list[str]:
 
 def test_logs_are_in_the_run_directory(bed: Testbed) -> None:
     logs = {path.name for path in (bed.run_directory / "logs").iterdir()}
-    assert {"broker-format.log", "broker.log", "master.log", "worker.log"} <= logs
+    assert {"broker.log", "master.log", "worker.log"} <= logs
 
 
 def test_settings_of_the_caller_win_and_an_impossible_fleet_is_refused(bed: Testbed) -> None:
@@ -233,10 +236,28 @@ def test_a_broker_that_cannot_come_up_says_why_and_leaves_no_process(tmp_path: P
     """A file stands where its data should go."""
     (tmp_path / "broker").mkdir()
     (tmp_path / "broker" / "data").write_text("in the way")
-    with pytest.raises(ConfigError, match=r"the broker-format failed: .*broker/data") as caught:
+    with pytest.raises(
+        ConfigError, match=r"the formatting of the broker failed: .*broker/data"
+    ) as caught:
         Testbed(run_directory=tmp_path, spark=False).__enter__()
     assert "\n" not in str(caught.value)
     assert mentioning(str(tmp_path)) == []
+
+
+def test_a_broker_that_dies_while_it_starts_says_why(bed: Testbed, tmp_path: Path) -> None:
+    """Its port was free when it was looked at and is not when it is bound."""
+    java, jars = find_java(), fetch(BROKER, find_java())
+    with Processes(tmp_path / "logs") as processes, pytest.MonkeyPatch.context() as patch:
+        patch.setattr(broker_module, "require_free", lambda port, _: port)
+        with pytest.raises(ConfigError, match=r"ended while it started: .*Address already in use"):
+            Broker.start(
+                processes,
+                java=java,
+                jars=jars,
+                directory=tmp_path,
+                environment=os.environ,
+                port=bed.broker.port,
+            )
 
 
 USER = """

@@ -30,6 +30,7 @@ class Broker:
 
     process: Process
     port: int
+    cluster_id: str
 
     @classmethod
     def start(
@@ -48,6 +49,7 @@ class Broker:
             own_port = require_free(port, "the broker")
         temporary = directory / "tmp"
         temporary.mkdir(parents=True, exist_ok=True)
+        identity = new_cluster_id()
         settings = directory / "server.properties"
         settings.write_text(server_properties(own_port, controller_port, directory / "data"))
         jvm = [
@@ -61,10 +63,11 @@ class Broker:
             "-cp",
             f"{jars}/*",
         ]
-        tool = [*jvm, "kafka.tools.StorageTool", "format", "-t", cluster_id(), "-c", str(settings)]
-        processes.start("broker-format", tool, environment).wait_done(START_TIMEOUT_S)
+        tool = [*jvm, "kafka.tools.StorageTool", "format", "-t", identity, "-c", str(settings)]
+        formatting = processes.start("formatting of the broker", tool, environment)
+        formatting.wait_done(START_TIMEOUT_S)
         process = processes.start("broker", [*jvm, "kafka.Kafka", str(settings)], environment)
-        broker = cls(process, own_port)
+        broker = cls(process, own_port, identity)
         process.wait_ready(broker.answers, START_TIMEOUT_S)
         return broker
 
@@ -83,15 +86,16 @@ class Broker:
         }
 
     def answers(self) -> bool:
-        """Whether it tells its metadata."""
+        """Whether it tells its metadata: it, and not a stranger that took its port."""
         if not listening(self.port):
             return False
         from confluent_kafka import KafkaException
 
         try:
-            return len(self._admin().list_topics(timeout=2.0).brokers) == 1
+            metadata = self._admin().list_topics(timeout=2.0)
         except KafkaException:
             return False
+        return len(metadata.brokers) == 1 and metadata.cluster_id == self.cluster_id
 
     def create_topic(self, name: str, partitions: int) -> None:
         """A new topic, ready to be written to on return."""
@@ -114,10 +118,10 @@ class Broker:
         return AdminClient(self.client_settings)
 
 
-def cluster_id() -> str:
+def new_cluster_id() -> str:
     """A new one as Kafka wants it: 16 random bytes in 22 characters.
 
-    >>> len(cluster_id())
+    >>> len(new_cluster_id())
     22
     """
     return base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")

@@ -7,6 +7,7 @@ import os
 import signal
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from functools import partial
 from http.client import HTTPConnection, HTTPException
 from itertools import pairwise
 from pathlib import Path
@@ -39,8 +40,7 @@ class Cluster:
 
     master: Process
     worker: Process
-    port: int
-    web_port: int
+    master_url: str
 
     @classmethod
     def start(
@@ -69,26 +69,24 @@ class Cluster:
             "-cp",
             f"{spark_home()}/jars/*",
         ]
+        url = f"spark://{LOOPBACK}:{own_port}"
+        state = partial(master_state, web_port, url)
         deploy = "org.apache.spark.deploy"
         at_master = ["--host", LOOPBACK, "--port", f"{own_port}", "--webui-port", f"{web_port}"]
         master = processes.start(
             "master", [*jvm, f"{deploy}.master.Master", *at_master], environment
         )
         # A worker that finds no master tries again after 5 to 15 s; waiting here is sooner.
-        master.wait_ready(lambda: master_state(web_port), START_TIMEOUT_S)
+        master.wait_ready(lambda: state().get("status") == "ALIVE", START_TIMEOUT_S)
         at_worker = ["--host", LOOPBACK, "--port", f"{worker_port}"]
         offer = ["--webui-port", f"{worker_web_port}", "--cores", f"{slots}"]
         offer += ["--memory", f"{slots * CLAIMED_GIB_PER_SLOT}g"]
-        offer += ["--work-dir", str(directory / "executors"), f"spark://{LOOPBACK}:{own_port}"]
+        offer += ["--work-dir", str(directory / "executors"), url]
         worker = processes.start(
             "worker", [*jvm, f"{deploy}.worker.Worker", *at_worker, *offer], environment
         )
-        worker.wait_ready(lambda: master_state(web_port).get("aliveworkers") == 1, START_TIMEOUT_S)
-        return cls(master, worker, own_port, web_port)
-
-    @property
-    def master_url(self) -> str:
-        return f"spark://{LOOPBACK}:{self.port}"
+        worker.wait_ready(lambda: state().get("aliveworkers") == 1, START_TIMEOUT_S)
+        return cls(master, worker, url)
 
     def executors(self) -> list[Executor]:
         """The executors that live now, oldest first, straight from the process table."""
@@ -110,13 +108,13 @@ class Cluster:
         return chosen[-1]
 
 
-def master_state(web_port: int) -> dict[str, Any]:
-    """What the master says of itself, or nothing while it does not answer."""
+def master_state(web_port: int, url: str) -> dict[str, Any]:
+    """What the master says of itself, or nothing while nobody, or a stranger, answers."""
     connection = HTTPConnection(LOOPBACK, web_port, timeout=5.0)
     try:
         connection.request("GET", "/json/")
         state: dict[str, Any] = json.loads(connection.getresponse().read())
-        return state
+        return state if state.get("url") == url else {}
     except (OSError, HTTPException, ValueError):
         return {}
     finally:

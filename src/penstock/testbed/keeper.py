@@ -29,6 +29,7 @@ import signal
 import subprocess
 import sys
 import time
+from contextlib import suppress
 from typing import Any
 
 PR_SET_PDEATHSIG = 1
@@ -100,6 +101,9 @@ class Keeper:
         return self.ask(pid)
 
     def stop_all(self) -> None:
+        for pid in self.exits:  # first all get the signal, then each is waited for
+            with suppress(ProcessLookupError, PermissionError):
+                os.killpg(pid, signal.SIGKILL)
         for pid in self.exits:
             self.stop(pid)
 

@@ -61,7 +61,7 @@ class Processes:
 
     def start(self, name: str, argv: Sequence[str], environment: Mapping[str, str]) -> Process:
         """Start a program; ``name`` is what messages call it and what its log is named after."""
-        log = self.logs / f"{name}.log"
+        log = self.logs / f"{name.replace(' ', '-')}.log"
         order = {"argv": list(argv), "log": str(log), "environment": dict(environment)}
         return Process(self, name, self.request({"start": order})["pid"], log)
 
