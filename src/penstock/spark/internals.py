@@ -257,6 +257,34 @@ class Driver:
     def _java_map(self, scala_map: Any) -> Any:
         return self.jvm.scala.jdk.javaapi.CollectionConverters.asJava(scala_map)
 
+    def progress_since(self, query: StreamingQuery, batch_id: int) -> list[str]:
+        """Reports of later batches than that, oldest first, as far as Spark keeps them."""
+        java_query: Any = query._jsq
+        kept = java_query.recentProgress()
+        found: list[str] = []
+        for place in range(len(kept) - 1, -1, -1):
+            report = kept[place]
+            if int(report.batchId()) <= batch_id:
+                break
+            found.append(str(report.json()))
+        return found[::-1]
+
+    def listen(self, spark: SparkSession, hand_over: Callable[[str], None]) -> Callable[[], None]:
+        """Have each report of each query of the session handed over; returns how to stop that.
+
+        A listener written against PySpark's own class would be given each report field by field,
+        a hundred round trips; ours asks for its JSON.
+        """
+        from py4j.java_gateway import java_import  # type: ignore[import-untyped]
+        from pyspark.java_gateway import ensure_callback_server_started
+
+        java_import(self.jvm, "org.apache.spark.sql.streaming.*")
+        ensure_callback_server_started(self.gateway)  # type: ignore[no-untyped-call]
+        listener = self.jvm.PythonStreamingQueryListenerWrapper(_Listener(hand_over))
+        streams: Any = spark.streams
+        streams._jsqm.addListener(listener)
+        return lambda: streams._jsqm.removeListener(listener)
+
     def limit_rows_per_trigger(self, query: StreamingQuery, rows: int | None) -> None:
         """Let each source give at most so many records to a batch, from the next one planned.
 
@@ -275,6 +303,28 @@ class Driver:
     def row_limits(self, query: StreamingQuery) -> str:
         """Sources and their limits as Spark words them, to see whether a change took."""
         return str(self.execution(query).uniqueSources().toString())
+
+
+class _Listener:
+    """A ``StreamingQueryListener`` as the Java process sees it. It must return at once."""
+
+    def __init__(self, hand_over: Callable[[str], None]) -> None:
+        self._hand_over = hand_over
+
+    def onQueryStarted(self, event: Any) -> None:  # noqa: N802
+        pass
+
+    def onQueryProgress(self, event: Any) -> None:  # noqa: N802
+        self._hand_over(str(event.progress().json()))
+
+    def onQueryIdle(self, event: Any) -> None:  # noqa: N802
+        pass
+
+    def onQueryTerminated(self, event: Any) -> None:  # noqa: N802
+        pass
+
+    class Java:
+        implements = ("org.apache.spark.sql.streaming.PythonStreamingQueryListener",)
 
 
 def probe(spark: SparkSession) -> Capabilities:
