@@ -1,4 +1,4 @@
-"""One Spark for all tests of the jobs; its JVM ends with the tests."""
+"""One Spark for a file of tests; its JVM ends with them, so that the next starts afresh."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     from pyspark import SparkContext
     from pyspark.sql import SparkSession
