@@ -86,6 +86,10 @@ def look(snapshots: Sequence[Snapshot], options: Options) -> Sight:
         vertex = Vertex(slots, source_partitions=last.partitions or 0)
         return Sight({STAGES: vertex}, {STAGES: _turns(measured)}, slots / active)
     known = {operator.name for operator in last.operators}
+    rows = [
+        (snapshot, {operator.name: operator for operator in snapshot.operators})
+        for snapshot in measured
+    ]
     vertices, samples = {}, {}
     for operator in last.operators:
         name = operator.name
@@ -95,7 +99,7 @@ def look(snapshots: Sequence[Snapshot], options: Options) -> Sight:
             inputs,
             source_partitions=0 if operator.upstream else last.partitions or 0,
         )
-        samples[name] = _samples(name, measured, options)
+        samples[name] = _samples(name, rows, options)
     widest = max(vertex.parallelism for vertex in vertices.values())
     return Sight(vertices, samples, widest / active)
 
@@ -111,16 +115,18 @@ def heap_fraction(snapshots: Iterable[Snapshot]) -> float | None:
 
 
 def _samples(
-    name: str, snapshots: Sequence[Snapshot], options: Options
+    name: str, rows: Sequence[tuple[Snapshot, dict[str, OperatorSample]]], options: Options
 ) -> list[tuple[float, Sample]]:
     """Samples of one operator; rates since the last one make up its counters."""
-    points: list[tuple[float, OperatorSample, float | None]] = []
-    for snapshot in snapshots:
-        for operator in snapshot.operators:
-            if operator.name == name:
-                lag = None if operator.upstream else _lag_records(operator, (), snapshot)
-                points.append((snapshot.at_s, operator, lag))
-                break
+    points = [
+        (
+            snapshot.at_s,
+            operator,
+            None if operator.upstream else _lag_records(operator, (), snapshot),
+        )
+        for snapshot, operators in rows
+        if (operator := operators.get(name)) is not None
+    ]
     seen: Sequence[float | None] = [None] * len(points)
     is_source = not points[-1][1].upstream
     if is_source and all(operator.backpressured_fraction is not None for _, operator, _ in points):

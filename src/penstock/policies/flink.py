@@ -129,14 +129,15 @@ class Flink:
 
     Where we differ
     ---------------
-    The fleet is one number: vertices share slots, and all run on all executors, so a vertex that
-    could shrink alone stays as it is. Where stages take turns (micro-batches) they are one vertex
-    that is as busy as they are in sum, and its tasks are the slots of the fleet. Busy time is the
-    mean over instances and not that of the busiest, which no sensor of ours tells. A metric that
-    is missing means hold, where the original reads a missing backlog as none. Only a rescale that
-    was really made enters the past or ends the scale downs that wait. A job has run "since" the
-    last change of its active executors. Key groups are not known, so only sources are aligned.
-    Excluded periods need a local time and are left to the caller (`penstock.flink.periods`).
+    The fleet is one number: vertices share slots, and all run on all executors. A vertex that
+    could shrink alone stays as it is, and is no reason to rescale the others. Where stages take
+    turns (micro-batches) they are one vertex that is as busy as they are in sum, and its tasks
+    are the slots of the fleet. Busy time is the mean over instances and not that of the busiest,
+    which no sensor of ours tells. A metric that is missing means hold, where the original reads a
+    missing backlog as none. Only a rescale that was really made enters the past or ends the scale
+    downs that wait. A job has run "since" the last change of its active executors. Key groups are
+    not known, so only sources are aligned. Excluded periods need a local time and are left to the
+    caller (`penstock.flink.periods`); garbage collection is not measured.
 
     Wins and loses
     --------------
@@ -248,7 +249,7 @@ class Flink:
         if plan.changes[widest].cause == "unknown":
             return not_measured(current, f"load of {widest} over the window", memory=memory)
         executors = sight.executors(outlook.tasks[widest])
-        if not plan.scaled or executors == current:
+        if executors == current or not outlook.is_called_for:
             reason = outlook.reason_to_hold(snapshot.at_s, current)
             return Decision.of(current, reason, memory=memory)
         tasks = round(executors * sight.slots_per_executor)
@@ -263,6 +264,8 @@ class Flink:
         )
         text = f"{outlook.story}: {executors} executors instead of {current}"
         code = "scale_up" if executors > current else "scale_down"
+        if executors < current and self.scale_down_interval_s:
+            text += f", the most of the last {self.scale_down_interval_s:.0f} s"
         reason = Reason(code, text, outlook.evidence)
         return Decision.of(
             executors, reason, expected_rps=outlook.expected_rps(tasks), memory=memory
