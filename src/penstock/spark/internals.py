@@ -170,6 +170,26 @@ class Driver:
         manager.get().stop()
         return True
 
+    def runs_a_job(self) -> bool:
+        """Whether any task set is under way; between two batches none is."""
+        return len(self.context.statusTracker().getActiveJobIds()) > 0
+
+    def is_stopped(self) -> bool:
+        """Whether the application has ended, or its Java process is gone."""
+        try:
+            return bool(self.context.isStopped())
+        except JVM_ERRORS:
+            return True
+
+    def master(self) -> str:
+        """The cluster manager, such as ``spark://host:7077`` or ``local[*]``."""
+        return str(self.context.master())
+
+    def settings(self) -> dict[str, str]:
+        """All settings of the running application that were set by somebody."""
+        text = str(self.context.conf().toDebugString())
+        return dict(line.split("=", 1) for line in text.split("\n") if "=" in line)
+
     def resource_profiles(self) -> int:
         """How many kinds of executors the application has asked for; 1 is usual."""
         return int(self.store.resourceProfileInfo().size())
