@@ -248,6 +248,18 @@ def test_without_active_executors_it_holds() -> None:
     assert (decision.target_executors, decision.reasons[0].code) == (3, "no_executors")
 
 
+def test_a_clock_that_was_set_back_costs_one_window_and_no_more() -> None:
+    policy = replace(QUICK, utilization_target=0.5, utilization_max=0.8)
+
+    def see(at_s: float, executors: int) -> Snapshot:
+        back_s = 900.0 if at_s >= 1240.0 else 0.0
+        return flow(at_s - back_s, executors, 0.1, 3.6 / executors)
+
+    decisions = steer(policy, see, 9, executors=4)
+    assert [decision.target_executors for decision in decisions][2:] == [8] * 7
+    assert codes(decisions)[-1] == "right_size"
+
+
 @pytest.mark.parametrize("job", [ContinuousJob(), MicroBatchJob()])
 def test_it_carries_a_step_of_the_load_on_both_engines(job: ContinuousJob | MicroBatchJob) -> None:
     before, after = 0.5 * job.capacity_rps(3), 0.9 * job.capacity_rps(6)

@@ -188,7 +188,10 @@ class Flink:
             text = f"no executor is active, so there is nothing to judge; {current} are asked for"
             return Decision.of(current, Reason("no_executors", text), memory=memory)
 
+        # A rescale that lies ahead was dated by a clock that has been set back since.
         rescaled_at_s = knowledge.rescales[-1].at_s if knowledge.rescales else -inf
+        if rescaled_at_s > snapshot.at_s:
+            rescaled_at_s = -inf
         seen, running_at_s = unchanged(
             snapshot,
             reversed(knowledge.history),
