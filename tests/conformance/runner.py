@@ -20,10 +20,17 @@ Case = Mapping[str, Any]
 Translator = Callable[[Case], Any]
 
 CASES = Path(__file__).parent.parent / "cases"
-TRANSLATORS = ("hpa_cases", "keda_cases", "seeds_cases", "jobs_cases", "flink_cases")
+TRANSLATORS = (
+    "hpa_cases",
+    "keda_cases",
+    "seeds_cases",
+    "jobs_cases",
+    "flink_cases",
+    "predictive_cases",
+)
 
 #: Cases whose code is not there yet, as patterns of ``FILE/ID``; ``make test`` leaves them out.
-PENDING = ("seeds.json/daedalus.*", "seeds.json/phoebe.*")
+PENDING: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)

@@ -63,34 +63,42 @@ def catch_up_s(
     arrival_rps: float,
     downtime_s: float,
     last_checkpoint_s: float,
+    whole_seconds: bool = False,
 ) -> float:
     """Downtime and catching up as Phoebe foresees it, interval by interval.
 
     The work that arrived in one interval takes a time to process, in which more work arrives,
-    and so on until an interval takes less than a second. Intervals are whole seconds.
-    `forecast_rps` starts with the present rate; work beyond its end is not counted, so a result
-    longer than the forecast is too short and only says "too long".
+    and so on until an interval takes less than a second. `forecast_rps` starts with the present
+    rate; work beyond its end is not counted, so a result longer than the forecast is too short
+    and only says "too long".
+
+    With `whole_seconds` intervals are rounded up, as in the published code. Above half of the
+    capacity the sum then ends with the forecast only: two seconds of work take more than one.
 
     Examples
     --------
     120 s of work at half the capacity take 60 s, then 30, 15, and so on:
 
-    >>> catch_up_s(np.full(601, 50e3), 100e3, arrival_rps=50e3, downtime_s=110.0,
-    ...            last_checkpoint_s=10.0)
+    >>> half = dict(arrival_rps=50e3, downtime_s=110.0, last_checkpoint_s=10.0)
+    >>> catch_up_s(np.full(601, 50e3), 100e3, **half)
+    229.0625
+    >>> catch_up_s(np.full(601, 50e3), 100e3, **half, whole_seconds=True)
     230.0
     """
     arrived = np.concatenate([[0.0], np.cumsum((forecast_rps[1:] + forecast_rps[:-1]) / 2.0)])
-    last = len(arrived) - 1
-    until = ceil(downtime_s)
-    work = last_checkpoint_s * arrival_rps + float(arrived[min(until, last)])
+    seconds = np.arange(float(len(arrived)))
+    until: float = ceil(downtime_s) if whole_seconds else downtime_s
+    arrived_by = float(np.interp(until, seconds, arrived))
+    work = last_checkpoint_s * arrival_rps + arrived_by
     total_s = downtime_s
     while True:
         took_s = work / capacity_rps
         total_s += took_s
-        if took_s < 1.0 or until >= last:
+        if took_s < 1.0 or until >= seconds[-1]:
             return total_s
-        since, until = until, until + ceil(took_s)
-        work = float(arrived[min(until, last)] - arrived[since])
+        until += ceil(took_s) if whole_seconds else took_s
+        before, arrived_by = arrived_by, float(np.interp(until, seconds, arrived))
+        work = arrived_by - before
 
 
 class Normal(Struct, frozen=True, gc=False, array_like=True):

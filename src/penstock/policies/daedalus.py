@@ -100,7 +100,7 @@ class Daedalus:
         Forecast with the automatic ARIMA of statsforecast (extra ``arima``) instead of ours. A
         plan then takes about a second.
     period_s
-        Seconds between samples.
+        Seconds between samples; more than one per plan measure recoveries more finely.
 
     Examples
     --------
@@ -127,19 +127,19 @@ class Daedalus:
     ---------------
     The regression is exact: the published update is so only one sample at a time. The downtime
     is counted once, not twice, and lag is held against ``C_i``, as the paper has it and its code
-    has not. Metrics come every 15 s, not every second, so forecasts have bins of a minute and
-    the stand-in line goes through five minutes. Instead of auto-ARIMA with orders up to 5 it is
-    an autoregression of order up to 5 on differences, fitted anew for each plan: 15 bad forecasts
-    in a row make it forget what was before them. Executors keep their lines across a rescale; one
-    whose samples do not make a line borrows that of the fleet, or counts as throughput / cpu. In
-    a micro-batch job full is not 100 % cpu but the cpu at which batches fill the trigger interval,
-    learned by a line as well, and two trigger intervals of arrivals are not lag.
+    has not. Metrics come once per sample, not every second, so forecasts have bins of a minute
+    and the stand-in line goes through five minutes. Instead of auto-ARIMA with orders up to 5 it
+    is an autoregression of order up to 5 on differences, fitted anew for each plan: 15 bad
+    forecasts in a row make it forget what was before them. An executor whose samples do not make
+    a line borrows that of the fleet, or counts as throughput / cpu. In a micro-batch job full is
+    not 100 % cpu but the cpu at which batches fill the trigger interval, learned by a line as
+    well, and two trigger intervals of arrivals are not lag.
 
     Wins and loses
     --------------
     Wins on smooth daily loads where each rescale stops the job: few, lasting rescales close to
-    full use. Loses on a flash crowd: it samples for 15 s, plans each minute and then not for
-    three, and on a job that has become slower: its lines remember the whole past.
+    full use. Loses on a flash crowd: it plans once a minute and then not for three, and on a job
+    that has become slower: sizes seen before count as they were.
     """
 
     recovery_target_s: Annotated[float, Meta(gt=0)] = 600.0
@@ -150,7 +150,7 @@ class Daedalus:
     checkpoint_interval_s: Annotated[float, Meta(ge=0)] = 10.0
     most_executors: Annotated[int, Meta(ge=1)] = 128
     auto_arima: bool = False
-    period_s: Annotated[float, Meta(gt=0)] = 15.0
+    period_s: Annotated[float, Meta(gt=0)] = 60.0
 
     default_limits: ClassVar[Limits] = Limits()
 
@@ -181,8 +181,8 @@ class Daedalus:
             return _hold(fleet, "warming_up", "no executor is known well enough yet", memory)
         plan = self.plan(outlook)
         if plan.executors != fleet:
-            predicted_s = self.recovery_target_s if plan.recovery_s is None else plan.recovery_s
-            watch = Watch(now_s, plan.executors > fleet, predicted_s)
+            predicted_s = plan.recovery_s or self.recovery_target_s
+            watch = Watch(now_s, plan.executors > fleet, float(predicted_s))
             memory = structs.replace(memory, watch=watch)
         return _told(plan, outlook, memory)
 
@@ -225,8 +225,12 @@ class Daedalus:
     def _sampled(
         self, memory: DaedalusMemory, snapshot: Snapshot, since_rescale_s: float
     ) -> DaedalusMemory:
-        """The lines with one more sample per warm executor; those who left are forgotten."""
-        known, lines = memory.lines, {}
+        """The lines with one more sample per warm executor.
+
+        They start anew after a rescale: who shares the work with how many changes the line.
+        """
+        known: dict[str, Line] = memory.lines if since_rescale_s >= self.warmup_s else {}
+        lines: dict[str, Line] = {}
         born_by_s = snapshot.at_s - self.warmup_s if since_rescale_s >= self.warmup_s else -inf
         busiest: float | None = None
         for executor in snapshot.executors:

@@ -1,0 +1,94 @@
+"""What profiling runs say about a job: capacity of each size, latency at each size and rate.
+
+Between the sizes that were run everything is interpolated. Latency depends on how full the job
+is, so it is read at the same share of the capacity on the sizes to the left and to the right.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Sequence
+from itertools import pairwise
+from math import inf
+
+from msgspec import Struct
+
+#: A size and what it can process.
+CapacityPoint = tuple[int, float]
+#: A size, a rate, and the latency there, in seconds.
+LatencyPoint = tuple[int, float, float]
+
+
+class Profile(Struct, frozen=True, gc=False):
+    """Points that were measured, by size and then by rate.
+
+    Examples
+    --------
+    Two executors carry 20,000 records/s and four 36,000. At 27,000 records/s three executors
+    would use 27/28 of what they can carry, a little more than two did when they took 0.4 s:
+
+    >>> profile = Profile.of([(2, 20e3), (4, 36e3)],
+    ...                      [(2, 10e3, 0.2), (2, 20e3, 0.6), (4, 18e3, 0.1), (4, 36e3, 0.3)])
+    >>> profile.capacity_rps(3), profile.capacity_rps(1), profile.capacity_rps(5)
+    (28000.0, 10000.0, 44000.0)
+    >>> profile.latency_s(3, 21_000.0), profile.latency_s(3, 30_000.0)
+    (0.3, inf)
+    """
+
+    capacities: tuple[CapacityPoint, ...]
+    curves: dict[int, tuple[tuple[float, float], ...]]
+
+    @classmethod
+    def of(cls, capacities: Sequence[CapacityPoint], latencies: Sequence[LatencyPoint]) -> Profile:
+        """The profile of these points; latency curves run over the share of capacity used."""
+        known = dict(sorted(capacities))
+        curves: dict[int, list[tuple[float, float]]] = {}
+        for executors, rate_rps, latency_s in sorted(latencies):
+            if known.get(executors, 0.0) > 0.0:
+                used = rate_rps / known[executors]
+                curves.setdefault(executors, []).append((used, latency_s))
+        return cls(tuple(known.items()), {size: tuple(curve) for size, curve in curves.items()})
+
+    @property
+    def largest(self) -> int:
+        """The largest size that was run."""
+        return self.capacities[-1][0]
+
+    def capacity_rps(self, executors: int) -> float:
+        """Interpolated; below the smallest size in proportion, above the largest as between the
+        two largest."""
+        points: list[tuple[float, float]] = [(0.0, 0.0), *self.capacities]
+        if executors > self.largest:
+            (left, low), (right, high) = points[-2:]
+            return high + (high - low) / (right - left) * (executors - right)
+        return _interpolated(points, executors)
+
+    def latency_s(self, executors: int, rate_rps: float) -> float:
+        """Interpolated; infinite beyond the highest rate that was fit to run."""
+        capacity_rps = self.capacity_rps(executors)
+        if capacity_rps <= 0.0 or not self.curves:
+            return inf
+        used = rate_rps / capacity_rps
+        sizes = sorted(self.curves)
+        at = min(bisect_left(sizes, executors), len(sizes) - 1)
+        right = sizes[at]
+        left = right if right <= executors or at == 0 else sizes[at - 1]
+        low, high = (_latency_s(self.curves[size], used) for size in (left, right))
+        if left == right or inf in (low, high):
+            return max(low, high)
+        return low + (high - low) * (executors - left) / (right - left)
+
+
+def _latency_s(curve: Sequence[tuple[float, float]], used: float) -> float:
+    # A hair above the last point is still that point: shares are quotients.
+    return inf if used > curve[-1][0] * (1.0 + 1e-9) else _interpolated(curve, used)
+
+
+def _interpolated(points: Sequence[tuple[float, float]], x: float) -> float:
+    """Along the lines between points that are ordered by x; level outside of them."""
+    if x <= points[0][0]:
+        return points[0][1]
+    for (left, low), (right, high) in pairwise(points):
+        if x <= right:
+            return low + (high - low) * (x - left) / (right - left)
+    return points[-1][1]
