@@ -11,7 +11,7 @@ to them.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 import msgspec
@@ -159,6 +159,10 @@ class Driver:
         """A setting of the running application."""
         return str(self.context.conf().get(key, default))
 
+    def executor_memory_bytes(self) -> int:
+        """The heap that each executor is given."""
+        return int(self.context.executorMemory()) * 1024 * 1024
+
     def uses_dynamic_allocation(self) -> bool:
         return bool(self.context.executorAllocationManager().isDefined())
 
@@ -277,17 +281,12 @@ class Driver:
     def _java_map(self, scala_map: Any) -> Any:
         return self.jvm.scala.jdk.javaapi.CollectionConverters.asJava(scala_map)
 
-    def progress_since(self, query: StreamingQuery, batch_id: int) -> list[str]:
-        """Reports of later batches than that, oldest first, as far as Spark keeps them."""
+    def recent_progress(self, query: StreamingQuery) -> Iterator[str]:
+        """Reports of the query as JSON, newest first, as far back as Spark keeps them."""
         java_query: Any = query._jsq
         kept = java_query.recentProgress()
-        found: list[str] = []
         for place in range(len(kept) - 1, -1, -1):
-            report = kept[place]
-            if int(report.batchId()) <= batch_id:
-                break
-            found.append(str(report.json()))
-        return found[::-1]
+            yield str(kept[place].json())
 
     def listen(self, spark: SparkSession, hand_over: Callable[[str], None]) -> Callable[[], None]:
         """Have each report of each query of the session handed over; returns how to stop that.

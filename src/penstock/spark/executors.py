@@ -1,0 +1,146 @@
+"""The executors: who is there, how busy each was, and what each holds."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+from msgspec import Struct
+
+from penstock.model import ExecutorSample, Fleet
+from penstock.spark.internals import Driver, Json
+from penstock.spark.progress import parse_instant
+from penstock.spark.stages import QueryStages
+
+
+class Crew(Struct, frozen=True):
+    """Who is registered and who of them takes work, as the scheduler has it, now."""
+
+    target: int
+    registered: tuple[str, ...]
+    leaving: frozenset[str]
+
+    @classmethod
+    def of(cls, driver: Driver) -> Crew:
+        registered = tuple(driver.executor_ids())
+        target = driver.requested_total_executors()
+        leaving = frozenset(driver.leaving())
+        # Before anybody asked for a number, it is whatever there is.
+        return cls(len(registered) if target is None else target, registered, leaving)
+
+    @property
+    def active(self) -> int:
+        return sum(1 for name in self.registered if name not in self.leaving)
+
+    def fleet(self, cores_per_executor: int) -> Fleet:
+        return Fleet(self.target, len(self.registered), self.active, cores_per_executor)
+
+
+class Shares(Struct, frozen=True):
+    """What each executor did of the newest batch: its part of the records, its state tasks."""
+
+    records: dict[str, float]
+    state_partitions: dict[str, int]
+
+
+def shares(driver: Driver, queries: Iterable[QueryStages]) -> Shares:
+    """Ask who ran the newest stage of each place that reads a source or holds state.
+
+    The records of an interval are shared out as those of its newest batch were.
+    """
+    records: dict[str, float] = {}
+    partitions: dict[str, int] = {}
+    for query in queries:
+        for place, role in zip(query.places, query.roles(), strict=True):
+            if place.newest is None or role == "shuffle":
+                continue
+            parts = driver.stage_by_executor(*place.newest)
+            if role == "source":
+                whole = sum(part["inputRecords"] for part in parts.values())
+                for name, part in parts.items():
+                    piece = part["inputRecords"] / whole if whole else 0.0
+                    records[name] = records.get(name, 0.0) + piece * place.tally.records_in
+            else:
+                for name, part in parts.items():
+                    partitions[name] = partitions.get(name, 0) + part["succeededTasks"]
+    return Shares(records, partitions)
+
+
+class ExecutorWatch:
+    """Task time of each executor between two readings.
+
+    Spark adds a task to its executor's time when it ends; those under way count by how long they
+    have been running, so that a long task does not look like idleness followed by overwork.
+    """
+
+    def __init__(self, driver: Driver) -> None:
+        self._driver = driver
+        self._heap_bytes = driver.executor_memory_bytes()
+        self._spent_s: dict[str, float] = {}
+
+    def read(
+        self,
+        crew: Crew,
+        now_s: float,
+        wall_s: float | None,
+        *,
+        running: Iterable[tuple[int, int]],
+        done: Shares,
+        cpu_per_run: float | None,
+    ) -> tuple[tuple[ExecutorSample, ...], int]:
+        """A sample for each executor, and how many slots one has."""
+        listed = self._driver.executors()
+        slots = max((each["maxTasks"] for each in listed), default=1)
+        under_way_s = self._under_way_s(running, now_s, at_most=slots * len(listed))
+        spent_s = {
+            each["id"]: each["totalDuration"] / 1e3 + under_way_s.get(each["id"], 0.0)
+            for each in listed
+        }
+        samples = tuple(
+            self._sample(each, crew, now_s, wall_s, spent_s, done, cpu_per_run)
+            for each in listed
+            if each["isActive"]
+        )
+        self._spent_s = spent_s
+        return samples, max(1, slots)
+
+    def _sample(
+        self,
+        summary: Json,
+        crew: Crew,
+        now_s: float,
+        wall_s: float | None,
+        spent_s: Mapping[str, float],
+        done: Shares,
+        cpu_per_run: float | None,
+    ) -> ExecutorSample:
+        name: str = summary["id"]
+        started_at_s = parse_instant(summary["addTime"])
+        ready = name in crew.registered and name not in crew.leaving
+        peak = (summary.get("peakMemoryMetrics") or {}).get("JVMHeapMemory", 0)
+        memory = peak / self._heap_bytes if peak > 0 else None
+        if wall_s is None:
+            return ExecutorSample(name, started_at_s, ready, memory_fraction=memory)
+        there_s = min(wall_s, max(1e-3, now_s - started_at_s))
+        worked_s = max(0.0, spent_s[name] - self._spent_s.get(name, 0.0))
+        busy = min(1.0, worked_s / (max(1, summary["maxTasks"]) * there_s))
+        return ExecutorSample(
+            name,
+            started_at_s,
+            ready,
+            cpu_fraction=None if cpu_per_run is None else busy * cpu_per_run,
+            busy_fraction=busy,
+            memory_fraction=memory,
+            throughput_rps=done.records.get(name, 0.0) / wall_s,
+            state_partitions=done.state_partitions.get(name, 0),
+        )
+
+    def _under_way_s(
+        self, running: Iterable[tuple[int, int]], now_s: float, at_most: int
+    ) -> dict[str, float]:
+        spent_s: dict[str, float] = {}
+        for stage, attempt in running:
+            for task in self._driver.running_tasks(stage, attempt, at_most):
+                so_far_s = max(0.0, now_s - parse_instant(task["launchTime"]))
+                name = task["executorId"]
+                spent_s[name] = spent_s.get(name, 0.0) + so_far_s
+        return spent_s
