@@ -14,6 +14,8 @@ from msgspec import Struct
 
 #: A line is believed from so many samples on, if it explains so much of their variance.
 FEWEST_SAMPLES, LEAST_EXPLAINED = 4, 0.5
+#: A line counts for so many times of what proportion to cpu would give, at most.
+MOST_GAIN = 2.0
 
 
 class Line(Struct, frozen=True, gc=False, array_like=True):
@@ -125,34 +127,37 @@ def executor_capacities_rps(lines: Sequence[Line], full: float = 1.0) -> list[in
     return [int(line.at(cpu)) for line, cpu in zip(lines, fractions, strict=True)]
 
 
-def fleet_capacity_rps(lines: Sequence[Line], full: float = 1.0) -> int:
+def fleet_capacity_rps(
+    lines: Sequence[Line], full: float = 1.0, least_cpu: float = 0.0
+) -> int | None:
     """What the executors can process together, also while some are hardly known.
 
     One whose points make no line borrows the line of all points; if that is none either, its
-    throughput grows in proportion to its cpu.
+    throughput grows in proportion to its cpu. An idle executor uses cpu too, so proportion says
+    too little at low load: below `least_cpu` it does not count, and the capacity is unknown.
 
     >>> known = Line.through([0.2, 0.4, 0.6, 0.8], [250.0, 450.0, 650.0, 850.0])
-    >>> fleet_capacity_rps([known, Line.through([0.5], [550.0])])
-    2100
-    >>> fleet_capacity_rps([Line.through([0.5], [550.0])])
-    1100
+    >>> barely = Line.through([0.5], [550.0])
+    >>> fleet_capacity_rps([known, barely]), fleet_capacity_rps([barely])
+    (2100, 1100)
+    >>> fleet_capacity_rps([barely], least_cpu=0.7)
     """
     fractions = full_cpu_fractions([line.x_mean for line in lines], full)
-    everyone: Line | None = None
-    total = 0
+    everyone = Line()
+    for line in lines:
+        everyone = everyone.joined(line)
+    total = 0.0
     for line, cpu in zip(lines, fractions, strict=True):
-        if line.is_firm:
-            total += int(line.at(cpu))
-            continue
-        if everyone is None:
-            everyone = Line()
-            for other in lines:
-                everyone = everyone.joined(other)
-        if everyone.is_firm:
-            total += int(everyone.at(cpu))
-        elif line.x_mean > 0.0:
-            total += int(line.y_mean / line.x_mean * cpu)
-    return max(0, total)
+        in_proportion_rps = line.y_mean / line.x_mean * cpu if line.x_mean > 0.0 else 0.0
+        best = line if line.is_firm else everyone
+        if best.is_firm:
+            # Points that lie close together may make any line; none is worth a miracle.
+            total += int(min(best.at(cpu), MOST_GAIN * in_proportion_rps))
+        elif line.x_mean >= least_cpu:
+            total += int(in_proportion_rps)
+        else:
+            return None
+    return max(0, int(total))
 
 
 class Observed(Struct, frozen=True, gc=False, array_like=True):

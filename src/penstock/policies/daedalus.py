@@ -27,6 +27,8 @@ from penstock.model import Decision, Limits, Reason, Snapshot, not_measured
 BIN_S, PAST_S, HORIZON_S = 60.0, 3600.0, 900
 #: The line that stands in for a bad forecast is laid through so much past, in so short bins.
 LINE_BIN_S, LINE_PAST_S = 15.0, 300.0
+#: From this cpu on (of full) throughput / cpu is a fair estimate, says section 3.1.
+RELIABLE_CPU = 0.7
 
 
 class DaedalusMemory(Struct, frozen=True, tag=True, omit_defaults=True):
@@ -277,10 +279,13 @@ class Daedalus:
         if since_rescale_s < self.warmup_s or not 0 < executors == snapshot.fleet.active:
             return memory
         full = _full_cpu(memory.full_cpu) if snapshot.trigger_interval_s else 1.0
-        capacity_rps = fleet_capacity_rps(list(memory.lines.values()), full)
-        if capacity_rps == 0:
+        table = memory.scale_outs
+        is_new = all(row.executors != executors for row in table.observed)
+        least_cpu = 0.0 if is_new else RELIABLE_CPU * full
+        capacity_rps = fleet_capacity_rps(list(memory.lines.values()), full, least_cpu)
+        if not capacity_rps:
             return memory
-        return structs.replace(memory, scale_outs=memory.scale_outs.seen(executors, capacity_rps))
+        return structs.replace(memory, scale_outs=table.seen(executors, capacity_rps))
 
     def _outlook(
         self, memory: DaedalusMemory, snapshot: Snapshot, knowledge: Knowledge
