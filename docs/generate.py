@@ -1,4 +1,4 @@
-"""Writes the generated pages of the docs from docstrings; ``--check`` only looks if they are current."""
+"""Writes the generated pages of the docs; ``--check`` only looks whether they are current."""
 
 from __future__ import annotations
 
@@ -18,19 +18,23 @@ from penstock.simulation.workload import WORKLOADS
 
 HERE = Path(__file__).parent
 
+POLICIES_HEAD = """\
+# Policies
+
+Generated from the docstrings by `make docs`. Every policy is a pure function of what was seen and
+what is known; bounds, cooldowns and stabilisation are guards around it, with the values of its
+paper as defaults. `penstock policies NAME` prints the same text. The default is `{default}`.
+
+| policy | the rule in a line |
+|---|---|
+"""
+
 
 def policies() -> str:
     """docs/policies.md: the docstring of each policy as a section."""
     rows = [f"| [`{name}`](#{name}) | {_summary(kind)} |" for name, kind in POLICIES.items()]
     sections = [_section(name, kind) for name, kind in POLICIES.items()]
-    head = (
-        "# Policies\n\n"
-        "Generated from the docstrings by `make docs`. Every policy is a pure function of what was "
-        "seen and\nwhat is known; bounds, cooldowns and stabilisation are guards around it, with the "
-        "values of its paper\nas defaults. `penstock policies NAME` prints the same text. The default "
-        f"is `{DEFAULT_POLICY}`.\n\n"
-        "| policy | the rule in a line |\n|---|---|\n"
-    )
+    head = POLICIES_HEAD.format(default=DEFAULT_POLICY)
     return head + "\n".join(rows) + "\n\n" + "\n".join(sections)
 
 

@@ -89,9 +89,11 @@ class Settings:
         """The controller of a job, going on from what its journal knows."""
         guards = chain(self.limits)
         if not self.journal.path:
-            return Controller(sensor, self.policy, guards, actuator)
+            knowledge = Knowledge(self.limits)
+            return Controller(sensor, self.policy, guards, actuator, knowledge=knowledge)
         path = Path(self.journal.path)
-        knowledge = Knowledge.from_steps(read_rotated(path)) if path.exists() else None
+        past = read_rotated(path) if path.exists() else ()
+        knowledge = Knowledge.from_steps(past, self.limits)
         journal = FileJournal(
             path,
             run={"policy": self.policy_name},

@@ -15,7 +15,7 @@ from typing import Any, TypeVar
 import msgspec
 from msgspec import Struct
 
-from penstock.model import Snapshot, Step
+from penstock.model import Limits, Snapshot, Step
 
 Memory = TypeVar("Memory", bound=Struct)
 
@@ -40,11 +40,13 @@ class Wish(Struct, frozen=True, gc=False):
 
 
 class Knowledge:
-    """History, past rescales, past wishes, and the policy's own memory."""
+    """History, past rescales, past wishes, the policy's own memory, and the limits that hold."""
 
-    __slots__ = ("history", "last_step", "now_s", "rescales", "wishes")
+    __slots__ = ("history", "last_step", "limits", "now_s", "rescales", "wishes")
 
-    def __init__(self) -> None:
+    def __init__(self, limits: Limits | None = None) -> None:
+        #: What the guards will enforce: a policy that plans ahead plans inside of it.
+        self.limits = Limits() if limits is None else limits
         #: Time of the turn that is being taken.
         self.now_s = 0.0
         #: Snapshots, oldest first; while a policy decides, the last one is the one it is given.
@@ -56,9 +58,9 @@ class Knowledge:
         self.last_step: Step | None = None
 
     @classmethod
-    def from_steps(cls, steps: Iterable[Step]) -> Knowledge:
+    def from_steps(cls, steps: Iterable[Step], limits: Limits | None = None) -> Knowledge:
         """Fold a journal: the state of a controller that had taken these steps itself."""
-        knowledge = cls()
+        knowledge = cls(limits)
         for step in steps:
             knowledge.now_s = step.at_s
             if step.snapshot is not None:

@@ -62,7 +62,7 @@ def simulate(
         limits = msgspec.structs.replace(settings.limits, **bounds)
         entry = Contender(settings.policy_name, settings.policy, limits)
     else:
-        entry = contender(policy or DEFAULT_POLICY, bounds)
+        entry = contender(policy or DEFAULT_POLICY, bounds, goal)
     scenario = Scenario(
         workload, engine, seed, options.duration_s(), options.start, options.faults()
     )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -9,6 +10,7 @@ from typing import Any
 import msgspec
 
 from penstock.errors import unknown
+from penstock.lab.score import Goal
 from penstock.model import Limits
 from penstock.notation import Notation, build, keys_of, parse, realize
 from penstock.policies import POLICIES
@@ -24,10 +26,14 @@ class Contender:
     limits: Limits
 
 
-def contender(text: str, bounds: Mapping[str, Any] | None = None) -> Contender:
+def contender(
+    text: str, bounds: Mapping[str, Any] | None = None, goal: Goal | None = None
+) -> Contender:
     """Read ``name:key=value,...``; keys are parameters of the policy or of its limits.
 
-    `bounds` are limits that hold for all contenders alike, such as the bounds of the fleet.
+    `bounds` are limits that hold for all contenders alike, such as the bounds of the fleet. A
+    policy that takes the SLO or prices as parameters is given those of the `goal`, unless the
+    text says otherwise.
 
     >>> entry = contender("static:executors=6,cooldown=2min", {"max_executors": 8})
     >>> entry.policy, entry.limits.cooldown_s, entry.limits.max_executors
@@ -47,7 +53,14 @@ def contender(text: str, bounds: Mapping[str, Any] | None = None) -> Contender:
         else:
             raise unknown("option", key, parameters.keys() | limits.keys(), notation.name)
     policy = realize(kind, Notation(notation.name, notation.positional, own))
+    if goal is not None:
+        policy = _aimed(policy, goal, given={parameters[key] for key in own})
     read = build(Limits, around, notation.name)
     given = {limits[key]: getattr(read, limits[key]) for key in around}
     both = msgspec.structs.replace(kind.default_limits, **{**(bounds or {}), **given})
     return Contender(text, policy, both)
+
+
+def _aimed(policy: Policy, goal: Goal, given: set[str]) -> Policy:
+    shared = {field.name for field in dataclasses.fields(policy)} & set(goal.__struct_fields__)  # type: ignore[arg-type]
+    return dataclasses.replace(policy, **{name: getattr(goal, name) for name in shared - given})  # type: ignore[type-var]

@@ -11,6 +11,7 @@ from penstock.controller import Controller
 from penstock.errors import ConfigError, unknown
 from penstock.guards import chain
 from penstock.journal import MemoryJournal
+from penstock.knowledge import Knowledge
 from penstock.lab.score import Goal, Score, score
 from penstock.model import Limits, Step
 from penstock.protocols import Journal, Policy
@@ -121,7 +122,8 @@ def simulate(
         ),
         scenario.faults,
     )
-    controller = Controller(engine, policy, chain(limits), engine, journal)
+    knowledge = Knowledge(limits)
+    controller = Controller(engine, policy, chain(limits), engine, journal, knowledge)
     clock = SimulatedClock(end_s=float(len(rates)), start_s=policy.period_s)
     for step in controller.run(clock):
         if watch is not None:

@@ -97,7 +97,7 @@ def cells(
 
 def play(cell: Cell) -> Row:
     """Carry out one cell."""
-    entry = contender(cell.policy, cell.bounds)
+    entry = contender(cell.policy, cell.bounds, cell.goal)
     outcome = simulate(cell.scenario, entry.policy, entry.limits)
     result = score(outcome, cell.goal, entry.limits.max_executors)
     return Row(

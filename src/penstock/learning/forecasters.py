@@ -142,14 +142,14 @@ def forecast(
     ([100.0, 100.0, 100.0], [0.0, 0.0])
     """
     seen = since_shift(np.asarray(values, dtype=float))
-    if len(seen) < 4:
+    if len(seen) < 6:
         level = float(seen[-2:].mean()) if len(seen) else 0.0
         # Nothing is known of how it moves: a tenth of itself per step is a guess on the safe side.
         spread = [0.1 * level * min(1.0 + 0.2 * step, 3.0) for step in range(steps)]
         steady = len(seen) > 1 and float(np.ptp(seen)) == 0.0
         return Forecast([level] * steps, [0.0] * steps if steady else spread, "naive")
     tries: dict[str, Forecaster] = {"naive": Naive()}
-    if len(seen) >= 8:
+    if len(seen) >= 12:
         tries["drift"] = Drift()
     fitted = min(order, len(seen) // 4)
     if fitted >= 3:
@@ -162,7 +162,7 @@ def forecast(
 def _best(seen: Array, steps: int, tries: dict[str, Forecaster]) -> Forecast:
     """The forecaster with the smallest errors, those of the near future counting most."""
     ahead = min(steps, 20)
-    needed = max(4, min(30, len(seen) // 2))
+    needed = max(3, min(30, len(seen) // 2))
     last = len(seen) - 1
     origins = np.unique(np.linspace(needed, last, min(ORIGINS, last - needed + 1)).astype(int))
     pasts = np.stack([seen[origin - needed : origin] for origin in origins])

@@ -9,8 +9,10 @@ from penstock.policies.ds2 import Ds2
 from penstock.policies.ds2_adapted import Ds2Adapted
 from penstock.policies.dstreams_ratio import DstreamsRatio
 from penstock.policies.elastic_scaling import ElasticScaling
+from penstock.policies.flink import Flink
 from penstock.policies.hpa import Hpa
 from penstock.policies.keda_lag import KedaLag
+from penstock.policies.penstock import Penstock
 from penstock.policies.queueing import Queueing
 from penstock.policies.spark_dra import SparkDra
 from penstock.policies.static import Static
@@ -20,9 +22,10 @@ from penstock.policies.varga import Varga
 from penstock.protocols import Policy
 
 #: What runs where nothing else is asked for.
-DEFAULT_POLICY = "ds2"
+DEFAULT_POLICY = "penstock"
 
 POLICIES: dict[str, type[Policy]] = {
+    "penstock": Penstock,
     "static": Static,
     "hpa": Hpa,
     "varga": Varga,
@@ -38,4 +41,5 @@ POLICIES: dict[str, type[Policy]] = {
     "dstreams_ratio": DstreamsRatio,
     "elastic_scaling": ElasticScaling,
     "keda_lag": KedaLag,
+    "flink": Flink,
 }
