@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterable, Mapping
 
 from msgspec import Struct
@@ -10,6 +11,10 @@ from penstock.model import ExecutorSample, Fleet
 from penstock.spark.internals import Driver, Json
 from penstock.spark.progress import parse_instant
 from penstock.spark.stages import QueryStages
+
+
+#: Of a stage with more tasks than this, these stand for all.
+TASKS_PER_STAGE = 128
 
 
 class Crew(Struct, frozen=True):
@@ -36,33 +41,46 @@ class Crew(Struct, frozen=True):
 
 
 class Shares(Struct, frozen=True):
-    """What each executor did of the newest batch: its part of the records, its state tasks."""
+    """What each executor did, going by the newest batch.
+
+    `records` of the interval that it read, partitions of state that it holds, and the processor
+    time in a second of its tasks.
+    """
 
     records: dict[str, float]
     state_partitions: dict[str, int]
+    cpu_per_run: dict[str, float]
 
 
 def shares(driver: Driver, queries: Iterable[QueryStages]) -> Shares:
-    """Ask who ran the newest stage of each place that reads a source or holds state.
-
-    The records of an interval are shared out as those of its newest batch were.
-    """
-    records: dict[str, float] = {}
-    partitions: dict[str, int] = {}
+    """Ask who ran the newest stage of each place that reads a source or holds state."""
+    records: dict[str, float] = defaultdict(float)
+    partitions: dict[str, float] = defaultdict(float)
+    run_s: dict[str, float] = defaultdict(float)
+    cpu_s: dict[str, float] = defaultdict(float)
     for query in queries:
         for place, role in zip(query.places, query.roles(), strict=True):
             if place.newest is None or role == "shuffle":
                 continue
-            parts = driver.stage_by_executor(*place.newest)
-            if role == "source":
-                whole = sum(part["inputRecords"] for part in parts.values())
-                for name, part in parts.items():
-                    piece = part["inputRecords"] / whole if whole else 0.0
-                    records[name] = records.get(name, 0.0) + piece * place.tally.records_in
-            else:
-                for name, part in parts.items():
-                    partitions[name] = partitions.get(name, 0) + part["succeededTasks"]
-    return Shares(records, partitions)
+            tasks = [
+                (task["executorId"], task["taskMetrics"])
+                for task in driver.tasks(*place.newest, TASKS_PER_STAGE)
+                if task["status"] == "SUCCESS" and "taskMetrics" in task
+            ]
+            read = sum(metrics["inputMetrics"]["recordsRead"] for _, metrics in tasks)
+            for name, metrics in tasks:
+                run_s[name] += metrics["executorRunTime"] / 1e3
+                cpu_s[name] += metrics["executorCpuTime"] / 1e9
+                if role == "state":
+                    partitions[name] += place.tasks / len(tasks)
+                elif read:
+                    part = metrics["inputMetrics"]["recordsRead"] / read
+                    records[name] += part * place.tally.records_in
+    return Shares(
+        records,
+        {name: round(count) for name, count in partitions.items()},
+        {name: cpu_s[name] / spent_s for name, spent_s in run_s.items() if spent_s > 0.0},
+    )
 
 
 class ExecutorWatch:
@@ -85,7 +103,6 @@ class ExecutorWatch:
         *,
         running: Iterable[tuple[int, int]],
         done: Shares,
-        cpu_per_run: float | None,
     ) -> tuple[tuple[ExecutorSample, ...], int]:
         """A sample for each executor, and how many slots one has."""
         listed = self._driver.executors()
@@ -96,7 +113,7 @@ class ExecutorWatch:
             for each in listed
         }
         samples = tuple(
-            self._sample(each, crew, now_s, wall_s, spent_s, done, cpu_per_run)
+            self._sample(each, crew, now_s, wall_s, spent_s, done)
             for each in listed
             if each["isActive"]
         )
@@ -111,7 +128,6 @@ class ExecutorWatch:
         wall_s: float | None,
         spent_s: Mapping[str, float],
         done: Shares,
-        cpu_per_run: float | None,
     ) -> ExecutorSample:
         name: str = summary["id"]
         started_at_s = parse_instant(summary["addTime"])
@@ -122,6 +138,7 @@ class ExecutorWatch:
             return ExecutorSample(name, started_at_s, ready, memory_fraction=memory)
         there_s = min(wall_s, max(1e-3, now_s - started_at_s))
         worked_s = max(0.0, spent_s[name] - self._spent_s.get(name, 0.0))
+        cpu_per_run = done.cpu_per_run.get(name)
         busy = min(1.0, worked_s / (max(1, summary["maxTasks"]) * there_s))
         return ExecutorSample(
             name,
@@ -139,7 +156,7 @@ class ExecutorWatch:
     ) -> dict[str, float]:
         spent_s: dict[str, float] = {}
         for stage, attempt in running:
-            for task in self._driver.running_tasks(stage, attempt, at_most):
+            for task in self._driver.tasks(stage, attempt, at_most, running=True):
                 so_far_s = max(0.0, now_s - parse_instant(task["launchTime"]))
                 name = task["executorId"]
                 spent_s[name] = spent_s.get(name, 0.0) + so_far_s

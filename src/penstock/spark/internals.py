@@ -88,7 +88,14 @@ class Driver:
         self.backend: Any = self.context.schedulerBackend()
         self.store: Any = self.context.statusStore()
         self._dag: Any = self.context.dagScheduler()
-        self._to_json = self.jvm.org.apache.spark.status.api.v1.JacksonMessageWriter().mapper()
+        # Handles are looked up once: each dot of a Java name costs a round trip.
+        store_api: Any = self.jvm.org.apache.spark.status.api.v1
+        features: Any = self.jvm.com.fasterxml.jackson.databind.SerializationFeature
+        self._to_json: Any = store_api.JacksonMessageWriter().mapper()
+        self._to_json.disable(features.INDENT_OUTPUT)
+        self._by_id: Any = store_api.TaskSorting.ID
+        self._any_status = _java_list(self.jvm, [])
+        self._is_running = _java_list(self.jvm, [store_api.TaskStatus.RUNNING])
         self._collections: Any = self.jvm.org.apache.spark.api.python.PythonUtils
         self._no_quantiles = self.gateway.new_array(self.jvm.double, 0)
 
@@ -220,23 +227,30 @@ class Driver:
         return found
 
     def stage(self, stage_id: int) -> list[Json]:
-        """``StageData`` of each attempt of a stage; none when it is not listed."""
-        attempts: list[Json] = self._json(
-            self.store.stageData(stage_id, False, [], False, self._no_quantiles)
-        )
+        """``StageData`` of each attempt at a stage, in order; none when it is not listed.
+
+        Each is read by its key: to list them would make Spark sort all stages that it knows.
+        """
+        attempts: list[Json] = []
+        while not attempts or attempts[-1]["status"] == "FAILED":
+            try:
+                found = self.store.stageAttempt(
+                    stage_id, len(attempts), False, self._any_status, False, self._no_quantiles
+                )
+                attempts.append(self._json(found._1()))
+            except Py4JJavaError as error:
+                if error.java_exception.getClass().getName() == _NOT_THERE:
+                    break
+                raise
         return attempts
 
-    def stage_by_executor(self, stage_id: int, attempt: int) -> dict[str, Json]:
-        """``ExecutorStageSummary`` of one attempt of a stage, by executor."""
-        found: dict[str, Json] = self._json(self.store.executorSummary(stage_id, attempt))
-        return found
-
-    def running_tasks(self, stage_id: int, attempt: int, at_most: int) -> list[Json]:
-        """``TaskData`` of the tasks that run now."""
-        api = self.jvm.org.apache.spark.status.api.v1
-        order, running = api.TaskSorting.ID, [api.TaskStatus.RUNNING]
+    def tasks(
+        self, stage_id: int, attempt: int, at_most: int, *, running: bool = False
+    ) -> list[Json]:
+        """``TaskData`` of the first tasks of a stage, or of those that run now."""
+        status = self._is_running if running else self._any_status
         tasks: list[Json] = self._json(
-            self.store.taskList(stage_id, attempt, 0, at_most, order, _java_list(self.jvm, running))
+            self.store.taskList(stage_id, attempt, 0, at_most, self._by_id, status)
         )
         return tasks
 

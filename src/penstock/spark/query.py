@@ -9,7 +9,7 @@ can be told of what is left behind, and nothing is made up.
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Protocol
 
 from penstock.errors import ConfigError
@@ -49,8 +49,8 @@ class Source(Protocol):
         """A batch was committed."""
         ...
 
-    def look(self, now_s: float, *, idle: bool) -> Sight:
-        """What waits now; `idle` says that no batch is running."""
+    def look(self, now_s: float, is_idle: Callable[[], bool]) -> Sight:
+        """What waits now; `is_idle` says whether no batch is running."""
         ...
 
     def close(self) -> None: ...
@@ -68,7 +68,7 @@ class KafkaSource:
         if offsets is not None:
             self._processed = offsets
 
-    def look(self, now_s: float, *, idle: bool) -> Sight:
+    def look(self, now_s: float, is_idle: Callable[[], bool]) -> Sight:
         return Sight() if self._processed is None else self._watch.look(self._processed)
 
     def close(self) -> None:
@@ -81,14 +81,14 @@ class PlainSource:
     >>> source = PlainSource(capped=False)
     >>> read = SourceProgress("rate", input_records=100)
     >>> source.take(Batch(0, 10.0, 1.0, 100), read)
-    >>> source.look(12.0, idle=False)
+    >>> source.look(12.0, lambda: False)
     Sight(arrival_rps=None, backlog_records=None, delay_s=2.0)
 
     The next batch, two seconds later, found 100 records: 50 arrive each second. At 13.5 s those of
     the last 1.5 s wait.
 
     >>> source.take(Batch(1, 12.0, 1.0, 100), read)
-    >>> source.look(13.5, idle=False)
+    >>> source.look(13.5, lambda: False)
     Sight(arrival_rps=50.0, backlog_records=75.0, delay_s=1.5)
     """
 
@@ -108,12 +108,12 @@ class PlainSource:
             self._records += progress.input_records
         self._taken_to_s = batch.started_at_s
 
-    def look(self, now_s: float, *, idle: bool) -> Sight:
+    def look(self, now_s: float, is_idle: Callable[[], bool]) -> Sight:
         counted_from_s, taken_to_s = self._counted_from_s, self._taken_to_s
         if self._capped or self._held_back or counted_from_s is None or taken_to_s is None:
             return Sight()
         records, seconds = self._records, taken_to_s - counted_from_s
-        if idle and not records:
+        if not records and is_idle():
             # The query looks at each trigger and finds nothing.
             self._counted_from_s = self._taken_to_s = now_s
             return Sight(0.0, 0.0, 0.0)
@@ -190,8 +190,10 @@ class QueryView:
         """What waits at all its sources together; one that cannot be seen hides the sum."""
         if not self._sources:
             return Sight()
-        idle = not self._query.status["isTriggerActive"]
-        return together([source.look(now_s, idle=idle) for source in self._sources])
+        return together([source.look(now_s, self._is_idle) for source in self._sources])
+
+    def _is_idle(self) -> bool:
+        return not self._query.status["isTriggerActive"]
 
     @property
     def state_partitions(self) -> int:

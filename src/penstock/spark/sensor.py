@@ -224,16 +224,12 @@ class SparkSensor:
         wall_s = self._wall_s(self._details_at_s, now_s)
         self._details_at_s = now_s
         queries = self._stages.read({view.run_id: view.state_partitions for view in views})
-        tallies = [place.tally for query in queries.values() for place in query.places]
-        run_s = sum(tally.run_s for tally in tallies)
-        cpu_s = sum(tally.cpu_s for tally in tallies)
         executors, slots = self._executors.read(
             crew,
             now_s,
             wall_s,
             running=self._stages.running,
             done=shares(self._driver, queries.values()),
-            cpu_per_run=cpu_s / run_s if run_s > 0.0 else None,
         )
         operators: list[OperatorSample] = []
         if wall_s is not None:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Mapping
-from typing import Any, Literal
+from typing import Literal
 
 from msgspec import Struct
 
@@ -29,14 +29,12 @@ class Tally(Struct, frozen=True, gc=False):
     """What the finished tasks of a stage add up to."""
 
     run_s: float = 0.0
-    cpu_s: float = 0.0
     records_in: float = 0.0
     records_out: float = 0.0
 
     def plus(self, other: Tally, times: float = 1.0) -> Tally:
         return Tally(
             self.run_s + times * other.run_s,
-            self.cpu_s + times * other.cpu_s,
             self.records_in + times * other.records_in,
             self.records_out + times * other.records_out,
         )
@@ -46,7 +44,6 @@ class Tally(Struct, frozen=True, gc=False):
         """All attempts at one stage; what a failed one did was work too."""
         return cls(
             run_s=sum(each["executorRunTime"] for each in attempts) / 1e3,
-            cpu_s=sum(each["executorCpuTime"] for each in attempts) / 1e9,
             records_in=sum(each["inputRecords"] + each["shuffleReadRecords"] for each in attempts),
             records_out=sum(
                 each["shuffleWriteRecords"] or each["outputRecords"] for each in attempts
@@ -200,13 +197,8 @@ class StageWatch:
             attempts = self._driver.stage(stage)
             if not attempts:
                 continue
-            attempts.sort(key=_attempt)
             query.see(int(batch[1]), attempts, partitions, times)
             if attempts[-1]["status"] == "ACTIVE":
                 self.running.append((stage, attempts[-1]["attemptId"]))
         if job["status"] == "RUNNING":
             self._open[job["jobId"]] = 0
-
-
-def _attempt(stage: Json) -> Any:
-    return stage["attemptId"]
