@@ -1,0 +1,35 @@
+"""Published studies of scalers, run again: each module has ``reproduce(processes, say) -> Study``.
+
+The table names the module and says in one line what the study did. A module is loaded when its
+study is asked for.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from importlib import import_module
+from typing import Protocol, cast
+
+from penstock.errors import unknown
+from penstock.lab.papers.study import Study
+
+#: Told now and then, in a few words, how far a reproduction has come.
+Say = Callable[[str], None]
+
+STUDIES: dict[str, str] = {
+    "koper2022": "18 scaler settings on three Nexmark queries over Flink",
+}
+
+
+class StudyModule(Protocol):
+    """What a module of this package offers."""
+
+    def reproduce(self, processes: int | None, say: Say) -> Study: ...
+
+
+def reproduce(name: str, processes: int | None = None, say: Say = lambda _: None) -> Study:
+    """Run the study of that name again."""
+    if name not in STUDIES:
+        raise unknown("study", name, STUDIES)
+    module = cast("StudyModule", import_module(f"penstock.lab.papers.{name}"))
+    return module.reproduce(processes, say)
