@@ -1,0 +1,484 @@
+"""Penstock inside a driver: one line, one thread, and a handle to it.
+
+::
+
+    import penstock
+
+    with penstock.attach(spark, policy="ds2", min=2, max=8, slo_s=10):
+        query = stream.writeStream.start()
+        query.awaitTermination()
+
+The thread reads the job, decides and changes the fleet (`controller`), and tends the fleet in
+between (`actuator`). Whatever goes wrong in it, the job goes on at the size that it has.
+"""
+
+from __future__ import annotations
+
+import atexit
+import dataclasses
+import logging
+import threading
+from collections import deque
+from collections.abc import Mapping
+from contextlib import suppress
+from datetime import UTC, datetime
+from pathlib import Path
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Literal, TypeVar
+
+import msgspec
+from msgspec import Struct
+
+from penstock.clock import WallClock
+from penstock.controller import Controller
+from penstock.errors import ConfigError, unknown
+from penstock.guards import chain
+from penstock.journal import FileJournal, read_rotated
+from penstock.knowledge import Knowledge
+from penstock.model import Limits, Receipt, Step
+from penstock.notation import parse, realize
+from penstock.policies import POLICIES
+from penstock.protocols import Policy
+from penstock.spark.actuator import Patience, SparkActuator
+from penstock.spark.admission import Admission
+from penstock.spark.doctor import UNSCALABLE, Application, examine, refuse_errors
+from penstock.spark.internals import Capabilities, Driver, probe
+from penstock.spark.sensor import SparkSensor
+from penstock.spark.settings import LiveSettings, Mode
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+    from pyspark.sql.streaming.query import StreamingQuery
+
+log = logging.getLogger(__name__)
+
+#: How often the thread wakes; what it then does is mostly nothing.
+TICK_S = 0.1
+#: Decisions that `Attachment.explain` can tell.
+EXPLAINED = 100
+STOP_TIMEOUT_S = 30.0
+
+State = Literal["running", "paused", "stopped", "failed"]
+PolicyType = TypeVar("PolicyType")
+
+_TRIGGERS = {
+    "real_time": "realTime",
+    "continuous": "continuous",
+    "available_now": "availableNow",
+    "once": "once",
+}
+
+
+class Status(Struct, frozen=True):
+    """How the job and its scaler are. Counts are those of the last look."""
+
+    state: State
+    mode: Mode
+    policy: str
+    target: int | None = None
+    registered: int | None = None
+    active: int | None = None
+    is_settled: bool = True
+    delay_s: float | None = None
+    backlog_records: float | None = None
+    decisions: int = 0
+    rescales: int = 0
+    repairs: int = 0
+    losses: int = 0
+    last: str = ""
+    error: str = ""
+
+
+class Recommendation:
+    """An actuator that moves nothing."""
+
+    def apply(self, target_executors: int, now_s: float) -> Receipt:
+        return Receipt(False, "recommended only, nothing was moved")
+
+
+def attach(
+    spark: SparkSession,
+    policy: str | Policy = "ds2",
+    *,
+    min: int = 1,  # noqa: A002
+    max: int = 16,  # noqa: A002
+    slo_s: float = 10.0,
+    mode: Mode = "act",
+    journal: str | Path | FileJournal | None = None,
+    every_s: float | None = None,
+    admission: bool = False,
+    limits: Mapping[str, Any] | None = None,
+    patience: Patience | None = None,
+) -> Attachment:
+    """Scale the streaming queries of a Spark application from inside its driver.
+
+    Input that cannot work (Spark Connect, ``local[*]``, real-time mode, ...) is a `ConfigError`
+    now; whatever fails later is logged, and the job goes on.
+
+    Parameters
+    ----------
+    spark
+        The session of the application; its queries may start before or after.
+    policy
+        A name of ``penstock policies``, with parameters as ``name:key=value,...``, or a policy.
+    min, max
+        Bounds of the fleet, in executors.
+    slo_s
+        A record that waits longer is late.
+    mode
+        ``act`` changes the fleet; ``recommend`` says what it would do and moves nothing.
+    journal
+        Where each turn is written. A journal that is there already is read first: the policy
+        knows what it knew, and goes on.
+    every_s
+        Seconds between decisions; by default what the policy asks for.
+    admission
+        Cap each batch while a backlog is worked off (`admission`).
+    limits
+        Further limits that the guards enforce, such as ``{"cooldown_s": 60.0}``.
+    patience
+        How long to wait for executors to come and go.
+    """
+    live = LiveSettings(mode=mode, every_s=every_s, admission=admission)
+    name, rule = _policy(policy, slo_s)
+    bounds = {"min_executors": min, "max_executors": max, **(limits or {})}
+    return Attachment(
+        spark,
+        rule,
+        msgspec.structs.replace(rule.default_limits, **bounds),
+        name=name,
+        live=live,
+        slo_s=slo_s,
+        journal=journal,
+        patience=patience,
+    )
+
+
+class Attachment:
+    """A running scaler. Leaving it as a context manager stops it; the fleet stays as it is."""
+
+    def __init__(
+        self,
+        spark: SparkSession,
+        policy: Policy,
+        limits: Limits,
+        *,
+        name: str,
+        live: LiveSettings | None = None,
+        slo_s: float = 10.0,
+        journal: str | Path | FileJournal | None = None,
+        patience: Patience | None = None,
+    ) -> None:
+        self._live = live or LiveSettings()
+        self._name = name
+        self._spark = spark
+        self._driver = Driver(spark)
+        capabilities = check_application(spark, limits, self._live)
+        self._steps: deque[Step] = deque(maxlen=EXPLAINED)
+        self._decisions = self._rescales = 0
+        self._is_blind = False
+        self._refused: set[str] = set()
+        self._error = ""
+        self._is_paused = threading.Event()
+        self._stopping = threading.Event()
+        book, knowledge = _open_journal(journal, name)
+        self._journal = book
+        self._admission = self._admission_control(capabilities, slo_s)
+        self._actuator: SparkActuator | None = None
+        if self._live.mode == "act":
+            self._actuator = self._take_over(capabilities, limits, patience)
+        self._sensor = SparkSensor(spark, driver=self._driver)
+        self._controller = Controller(
+            self._sensor,
+            policy,
+            chain(limits),
+            self._actuator or Recommendation(),
+            book,
+            knowledge,
+        )
+        self._every_s = self._live.every_s or policy.period_s
+        self._thread = threading.Thread(target=self._run, name="penstock", daemon=True)
+        self._thread.start()
+        atexit.register(self.stop)
+
+    def _take_over(
+        self, capabilities: Capabilities, limits: Limits, patience: Patience | None
+    ) -> SparkActuator:
+        """Be the only one who sizes the fleet, and start from the size that it has."""
+        driver = self._driver
+        if driver.stop_dynamic_allocation():
+            log.info("Spark's dynamic allocation is stopped: Penstock sizes the fleet from now on")
+        actuator = SparkActuator(
+            driver,
+            self._committed_batches,
+            can_decommission=capabilities.decommission.available,
+            patience=patience,
+        )
+        actuator.begin(_present_size(driver, limits), WallClock().now())
+        return actuator
+
+    def _admission_control(self, capabilities: Capabilities, slo_s: float) -> Admission | None:
+        if not self._live.admission or self._live.mode != "act":
+            return None
+        if not capabilities.admission_control.available:
+            log.warning("no admission control: %s", capabilities.admission_control.reason)
+            return None
+        return Admission(self._driver, slo_s)
+
+    # -- The handle -----------------------------------------------------------------------------
+
+    def status(self) -> Status:
+        """How things are, without asking Spark."""
+        step = self._steps[-1] if self._steps else None
+        seen = None if step is None else step.snapshot
+        actuator = self._actuator
+        return Status(
+            state=self._state(),
+            mode=self._live.mode,
+            policy=self._name,
+            target=actuator.target if actuator else (seen.fleet.target if seen else None),
+            registered=seen.fleet.registered if seen else None,
+            active=seen.fleet.active if seen else None,
+            is_settled=actuator.is_settled if actuator else True,
+            delay_s=seen.delay_s if seen else None,
+            backlog_records=seen.backlog_records if seen else None,
+            decisions=self._decisions,
+            rescales=self._rescales,
+            repairs=actuator.repairs if actuator else 0,
+            losses=actuator.losses if actuator else 0,
+            last=sentence(step) if step else "",
+            error=self._error,
+        )
+
+    def explain(self, last: int = 5) -> list[str]:
+        """The last decisions in words, oldest first."""
+        return [sentence(step) for step in list(self._steps)[-last:]] if last > 0 else []
+
+    def pause(self) -> None:
+        """Decide nothing until `resume`; what is under way is brought to its end."""
+        self._is_paused.set()
+
+    def resume(self) -> None:
+        self._is_paused.clear()
+
+    def stop(self) -> None:
+        """Let go: the fleet stays as it is, borrowed settings are given back. May be repeated."""
+        self._stopping.set()
+        if threading.current_thread() is not self._thread:
+            self._thread.join(STOP_TIMEOUT_S)
+        atexit.unregister(self.stop)
+
+    def __enter__(self) -> Attachment:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.stop()
+
+    def _state(self) -> State:
+        if self._error:
+            return "failed"
+        if not self._thread.is_alive() or self._stopping.is_set():
+            return "stopped"
+        return "paused" if self._is_paused.is_set() else "running"
+
+    # -- The thread -----------------------------------------------------------------------------
+
+    def _run(self) -> None:
+        try:
+            self._loop()
+        except Exception as error:
+            # Nothing of ours may take the job down; an application that ended is no failure.
+            if not self._driver.is_stopped():
+                self._error = f"{type(error).__name__}: {error}"
+                log.exception("Penstock failed and lets go; the job goes on at its size")
+        finally:
+            self._let_go()
+
+    def _loop(self) -> None:
+        next_turn_at_s = next_check_at_s = 0.0
+        for now_s in WallClock(sleep=self._stopping.wait).ticks(TICK_S):
+            if self._stopping.is_set():
+                return
+            if now_s >= next_check_at_s:
+                next_check_at_s = now_s + 1.0
+                if self._driver.is_stopped():
+                    return
+            if self._actuator is not None:
+                self._actuator.tend(now_s)
+            if now_s >= next_turn_at_s and not self._is_paused.is_set():
+                next_turn_at_s = now_s + self._every_s
+                self._turn(now_s)
+
+    def _turn(self, now_s: float) -> None:
+        queries = self._spark.streams.active
+        if self._refuse_new(queries):
+            return
+        step = self._controller.turn(now_s)
+        self._steps.append(step)
+        self._decisions += 1
+        self._tell(step)
+        if step.snapshot is None:
+            return
+        if self._actuator is not None:
+            self._actuator.see(step.snapshot)
+        if self._admission is not None:
+            self._admission.tend(step.snapshot, queries)
+
+    def _refuse_new(self, queries: list[StreamingQuery]) -> bool:
+        """Whether a query runs that cannot be scaled: said once, and the fleet is left alone."""
+        refused = False
+        for query in queries:
+            if (refusal := unscalable(self._driver, query)) is None:
+                continue
+            refused = True
+            if str(query.runId) not in self._refused:
+                self._refused.add(str(query.runId))
+                log.warning("%s; the fleet is left alone while it runs", refusal)
+        return refused
+
+    def _tell(self, step: Step) -> None:
+        """Changes only: a rescale, sight lost, sight regained."""
+        is_blind = step.snapshot is None
+        if is_blind != self._is_blind:
+            log.log(
+                logging.WARNING if is_blind else logging.INFO,
+                "%s",
+                step.decision.reasons[0].text if is_blind else "the job can be seen again",
+            )
+        self._is_blind = is_blind
+        if step.receipt is None:
+            return
+        if step.receipt.accepted:
+            self._rescales += 1
+        log.info("%s", sentence(step))
+
+    def _let_go(self) -> None:
+        for each in (self._admission, self._actuator):
+            if each is not None and not self._driver.is_stopped():
+                each.end()
+        with suppress(Exception):  # nobody is left to tell
+            self._sensor.close()
+        if isinstance(self._journal, FileJournal):
+            self._journal.close()
+
+    def _committed_batches(self) -> dict[str, int]:
+        """The last batch of each query that did some work."""
+        batches = {}
+        for query in self._spark.streams.active:
+            progress: Any = query.lastProgress
+            if progress is not None and "addBatch" in progress["durationMs"]:
+                batches[str(progress["runId"])] = int(progress["batchId"])
+        return batches
+
+
+def check_application(
+    spark: SparkSession, limits: Limits, live: LiveSettings | None = None
+) -> Capabilities:
+    """Refuse an application that cannot be scaled, in one sentence; returns what can be done."""
+    driver = Driver(spark)
+    application = Application(
+        driver.settings() | {"spark.master": driver.master()},
+        min_executors=limits.min_executors,
+        max_executors=limits.max_executors,
+    )
+    findings = examine(application)
+    refuse_errors(findings)
+    capabilities = probe(spark)
+    if not capabilities.request_executors.available:
+        raise ConfigError(
+            f"executors cannot be added: {capabilities.request_executors.reason}; "
+            "run on a standalone cluster, YARN or Kubernetes"
+        )
+    acts = live is None or live.mode == "act"
+    if (
+        acts
+        and driver.uses_dynamic_allocation()
+        and not capabilities.stop_dynamic_allocation.available
+    ):
+        raise ConfigError(
+            "Spark's dynamic allocation cannot be stopped here: "
+            "set spark.dynamicAllocation.enabled=false"
+        )
+    if capabilities.count_resource_profiles.available and driver.resource_profiles() > 1:
+        raise ConfigError(
+            f"the application uses {driver.resource_profiles()} resource profiles, and a fleet has "
+            "one kind of executor: drop withResources, or run those stages as a job of their own"
+        )
+    for query in spark.streams.active:
+        if (refusal := unscalable(driver, query)) is not None:
+            raise ConfigError(refusal)
+    for finding in findings:
+        if finding.level == "warning":
+            log.info("%s; better: %s", finding.reason, finding.change)
+    return capabilities
+
+
+def unscalable(driver: Driver, query: StreamingQuery) -> str | None:
+    """Why a query has no size to choose, with the way out; ``None`` if it has."""
+    trigger = _TRIGGERS.get(driver.mode(query))
+    if trigger is None:
+        return None
+    reason, change = UNSCALABLE[trigger]
+    return f"{reason}: {change}"
+
+
+def sentence(step: Step) -> str:
+    """One decision in one line: when, from how many to how many, and why.
+
+    >>> from penstock.model import Decision, Fleet, Reason, Snapshot
+    >>> wish = Decision.of(5, Reason("load_rises", "900 records/s need 5 executors"))
+    >>> sentence(Step(1_700_000_000.0, Snapshot(0.0, Fleet(3, 3, 3)), wish, Receipt(True)))
+    '22:13:20Z 3 -> 5 executors: 900 records/s need 5 executors'
+    """
+    at = datetime.fromtimestamp(step.at_s, UTC).strftime("%H:%M:%SZ")
+    why = "; ".join(reason.text for reason in step.decision.reasons)
+    if step.snapshot is None:
+        return f"{at} {why}"
+    before, after = step.snapshot.fleet.target, step.decision.target_executors
+    size = f"{before} executors" if before == after else f"{before} -> {after} executors"
+    refused = step.receipt is not None and not step.receipt.accepted
+    return f"{at} {size}: {why}" + (f" ({step.receipt.text})" if step.receipt and refused else "")
+
+
+def _policy(policy: str | Policy, slo_s: float) -> tuple[str, Policy]:
+    """A policy by its notation or as itself, told the SLO if it has a use for it."""
+    if not 0.0 < slo_s < float("inf"):
+        raise ConfigError(f"slo_s must be a positive number of seconds, not {slo_s}")
+    if not isinstance(policy, str):
+        return type(policy).__name__, policy
+    notation = parse(policy)
+    kind = POLICIES.get(notation.name)
+    if kind is None:
+        raise unknown("policy", notation.name, POLICIES)
+    rule: Any = realize(kind, notation)
+    fields = {field.name for field in dataclasses.fields(rule)}
+    if "slo_s" in fields and "slo" not in policy:
+        rule = dataclasses.replace(rule, slo_s=slo_s)
+    return policy, rule
+
+
+def _open_journal(
+    journal: str | Path | FileJournal | None, name: str
+) -> tuple[FileJournal | None, Knowledge | None]:
+    """The journal to write, and what the one that is there already knows."""
+    if journal is None:
+        return None, None
+    path = journal.path if isinstance(journal, FileJournal) else Path(journal)
+    knowledge = Knowledge.from_steps(read_rotated(path)) if path.exists() else None
+    if isinstance(journal, FileJournal):
+        return journal, knowledge
+    return FileJournal(path, run={"policy": name}), knowledge
+
+
+def _present_size(driver: Driver, limits: Limits) -> int:
+    """How many executors there are, or are on their way, within the bounds."""
+    size = driver.requested_total_executors()
+    if size is None:
+        size = len(set(driver.executor_ids()) - driver.leaving())
+        size = size or int(driver.conf("spark.executor.instances", "0"))
+    return max(limits.min_executors, min(size, limits.max_executors))

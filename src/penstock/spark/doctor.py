@@ -1,0 +1,290 @@
+"""Looks at the settings of an application before it is scaled: what is well, what is not, and
+what to set instead.
+
+Checks are functions from settings to findings; `examine` runs them all. The same checks stand
+behind ``penstock doctor``, which reads a script, and behind `attach`, which reads the running
+application.
+
+>>> settings = {"spark.master": "local[4]"}
+>>> for finding in examine(Application(settings)):
+...     if finding.level == "error":
+...         print(finding.reason, "->", finding.change)
+local[4] runs everything in one process, which cannot grow -> --master spark://HOST:7077, yarn or
+    k8s://https://HOST:PORT
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Literal
+
+from msgspec import Struct
+
+from penstock.errors import ConfigError
+from penstock.notation import quantity
+
+Level = Literal["ok", "warning", "error"]
+Manager = Literal["standalone", "yarn", "kubernetes", "local", "unknown"]
+
+#: Above this, an executor that is told to go stays for long after it could go.
+SLOW_REATTEMPT_S = 5.0
+
+
+class Finding(Struct, frozen=True):
+    """One check: how it went, why that matters, and the exact setting to change."""
+
+    check: str
+    level: Level
+    reason: str
+    change: str = ""
+
+
+class Application(Struct, frozen=True):
+    """What is known of an application: its settings, and the fleet that it should have.
+
+    Parameters
+    ----------
+    conf
+        Application of Spark that somebody has set.
+    min_executors, max_executors
+        The bounds of the fleet.
+    triggers
+        Kinds of trigger that its queries use, as ``DataStreamWriter.trigger`` names them.
+    """
+
+    conf: Mapping[str, str]
+    min_executors: int = 1
+    max_executors: int = 16
+    triggers: tuple[str, ...] = ()
+
+    @property
+    def manager(self) -> Manager:
+        """Who hands out executors.
+
+        >>> Application({"spark.master": "local-cluster[2,1,1024]"}).manager
+        'standalone'
+        """
+        master = self.conf.get("spark.master", "")
+        if master.startswith(("spark://", "local-cluster[")):
+            return "standalone"
+        if master.startswith("k8s://"):
+            return "kubernetes"
+        if master.startswith("yarn"):
+            return "yarn"
+        return "local" if master.startswith("local") else "unknown"
+
+    @property
+    def executor_cores(self) -> int | None:
+        """Cores of one executor; ``None`` where the cluster decides."""
+        cores = self.conf.get("spark.executor.cores")
+        if cores is not None and cores.isdigit():
+            return int(cores)
+        return 1 if self.manager in ("yarn", "kubernetes") else None
+
+    def is_on(self, key: str) -> bool:
+        return self.conf.get(key, "false").strip().lower() == "true"
+
+
+Check = Callable[[Application], Iterator[Finding]]
+
+
+def examine(application: Application) -> list[Finding]:
+    """All findings, in the order in which one would mend them."""
+    return [finding for check in CHECKS for finding in check(application)]
+
+
+def refuse_errors(findings: Sequence[Finding]) -> None:
+    """Raise the first error among them as one sentence with its way out."""
+    for finding in findings:
+        if finding.level == "error":
+            raise ConfigError(f"{finding.reason}: {finding.change}")
+
+
+def connect(application: Application) -> Iterator[Finding]:
+    remote = application.conf.get("spark.remote")
+    if remote is None and application.conf.get("spark.api.mode", "classic") != "connect":
+        return
+    where = f"the client of {remote}" if remote else "a client"
+    yield Finding(
+        "connect",
+        "error",
+        f"{where} uses Spark Connect, which cannot see or change executors",
+        "run the script in the driver itself (spark.api.mode=classic, no spark.remote)",
+    )
+
+
+def master(application: Application) -> Iterator[Finding]:
+    name = application.conf.get("spark.master")
+    if application.manager == "local":
+        reason = f"{name} runs everything in one process, which cannot grow"
+        change = "--master spark://HOST:7077, yarn or k8s://https://HOST:PORT"
+        yield Finding("master", "error", reason, change)
+    elif name is None:
+        yield Finding("master", "warning", "no master is set here", "--master spark://HOST:7077")
+    elif application.manager == "unknown":
+        reason = f"{name} is no cluster manager that Penstock knows"
+        yield Finding("master", "warning", reason, "--master spark://..., yarn or k8s://...")
+    else:
+        yield Finding("master", "ok", f"{name}: executors can be added and removed")
+
+
+def triggers(application: Application) -> Iterator[Finding]:
+    for trigger in application.triggers:
+        if trigger in UNSCALABLE:
+            yield Finding("trigger", "error", *UNSCALABLE[trigger])
+
+
+def room(application: Application) -> Iterator[Finding]:
+    """Whether the application may have as many cores as the fleet needs."""
+    cap, cores = application.conf.get("spark.cores.max", ""), application.executor_cores
+    if application.manager != "standalone" or not cap.isdigit() or cores is None:
+        return
+    most = int(cap) // cores
+    least_cores, most_cores = application.min_executors * cores, application.max_executors * cores
+    if most < application.min_executors:
+        reason = (
+            f"min is {application.min_executors} executors and spark.cores.max={cap} gives {most}"
+        )
+        yield Finding("room", "error", reason, f"set spark.cores.max={least_cores} or lower min")
+    elif most < application.max_executors:
+        reason = (
+            f"max is {application.max_executors} executors and spark.cores.max={cap} gives {most}"
+        )
+        yield Finding("room", "warning", reason, f"spark.cores.max={most_cores}")
+    else:
+        yield Finding("room", "ok", f"spark.cores.max={cap} gives up to {most} executors")
+
+
+def executor_size(application: Application) -> Iterator[Finding]:
+    if application.manager == "standalone" and application.executor_cores is None:
+        reason = "without a size, one executor takes a whole worker and there are no steps"
+        yield Finding("executor_size", "warning", reason, "spark.executor.cores=1")
+    elif application.executor_cores is not None:
+        reason = f"each executor has {application.executor_cores} cores"
+        yield Finding("executor_size", "ok", reason)
+
+
+def dynamic_allocation(application: Application) -> Iterator[Finding]:
+    if application.is_on("spark.dynamicAllocation.enabled"):
+        reason = "Spark's own scaler is on; Penstock stops it when it attaches in mode act"
+        yield Finding("dynamic_allocation", "ok", reason)
+    elif application.manager == "standalone":
+        reason = "the application takes all it may have at start, and Penstock has to trim it"
+        least = application.min_executors
+        change = (
+            "spark.dynamicAllocation.enabled=true "
+            f"spark.dynamicAllocation.initialExecutors={least} "
+            f"spark.dynamicAllocation.minExecutors={least}"
+        )
+        yield Finding("dynamic_allocation", "warning", reason, change)
+    else:
+        yield Finding("dynamic_allocation", "ok", "Spark's own scaler is off")
+
+
+def decommission(application: Application) -> Iterator[Finding]:
+    if not application.is_on("spark.decommission.enabled"):
+        reason = "executors can only be killed between two batches, not asked to go"
+        yield Finding("decommission", "warning", reason, "spark.decommission.enabled=true")
+        return
+    moving = ("spark.storage.decommission.enabled",
+              "spark.storage.decommission.shuffleBlocks.enabled")  # fmt: skip
+    missing = [key for key in moving if not application.is_on(key)]
+    if missing:
+        reason = "an executor that goes takes its shuffle files along, and stages run again"
+        yield Finding("decommission", "warning", reason, " ".join(f"{k}=true" for k in missing))
+    else:
+        yield Finding("decommission", "ok", "executors hand over their files before they go")
+    key = "spark.storage.decommission.replicationReattemptInterval"
+    interval = application.conf.get(key, "30s")
+    if (seconds := _seconds(interval)) is not None and seconds > SLOW_REATTEMPT_S:
+        reason = f"an executor that may go looks only every {interval} whether it may"
+        yield Finding("decommission_interval", "warning", reason, f"{key}=2s")
+
+
+def locality(application: Application) -> Iterator[Finding]:
+    fixed = [
+        key
+        for key in ("process", "node", "rack")
+        if f"spark.locality.wait.{key}" in application.conf
+    ]
+    if fixed:
+        reason = "new executors get no stateful work while this wait is set on its own"
+        change = "remove " + ", ".join(f"spark.locality.wait.{key}" for key in fixed)
+        yield Finding("locality", "warning", reason, change)
+    else:
+        yield Finding("locality", "ok", "state can move to new executors")
+
+
+def failures(application: Application) -> Iterator[Finding]:
+    key = "spark.executor.maxNumFailures"
+    if application.manager in ("yarn", "kubernetes") and key not in application.conf:
+        reason = "how many executors may fail is taken from the size at start, not from the fleet"
+        change = f"{key}={max(3, 2 * application.max_executors)}"
+        yield Finding("failures", "warning", reason, change)
+
+
+def allocator(application: Application) -> Iterator[Finding]:
+    key = "spark.kubernetes.allocation.pods.allocator"
+    kind = application.conf.get(key, "direct")
+    if application.manager == "kubernetes" and kind != "direct":
+        reason = f"the allocator {kind} removes executors of its own choice when the target falls"
+        yield Finding("allocator", "error", reason, f"{key}=direct")
+
+
+def speculation(application: Application) -> Iterator[Finding]:
+    if application.is_on("spark.speculation"):
+        reason = "copies of slow tasks keep executors busy and write state twice"
+        yield Finding("speculation", "warning", reason, "spark.speculation=false")
+
+
+def parallelism(application: Application) -> Iterator[Finding]:
+    partitions = application.conf.get("spark.sql.shuffle.partitions", "200")
+    slots = application.max_executors * (application.executor_cores or 1)
+    if partitions.isdigit() and int(partitions) < slots:
+        reason = f"{partitions} state partitions cannot feed {slots} cores of max executors"
+        change = f"spark.sql.shuffle.partitions={slots} (before the first start) or a lower max"
+        yield Finding("parallelism", "warning", reason, change)
+
+
+CHECKS: tuple[Check, ...] = (
+    connect,
+    master,
+    triggers,
+    room,
+    executor_size,
+    dynamic_allocation,
+    decommission,
+    locality,
+    failures,
+    allocator,
+    speculation,
+    parallelism,
+)
+
+#: Kinds of query that have no size to choose: why not, and the way out.
+UNSCALABLE: dict[str, tuple[str, str]] = {
+    "realTime": (
+        "a query in real-time mode holds all its tasks at once and cannot be resized",
+        "use trigger(processingTime=...), or give it its full size without Penstock",
+    ),
+    "continuous": (
+        "a query in continuous mode has no batches to scale by",
+        "use trigger(processingTime=...)",
+    ),
+    "availableNow": (
+        "a query with trigger availableNow ends by itself",
+        "use trigger(processingTime=...), or run it without Penstock",
+    ),
+    "once": (
+        "a query with trigger once ends by itself",
+        "use trigger(processingTime=...), or run it without Penstock",
+    ),
+}
+
+
+def _seconds(duration: str) -> float | None:
+    """A duration of Spark, which writes seconds without a unit too; ``None`` if it is none."""
+    try:
+        return quantity(duration)
+    except ConfigError:
+        return None

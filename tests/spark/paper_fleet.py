@@ -1,0 +1,93 @@
+"""A driver that exists only on paper: executors that come, go, hang and die when told to."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+
+class PaperDriver:
+    """Does what Spark does with a fleet, in the order of the calls.
+
+    `room` is how many executors the cluster can give; `busy` whether a job runs.
+    """
+
+    def __init__(self, executors: int, room: int = 16) -> None:
+        self.room = room
+        self.requested: int | None = None
+        self.alive = [str(number) for number in range(1, executors + 1)]
+        self.going: set[str] = set()
+        self.wait = "3s"
+        self.waits: list[str] = []
+        self.busy = False
+        self.obeys = True
+        self.calls: list[tuple[str, ...]] = []
+        self._born = executors
+
+    def request_total_executors(self, executors: int) -> bool:
+        self.calls.append(("request", str(executors)))
+        if self.obeys:
+            self.requested = executors
+        return self.obeys
+
+    def requested_total_executors(self) -> int | None:
+        return self.requested
+
+    def executor_ids(self) -> list[str]:
+        return list(self.alive)
+
+    def leaving(self) -> set[str]:
+        return set(self.going)
+
+    def executors(self) -> list[dict[str, Any]]:
+        return [
+            {"id": each, "addTime": f"2026-11-15T10:{int(each):02d}:00.000GMT"}
+            for each in self.alive
+        ]
+
+    def decommission(
+        self, executor_ids: Iterable[str], *, adjust_target: bool = True, why: str = "rescale"
+    ) -> list[str]:
+        told = list(executor_ids)
+        self.calls.append(("decommission", *told))
+        self._adjust(told, adjust_target)
+        self.going |= set(told)
+        return told
+
+    def kill_idle(self, executor_ids: Iterable[str], *, adjust_target: bool = True) -> list[str]:
+        told = [] if self.busy else list(executor_ids)
+        self.calls.append(("kill_idle", *told))
+        self._adjust(told, adjust_target)
+        self.going |= set(told)
+        return told
+
+    def runs_a_job(self) -> bool:
+        return self.busy
+
+    def locality_wait(self) -> str:
+        return self.wait
+
+    def set_locality_wait(self, duration: str) -> None:
+        self.wait = duration
+        self.waits.append(duration)
+
+    # -- What the world does --------------------------------------------------------------------
+
+    def let_go(self) -> None:
+        """Those that were told to go are gone."""
+        self.alive = [each for each in self.alive if each not in self.going]
+        self.going = set()
+
+    def lose(self, executor_id: str) -> None:
+        self.alive.remove(executor_id)
+
+    def give(self) -> None:
+        """Start what is missing, as far as there is room."""
+        active = len(self.alive) - len(self.going)
+        for _ in range(min(self.requested or 0, self.room) - active):
+            self._born += 1
+            self.alive.append(str(self._born))
+
+    def _adjust(self, told: list[str], adjust_target: bool) -> None:
+        if adjust_target:
+            self.requested = max(0, (self.requested or 0) - len(told))
