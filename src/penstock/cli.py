@@ -49,6 +49,18 @@ COMMANDS = {
         "run.jsonl --policy ds2",
         "run.jsonl",
     ),
+    "run": (
+        "Run an unmodified PySpark script and scale its queries.",
+        "job.py",
+        "--policy ds2 --journal live.jsonl job.py --input events",
+        "--config penstock.toml --recommend job.py",
+    ),
+    "doctor": (
+        "Check a script, or a cluster, before it is scaled; exit 1 on an error.",
+        "job.py",
+        "--master spark://host:7077 --max 8",
+        "job.py --json",
+    ),
     "init": ("Write a commented penstock.toml.", "", "jobs/penstock.toml --policy hpa"),
 }
 
@@ -66,6 +78,7 @@ def main(arguments: list[str] | None = None) -> None:
     """Run a command; the process ends with its exit code."""
     warnings.showwarning = _warn  # type: ignore[assignment]
     try:
+        arguments = _apart(sys.argv[1:] if arguments is None else arguments)
         code = app(arguments, exit_on_error=False, print_error=False, result_action="return_value")
     except CycloptsError as error:
         _fail(" ".join(str(error).split()))
@@ -78,6 +91,18 @@ def main(arguments: list[str] | None = None) -> None:
     except KeyboardInterrupt:
         _fail("interrupted", 130)
     sys.exit(code if isinstance(code, int) else 0)
+
+
+def _apart(arguments: list[str]) -> list[str]:
+    """Keep the arguments of a script from being taken for ours: they follow its name.
+
+    >>> _apart(["run", "--policy", "ds2", "job.py", "--policy", "mine"])
+    ['run', '--policy', 'ds2', '--', 'job.py', '--policy', 'mine']
+    """
+    if arguments[:1] != ["run"] or "--" in arguments:
+        return arguments
+    scripts = [place for place, text in enumerate(arguments) if text.endswith(".py")]
+    return [*arguments[: scripts[0]], "--", *arguments[scripts[0] :]] if scripts else arguments
 
 
 def _fail(sentence: str, code: int = 2) -> None:

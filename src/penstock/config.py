@@ -39,6 +39,7 @@ from penstock.lab.score import Goal
 from penstock.model import Limits
 from penstock.policies import DEFAULT_POLICY, POLICIES
 from penstock.protocols import Actuator, Policy, Sensor
+from penstock.spark.settings import LiveSettings
 
 T = TypeVar("T")
 
@@ -65,6 +66,18 @@ class JournalSettings(Struct, frozen=True, forbid_unknown_fields=True):
     max_bytes: int = 64 * 1024 * 1024
     keep: int = 4
 
+    def open(self, policy_name: str) -> FileJournal | None:
+        """The journal to write, continued if it is there; ``None`` where none is kept."""
+        if not self.path:
+            return None
+        return FileJournal(
+            Path(self.path),
+            run={"policy": policy_name},
+            fsync=self.fsync,
+            max_bytes=self.max_bytes,
+            keep=self.keep,
+        )
+
 
 class Document(Struct, frozen=True, forbid_unknown_fields=True):
     """The tables of a penstock.toml as they stand there; each may be left out."""
@@ -73,6 +86,7 @@ class Document(Struct, frozen=True, forbid_unknown_fields=True):
     limits: dict[str, Any] = {}
     goal: dict[str, Any] = {}
     journal: dict[str, Any] = {}
+    live: dict[str, Any] = {}
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,6 +98,7 @@ class Settings:
     limits: Limits
     goal: Goal
     journal: JournalSettings
+    live: LiveSettings
 
     def wire(self, sensor: Sensor, actuator: Actuator) -> Controller:
         """The controller of a job, going on from what its journal knows."""
@@ -94,13 +109,7 @@ class Settings:
         path = Path(self.journal.path)
         past = read_rotated(path) if path.exists() else ()
         knowledge = Knowledge.from_steps(past, self.limits)
-        journal = FileJournal(
-            path,
-            run={"policy": self.policy_name},
-            fsync=self.journal.fsync,
-            max_bytes=self.journal.max_bytes,
-            keep=self.journal.keep,
-        )
+        journal = self.journal.open(self.policy_name)
         return Controller(sensor, self.policy, guards, actuator, journal, knowledge)
 
 
@@ -132,6 +141,7 @@ def parse(text: str, where: str) -> Settings:
         limits=merged_limits(policy.default_limits, tables.limits, f"{where} [limits]"),
         goal=convert(Goal, tables.goal, f"{where} [goal]"),
         journal=convert(JournalSettings, tables.journal, f"{where} [journal]"),
+        live=convert(LiveSettings, tables.live, f"{where} [live]"),
     )
 
 

@@ -17,6 +17,7 @@ from penstock.errors import unknown
 from penstock.lab.score import Goal
 from penstock.model import Limits
 from penstock.policies import DEFAULT_POLICY, POLICIES
+from penstock.spark.settings import LiveSettings
 
 
 def init(
@@ -70,6 +71,7 @@ def document(policy: str) -> str:
         ("limits", _lines(Limits, limits)),
         ("goal", _lines(Goal, msgspec.structs.asdict(Goal()))),
         ("journal", _lines(JournalSettings, msgspec.structs.asdict(JournalSettings()))),
+        ("live", _lines(LiveSettings, msgspec.structs.asdict(LiveSettings()))),
     ]
     head = "# Penstock settings. Everything has a default; uncomment what you change.\n"
     return head + "".join(f"\n[{name}]\n" + "\n".join(lines) + "\n" for name, lines in tables)

@@ -37,7 +37,7 @@ from penstock.journal import FileJournal, read_rotated
 from penstock.knowledge import Knowledge
 from penstock.model import Limits, Receipt, Step
 from penstock.notation import parse, realize
-from penstock.policies import POLICIES
+from penstock.policies import DEFAULT_POLICY, POLICIES
 from penstock.protocols import Policy
 from penstock.spark.actuator import Patience, SparkActuator
 from penstock.spark.admission import Admission
@@ -98,7 +98,7 @@ class Recommendation:
 
 def attach(
     spark: SparkSession,
-    policy: str | Policy = "ds2",
+    policy: str | Policy = DEFAULT_POLICY,
     *,
     min: int = 1,  # noqa: A002
     max: int = 16,  # noqa: A002
@@ -181,7 +181,7 @@ class Attachment:
         self._error = ""
         self._is_paused = threading.Event()
         self._stopping = threading.Event()
-        book, knowledge = _open_journal(journal, name)
+        book, knowledge = _open_journal(journal, name, limits)
         self._journal = book
         self._admission = self._admission_control(capabilities, slo_s)
         self._actuator: SparkActuator | None = None
@@ -463,13 +463,13 @@ def _policy(policy: str | Policy, slo_s: float) -> tuple[str, Policy]:
 
 
 def _open_journal(
-    journal: str | Path | FileJournal | None, name: str
-) -> tuple[FileJournal | None, Knowledge | None]:
+    journal: str | Path | FileJournal | None, name: str, limits: Limits
+) -> tuple[FileJournal | None, Knowledge]:
     """The journal to write, and what the one that is there already knows."""
     if journal is None:
-        return None, None
+        return None, Knowledge(limits)
     path = journal.path if isinstance(journal, FileJournal) else Path(journal)
-    knowledge = Knowledge.from_steps(read_rotated(path)) if path.exists() else None
+    knowledge = Knowledge.from_steps(read_rotated(path) if path.exists() else (), limits)
     if isinstance(journal, FileJournal):
         return journal, knowledge
     return FileJournal(path, run={"policy": name}), knowledge
