@@ -100,7 +100,7 @@ class Daedalus:
         Where the search for a size ends; bounds of the fleet are set apart.
     auto_arima
         Forecast with the automatic ARIMA of statsforecast (extra ``arima``) instead of ours. A
-        plan then takes about a second.
+        plan then takes a fifth of a second, not of a millisecond.
     period_s
         Seconds between samples; more than one per plan measure recoveries more finely.
 
