@@ -36,17 +36,18 @@ class Prices(Struct, frozen=True):
 
     late_s: float
     move: float
+    mean_rps: float
 
 
 class Physics(Struct, frozen=True):
-    """What each size of the fleet can do.
+    """What a job does with its executors, in each of several futures.
 
     Parameters
     ----------
     sizes
-        The sizes to choose from, rising.
+        The sizes of the fleet to choose from, rising.
     capacity_rps
-        Of each size, when it never pauses.
+        What each size can do when it never pauses; a row per future.
     fixed_s
         What a batch costs besides its records; 0 for a dataflow.
     trigger_s
@@ -57,15 +58,38 @@ class Physics(Struct, frozen=True):
         Records that wait longer are late.
     """
 
-    sizes: list[int]
-    capacity_rps: list[float]
+    sizes: Array
+    capacity_rps: Array
     fixed_s: float
     trigger_s: float | None
     rescale_s: float
     slo_s: float
 
 
-def levels(slo_s: float, count: int = 28) -> Array:
+class Plan(Struct, frozen=True):
+    """The least cost from every state on: `values[step][future, size, behind]`."""
+
+    physics: Physics
+    prices: Prices
+    grid: Array
+    values: list[Array]
+
+
+class Present(Struct, frozen=True):
+    """Where a plan starts from.
+
+    `pending_s` is how long it takes until those come that were asked for earlier, `startup_s`
+    how long for those that are asked for now.
+    """
+
+    target: int
+    active: int
+    behind_s: float
+    startup_s: float
+    pending_s: float
+
+
+def levels(slo_s: float, count: int = 22) -> Array:
     """How far behind, in seconds: fine below the SLO, coarse above it."""
     return np.asarray(4.0 * slo_s * (np.arange(count) / (count - 1)) ** 2)
 
@@ -75,23 +99,24 @@ def advance(
 ) -> tuple[Array, Array]:
     """How far behind after a step, and for how many seconds of it records come through late.
 
-    All arguments are broadcast against each other.
+    The arrays are broadcast against each other.
     """
     use = load_rps / np.maximum(capacity_rps, 1e-9)
     if physics.trigger_s is None:
         after = np.maximum(0.0, behind_s + (1.0 - 1.0 / np.maximum(use, 1e-9)) * step_s)
-        return after, _seconds_above(behind_s, after, physics.slo_s, step_s)
+        return after, _seconds_above(behind_s, after, physics.slo_s) * step_s
     floor = physics.trigger_s
     begin = np.maximum(behind_s, floor)
     # x follows x -> max(floor, fixed + use x): a geometric approach to its fixed point, or a
     # geometric flight from it where the load exceeds the capacity.
     use = np.where(np.abs(use - 1.0) < 1e-3, 1.001, use)
     target = physics.fixed_s / (1.0 - use)
+    away, growth = begin - target, np.log(use)
     longest = 8.0 * physics.slo_s
 
     def after_batches(batches: Array) -> Array:
-        grown = target + (begin - target) * np.exp(np.minimum(batches * np.log(use), 20.0))
-        return np.clip(grown, floor, longest)
+        grown = target + away * np.exp(np.minimum(batches * growth, 20.0))
+        return np.minimum(np.maximum(grown, floor), longest)
 
     first = after_batches(step_s / begin)
     after = after_batches(2.0 * step_s / (begin + first))
@@ -104,95 +129,114 @@ def _late_share(batch_s: Array, slo_s: float) -> Array:
 
     Waiting times are spread evenly between one batch and two.
     """
-    return np.clip((2.0 * batch_s - slo_s) / np.maximum(batch_s, 1e-9), 0.0, 1.0)
+    return np.minimum(np.maximum(2.0 - slo_s / batch_s, 0.0), 1.0)
 
 
-def _seconds_above(before: Array, after: Array, level: float, step_s: Array) -> Array:
-    """For how long a straight line from `before` to `after` lies above a level."""
+def _seconds_above(before: Array, after: Array, level: float) -> Array:
+    """For which part a straight line from `before` to `after` lies above a level."""
     high, low = np.maximum(before, after), np.minimum(before, after)
     span = np.maximum(high - low, 1e-9)
-    return np.asarray(np.clip((high - level) / span, 0.0, 1.0) * step_s)
+    return np.asarray(np.minimum(np.maximum((high - level) / span, 0.0), 1.0))
 
 
-class Plan(Struct, frozen=True):
-    """The least cost from every state on: `values[step][size, behind]`, and on what grid."""
+def solve(physics: Physics, prices: Prices, load_rps: Array, steps_s: Sequence[float]) -> Plan:
+    """Work backwards from the horizon; beyond it, who is behind the SLO pays for catching up.
 
-    physics: Physics
-    prices: Prices
-    steps_s: list[float]
-    grid: Array
-    values: list[Array]
-
-
-def solve(
-    physics: Physics,
-    prices: Prices,
-    load_rps: Sequence[float],
-    steps_s: Sequence[float],
-    mean_rps: float,
-) -> Plan:
-    """Work backwards from the horizon; beyond it, who is behind the SLO pays for catching up."""
-    grid = levels(physics.slo_s)
-    sizes = np.asarray(physics.sizes, dtype=float)
+    `load_rps` has a row per future and a column per step.
+    """
+    grid, sizes = levels(physics.slo_s), physics.sizes
     lengths = np.asarray(steps_s, dtype=float)
-    loads = np.maximum(np.asarray(load_rps, dtype=float), 1e-6)
-    late_price = prices.late_s / max(mean_rps, 1e-6)
+    loads = np.maximum(load_rps, 1e-6)
+    late_price = prices.late_s / max(prices.mean_rps, 1e-6) * loads
 
-    # All steps at once: how far behind each size ends, whether the fleet is moved or not.
-    capacity = np.asarray(physics.capacity_rps)[None, :, None]
-    rate, length = loads[:, None, None], lengths[:, None, None]
-    begin = grid[None, None, :]
-    still, still_late = advance(physics, begin, rate, capacity, length)
-    moved, moved_late = advance(physics, begin + physics.rescale_s, rate, capacity, length)
+    # All steps and futures at once: how far behind each size ends, the fleet moved or not.
+    capacity = physics.capacity_rps[None, :, :, None]
+    rate, price = loads.T[:, :, None, None], late_price.T[:, :, None, None]
+    length = lengths[:, None, None, None]
+    still, still_late = advance(physics, grid, rate, capacity, length)
+    moved, moved_late = advance(physics, grid + physics.rescale_s, rate, capacity, length)
+    stay_cost = price * still_late + sizes[None, None, :, None] * length
+    move_cost = price * moved_late
     stay_place, stay_part = _places(grid, still)
     move_place, move_part = _places(grid, moved)
-    stay_cost = late_price * rate * still_late + sizes[None, :, None] * length
-    move_cost = late_price * rate * moved_late
 
-    count = len(sizes)
-    moves = prices.move * np.abs(sizes[:, None] - sizes[None, :])
-    rows = np.arange(count)[:, None] * len(grid)
+    futures, count, points = len(loads), len(sizes), len(grid)
+    own = (np.arange(futures * count) * points).reshape(futures, count, 1)
+    every = own[:, :, None, :]
     diagonal = np.arange(count)
+    gap = prices.move * np.abs(sizes[:, None] - sizes[None, :])
     # [to, from]: who grows works this step at its old size, who shrinks at its new one.
-    not_up = np.where(diagonal[:, None] > diagonal[None, :], moves, np.inf)
-    not_down = np.where(diagonal[:, None] < diagonal[None, :], moves, np.inf)
+    up_only = np.where(diagonal[:, None] > diagonal[None, :], gap, np.inf)[None, :, :, None]
+    down_only = np.where(diagonal[:, None] < diagonal[None, :], gap, np.inf)[None, :, :, None]
 
-    value = np.broadcast_to(
-        late_price * loads[-1] * np.maximum(0.0, grid - physics.slo_s), (count, len(grid))
-    )
+    behind = np.maximum(0.0, grid - physics.slo_s)
+    value = np.broadcast_to(late_price[:, -1, None, None] * behind, (futures, count, points))
     values = [np.asarray(value)]
-    for step in range(len(loads) - 1, -1, -1):
+    for step in range(len(lengths) - 1, -1, -1):
         flat = value.ravel()
-        place = rows + stay_place[step]
+        place = own + stay_place[step]
         low = flat.take(place)
         best = low + (flat.take(place + 1) - low) * stay_part[step] + stay_cost[step]
         if count > 1:
-            place = move_place[step]
-            low = value.take(place, axis=1)
-            onward = low + (value.take(place + 1, axis=1) - low) * move_part[step]
-            paid = sizes * lengths[step]
-            up = (onward + (not_up + paid[:, None])[:, :, None]).min(axis=0) + move_cost[step]
-            shrunk = onward[diagonal, diagonal] + move_cost[step] + paid[:, None]
-            down = (shrunk[:, None, :] + not_down[:, :, None]).min(axis=0)
+            paid = (sizes * lengths[step])[None, :, None]
+            place = every + move_place[step][:, None, :, :]
+            low = flat.take(place)
+            onward = low + (flat.take(place + 1) - low) * move_part[step][:, None, :, :]
+            late = move_cost[step]
+            up = (onward + (up_only + paid[..., None])).min(axis=1) + late
+            shrunk = onward[:, diagonal, diagonal] + late + paid
+            down = (shrunk[:, :, None, :] + down_only).min(axis=1)
             best = np.minimum(best, np.minimum(up, down))
         value = best
         values.append(value)
     values.reverse()
-    return Plan(physics, prices, list(steps_s), grid, values)
+    return Plan(physics, prices, grid, values)
+
+
+def first_costs(plan: Plan, present: Present, load_rps: Array, step: int = 0) -> Array:
+    """What each size costs until newly asked executors work, and what it leads to from `step` on.
+
+    A row per future. Until those come that were asked for earlier, the job runs with what is there.
+    """
+    physics, prices, sizes = plan.physics, plan.prices, plan.physics.sizes
+    until_s = min(present.pending_s, present.startup_s)
+    moves = np.where(sizes != present.target, physics.rescale_s, 0.0)
+    behind: Array = np.broadcast_to(present.behind_s + moves, physics.capacity_rps.shape)
+    rate = np.maximum(load_rps, 1e-6)[:, None]
+    late = np.zeros_like(behind)
+    for span_s, there in (
+        (until_s, present.active),
+        (present.startup_s - until_s, max(present.active, present.target)),
+    ):
+        if span_s > 0.0:
+            # The capacity of the largest size that is not larger than what is there.
+            known = np.searchsorted(sizes, np.minimum(sizes, there), side="right") - 1
+            capacity = physics.capacity_rps[:, np.maximum(known, 0)]
+            # Fewer may be there than any size that is weighed: then in proportion.
+            capacity = capacity * np.minimum(1.0, there / sizes[np.maximum(known, 0)])
+            behind, seconds = advance(physics, behind, rate, capacity, np.asarray(span_s))
+            late = late + seconds
+    place, part = _places(plan.grid, behind)
+    value, rows = plan.values[step], np.arange(len(sizes))
+    futures = np.arange(len(behind))[:, None]
+    low, high = value[futures, rows, place], value[futures, rows, place + 1]
+    late_price = prices.late_s / max(prices.mean_rps, 1e-6) * rate
+    return np.asarray(
+        sizes * present.startup_s
+        + prices.move * np.abs(sizes - present.target)
+        + late_price * late
+        + low
+        + (high - low) * part
+    )
 
 
 def _places(grid: Array, behind_s: Array) -> tuple[NDArray[np.intp], Array]:
-    """Between which points of the grid, and how far from the lower one."""
-    place = np.searchsorted(grid, behind_s.ravel(), side="right").reshape(behind_s.shape) - 1
-    place = np.clip(place, 0, len(grid) - 2)
-    part = (behind_s - grid[place]) / (grid[place + 1] - grid[place])
-    return place, np.clip(part, 0.0, 1.0)
+    """Between which points of the grid, and how far from the lower one.
 
-
-def value_at(plan: Plan, step: int, behind_s: Array) -> Array:
-    """The least cost from a step on, for each size at its own `behind_s`."""
-    place, part = _places(plan.grid, behind_s)
-    rows = np.arange(len(behind_s))
-    value = plan.values[step]
-    low, high = value[rows, place], value[rows, place + 1]
-    return np.asarray(low + (high - low) * part)
+    The grid is a parabola, so the place is a square root away.
+    """
+    last = len(grid) - 1
+    place = np.sqrt(np.minimum(behind_s / grid[-1], 1.0)) * last
+    low = np.minimum(place.astype(np.intp), last - 1)
+    part = (behind_s - grid[low]) / (grid[low + 1] - grid[low])
+    return low, np.minimum(part, 1.0)

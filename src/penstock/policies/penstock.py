@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Annotated, ClassVar
 
 import numpy as np
@@ -14,7 +15,7 @@ from penstock.knowledge import Knowledge
 from penstock.learning.capacity import Capacity, Track, learn
 from penstock.learning.forecasters import Forecast, forecast
 from penstock.model import Decision, Limits, Reason, Snapshot, not_measured
-from penstock.planning import Physics, Plan, Prices, advance, solve, value_at
+from penstock.planning import Physics, Present, Prices, first_costs, solve
 
 Array = NDArray[np.float64]
 
@@ -23,9 +24,11 @@ BIN_S = 30.0
 #: How much past the forecast looks at.
 PAST_S = 5400.0
 #: The steps of the plan after the first: a quarter of an hour, coarser towards its end.
-STEPS_S = (30.0,) * 6 + (60.0,) * 12
-#: What may come, in standard deviations of load and of capacity, and how likely it is.
-FUTURES = ((0.0, 0.0, 0.5), (1.3, -0.7, 0.25), (-1.3, 0.7, 0.25))
+STEPS_S = (30.0,) * 4 + (60.0,) * 5 + (120.0,) * 4
+#: Three futures: deviations of load and of capacity, in standard deviations, and their weights.
+LOAD_Z = np.array([0.0, 1.3, -1.3])
+CAPACITY_Z = np.array([0.0, -0.7, 0.7])
+WEIGHTS = np.array([0.5, 0.25, 0.25])
 #: The most sizes of the fleet that are weighed against each other.
 MOST_SIZES = 14
 
@@ -155,54 +158,31 @@ class Penstock:
     def _costs(self, outlook: Outlook, sizes: Sequence[int], limits: Limits) -> Array:
         """What each size leads to, over all futures, in executor-seconds."""
         prices = Prices(
-            late_s=self.late_price * limits.max_executors, move=3600.0 * self.move_price
+            late_s=self.late_price * limits.max_executors,
+            move=3600.0 * self.move_price,
+            mean_rps=outlook.mean_rps,
         )
-        total = np.zeros(len(sizes))
-        for load_z, capacity_z, weight in FUTURES:
-            scale = max(0.2, 1.0 + capacity_z * outlook.error)
-            physics = Physics(
-                list(sizes),
-                [scale * outlook.capacity.rps(size) for size in sizes],
-                outlook.capacity.fixed_s(),
-                outlook.trigger_s,
-                outlook.rescale_s,
-                self.slo_s,
-            )
-            loads = outlook.load.quantile(load_z)
-            plan = solve(
-                physics, prices, _stepped(loads, outlook.startup_s), STEPS_S, outlook.mean_rps
-            )
-            total += weight * self._first(outlook, plan, loads[0], scale)
-        return total
-
-    def _first(self, outlook: Outlook, plan: Plan, load_rps: float, scale: float) -> Array:
-        """The cost of each size until newly asked executors work, and of what it leads to.
-
-        Until those that were asked for earlier come, the job runs with what is there.
-        """
-        physics, prices = plan.physics, plan.prices
-        sizes = np.asarray(physics.sizes)
-        moves = sizes != outlook.target
-        until_s = min(outlook.pending_s, outlook.startup_s)
-        late_price = prices.late_s / max(outlook.mean_rps, 1e-6) * load_rps
-        behind: Array = outlook.behind_s + np.where(moves, physics.rescale_s, 0.0)
-        late = np.zeros(len(sizes))
-        for span_s, working in (
-            (until_s, np.minimum(sizes, outlook.active)),
-            (outlook.startup_s - until_s, np.minimum(sizes, outlook.target)),
-        ):
-            if span_s > 0.0:
-                capacity = np.asarray([outlook.capacity.rps(int(n)) * scale for n in working])
-                behind, seconds = advance(
-                    physics, behind, np.asarray(load_rps), capacity, np.asarray(span_s)
-                )
-                late = late + seconds
-        return np.asarray(
-            sizes * outlook.startup_s
-            + prices.move * np.abs(sizes - outlook.target)
-            + late_price * late
-            + value_at(plan, 0, behind)
+        capacity = np.asarray([outlook.capacity.rps(size) for size in sizes])
+        scales = np.maximum(0.2, 1.0 + CAPACITY_Z * outlook.error)
+        physics = Physics(
+            np.asarray(sizes, dtype=float),
+            scales[:, None] * capacity,
+            outlook.capacity.fixed_s(),
+            outlook.trigger_s,
+            outlook.rescale_s,
+            self.slo_s,
         )
+        mean, deviation = np.asarray(outlook.load.mean), np.asarray(outlook.load.deviation)
+        loads = np.maximum(0.0, mean + LOAD_Z[:, None] * deviation)
+        present = Present(
+            outlook.target,
+            outlook.active,
+            outlook.behind_s,
+            outlook.startup_s,
+            outlook.pending_s,
+        )
+        plan = solve(physics, prices, _stepped(loads, outlook.startup_s), STEPS_S)
+        return np.asarray(WEIGHTS @ first_costs(plan, present, loads[:, 0]))
 
 
 def _learned(memory: PenstockMemory, snapshot: Snapshot, knowledge: Knowledge) -> PenstockMemory:
@@ -271,7 +251,7 @@ def _outlook(
         active=fleet.active,
         behind_s=_behind_s(snapshot, load),
         load_rps=load,
-        load=forecast(_bins(knowledge), steps),
+        load=_forecast(_bins(knowledge), steps),
         capacity=capacity,
         error=capacity.error(snapshot.at_s),
         startup_s=memory.startup_s,
@@ -280,6 +260,11 @@ def _outlook(
         trigger_s=trigger_s,
         mean_rps=max(memory.mean_rps, 1e-6),
     )
+
+
+@lru_cache(maxsize=256)
+def _forecast(bins: tuple[float, ...], steps: int) -> Forecast:
+    return forecast(bins, steps)
 
 
 def _behind_s(snapshot: Snapshot, load: float) -> float:
@@ -297,40 +282,38 @@ def _behind_s(snapshot: Snapshot, load: float) -> float:
     return max(batch_s, delay_s - batch_s)
 
 
-def _bins(knowledge: Knowledge) -> list[float]:
-    """Mean loads of the past, in bins that end now, oldest first."""
-    now_s = knowledge.now_s
-    sums: dict[int, float] = {}
-    counts: dict[int, int] = {}
-    for snapshot in reversed(knowledge.history):
-        age_s = now_s - snapshot.at_s
-        if age_s > PAST_S:
-            break
-        if snapshot.arrival_rps is not None and age_s >= 0.0:
-            place = int(age_s / BIN_S)
-            sums[place] = sums.get(place, 0.0) + snapshot.arrival_rps
-            counts[place] = counts.get(place, 0) + 1
-    if not sums:
-        return []
-    values: list[float] = []
-    last = sums[max(sums)] / counts[max(sums)]
-    for place in range(max(sums), -1, -1):
-        if place in sums:
-            last = sums[place] / counts[place]
-        values.append(last)
-    return values
+def _bins(knowledge: Knowledge) -> tuple[float, ...]:
+    """Mean loads of the past, oldest first, in bins on a fixed grid; the last may still fill."""
+    bins: list[float] = []
+    place, total, count = -1, 0.0, 0
+    for snapshot in knowledge.window(PAST_S):
+        if snapshot.arrival_rps is None:
+            continue
+        now = int(snapshot.at_s / BIN_S)
+        if now != place and count:
+            mean = total / count
+            # Bins in which nothing was measured keep the load of the one before.
+            bins.extend([mean] * min(max(1, now - place), 20))
+            total, count = 0.0, 0
+        place = now
+        total += snapshot.arrival_rps
+        count += 1
+    if count:
+        bins.append(total / count)
+    return tuple(bins)
 
 
-def _stepped(bins_rps: Sequence[float], begin_s: float) -> list[float]:
+def _stepped(bins_rps: Array, begin_s: float) -> Array:
     """The load of each step of the plan, which begins when the first step is over."""
-    loads: list[float] = []
-    at_s = begin_s
-    for step_s in STEPS_S:
-        first = min(int(at_s / BIN_S), len(bins_rps) - 1)
-        last = min(max(first + 1, round((at_s + step_s) / BIN_S)), len(bins_rps))
-        loads.append(sum(bins_rps[first:last]) / max(1, last - first))
-        at_s += step_s
-    return loads
+    count = bins_rps.shape[1]
+    edges = begin_s + np.concatenate([[0.0], np.cumsum(STEPS_S)])
+    # Means over bins are differences of their running sum, read between its points.
+    total = np.concatenate([np.zeros((len(bins_rps), 1)), np.cumsum(bins_rps, axis=1)], axis=1)
+    at = np.minimum(edges / BIN_S, count)
+    low = np.minimum(at.astype(int), count - 1)
+    upto = total[:, low] + (total[:, low + 1] - total[:, low]) * (at - low)
+    width = np.maximum(np.diff(at), 1e-9)
+    return np.asarray(np.where(np.diff(at) > 1e-6, np.diff(upto, axis=1) / width, bins_rps[:, -1:]))
 
 
 def _sizes(outlook: Outlook, limits: Limits, slo_s: float) -> list[int]:
