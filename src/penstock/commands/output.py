@@ -11,10 +11,12 @@ from rich.console import Console
 
 from penstock.errors import ConfigError
 
+PIPE_WIDTH = 200
+
 
 def console() -> Console:
-    """Standard output; wide enough for a whole row when nobody looks at it."""
-    return Console(highlight=False, soft_wrap=not sys.stdout.isatty())
+    """Standard output; wide enough for a whole row where it is a file or a pipe."""
+    return Console(highlight=False, width=None if sys.stdout.isatty() else PIPE_WIDTH)
 
 
 def print_json(value: Any) -> None:
