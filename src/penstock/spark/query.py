@@ -140,7 +140,9 @@ class QueryView:
         self.name = query.name or str(query.id)[:8]
         self.mode: Mode = driver.mode(query)
         self.trigger_interval_s = driver.trigger_interval_s(query)
-        self._sources = [_source(facts, kafka) for facts in driver.sources(query)]
+        self._kafka = kafka
+        self._facts = driver.sources(query)
+        self._sources: list[Source] = []  # known once the first batch is
         self.last: Progress | None = None
         self.latency_s: float | None = None
         self.demand = 0.0  # mean duration of its batches, in trigger intervals
@@ -164,7 +166,10 @@ class QueryView:
         self.last = progress
         self.latency_s = batch.duration_s
         self._batches.append(batch)
-        for source, told in zip(self._sources, progress.sources, strict=False):
+        if not self._sources:
+            facts = match(self._facts, progress.sources)
+            self._sources = [_source(each, self._kafka) for each in facts]
+        for source, told in zip(self._sources, progress.sources, strict=True):
             source.take(batch, told)
 
     def missed(self) -> list[Progress]:
@@ -210,6 +215,34 @@ class QueryView:
     def close(self) -> None:
         for source in self._sources:
             source.close()
+
+
+def match(facts: list[SourceFacts], told: tuple[SourceProgress, ...]) -> list[SourceFacts]:
+    """What the user wrote of each source that progress tells of.
+
+    They come in the same order, but a source that is read twice, as in a join with itself, is
+    written twice in the plan and told once. If that does not explain it either, a source is taken
+    for the first of its kind.
+
+    >>> bids, rate = SourceFacts("kafka", {"subscribe": "bids"}), SourceFacts("rate", {})
+    >>> two = (SourceProgress("KafkaV2", end_offset={"bids": {"0": 7}}), SourceProgress("Rate"))
+    >>> match([bids, bids, rate], two) == match([bids, rate], two) == [bids, rate]
+    True
+    >>> fast = SourceFacts("rate", {"rowsPerSecond": "9"})
+    >>> [each.format for each in match([rate, bids, fast], two)]
+    ['kafka', 'rate']
+    """
+    once = [each for number, each in enumerate(facts) if each not in facts[:number]]
+    for candidates in (facts, once):
+        if len(candidates) == len(told):
+            return candidates
+    return [_first_like(facts, source) for source in told]
+
+
+def _first_like(facts: list[SourceFacts], source: SourceProgress) -> SourceFacts:
+    is_kafka = partition_offsets(source.end_offset) is not None
+    alike = [each for each in facts if (each.format.lower() == "kafka") == is_kafka]
+    return alike[0] if alike else SourceFacts("unknown", {})
 
 
 def _source(facts: SourceFacts, kafka: Mapping[str, str]) -> Source:

@@ -1,0 +1,62 @@
+"""A cluster and a session for each module that needs the real thing; Kafka where it says so."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+import pytest
+
+from penstock.testbed import Testbed
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+
+@pytest.fixture(scope="module")
+def bed(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Testbed]:
+    """Four slots; a module with ``WITH_KAFKA = True`` has a broker too."""
+    kafka: bool = getattr(request.module, "WITH_KAFKA", False)
+    directory = tmp_path_factory.mktemp("testbed")
+    with Testbed(slots=4, run_directory=directory, kafka=kafka) as running:
+        yield running
+
+
+@pytest.fixture(scope="module")
+def spark(bed: Testbed) -> Iterator[SparkSession]:
+    """A session with two executors and four shuffle partitions."""
+    from pyspark import SparkConf
+    from pyspark.sql import SparkSession
+
+    end_driver()  # another session's Java would not have this cluster's class path
+    with pytest.MonkeyPatch.context() as patch:
+        for name, value in bed.driver_environment.items():
+            patch.setenv(name, value)
+        own = {
+            "spark.sql.shuffle.partitions": "4",
+            "spark.sql.streaming.noDataProgressEventInterval": "500",
+        }
+        settings = SparkConf().setAll(list(bed.spark_conf(initial_executors=2, **own).items()))
+        session = SparkSession.builder.config(conf=settings).getOrCreate()
+        session.sparkContext.setLogLevel("OFF")
+        yield session
+        session.stop()
+        end_driver()
+
+
+def end_driver() -> None:
+    """End the Java process behind PySpark, which would otherwise serve the next session too."""
+    from pyspark import SparkContext
+
+    gateway = SparkContext._gateway
+    if gateway is None:
+        return
+    if SparkContext._active_spark_context is not None:
+        SparkContext._active_spark_context.stop()
+    gateway.shutdown()
+    gateway.proc.stdin.close()
+    gateway.proc.wait()
+    SparkContext._gateway = None
+    SparkContext._jvm = None
