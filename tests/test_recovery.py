@@ -16,7 +16,9 @@ from penstock.learning.recovery import (
     episodes,
     mean_length_s,
     predicted_recovery_s,
+    repeated_s,
 )
+from penstock.model import Fleet, Snapshot
 
 
 def recovery_s(
@@ -152,3 +154,11 @@ def test_a_rescale_that_nobody_noticed_took_no_time() -> None:
     watch = Watch(100.0, False, 71.0)
     assert watch.measured_s(279.0, give_up_s=180.0) is None
     assert watch.measured_s(280.0, give_up_s=180.0) == 0.0
+
+
+def test_a_job_without_checkpoints_repeats_nothing() -> None:
+    fleet = Fleet(1, 1, 1)
+    assert repeated_s(Snapshot(0.0, fleet, checkpoint_interval_s=0.0), 10.0) == 0.0
+    both = Snapshot(0.0, fleet, trigger_interval_s=2.0, checkpoint_interval_s=5.0)
+    assert repeated_s(both, 10.0) == 5.0
+    assert repeated_s(Snapshot(0.0, fleet), 10.0) == 10.0

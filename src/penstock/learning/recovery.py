@@ -16,12 +16,29 @@ import numpy as np
 from msgspec import Struct
 from numpy.typing import NDArray
 
+from penstock.model import Snapshot
+
 Series: TypeAlias = NDArray[np.float64]
 
 #: A deviation that ends is over only after so long: throughput swings while a job catches up.
 GAP_S = 30
 #: Nothing is called unusual before so many samples have shown what is usual.
 FEWEST_SAMPLES = 8
+
+
+def repeated_s(snapshot: Snapshot, default_s: float) -> float:
+    """How much of the past a stop makes a job read again, at worst.
+
+    A checkpoint interval where there are checkpoints, a batch in a micro-batch job.
+
+    >>> from penstock.model import Fleet
+    >>> repeated_s(Snapshot(0.0, Fleet(1, 1, 1), trigger_interval_s=2.0), default_s=10.0)
+    2.0
+    """
+    for known_s in (snapshot.checkpoint_interval_s, snapshot.trigger_interval_s):
+        if known_s is not None:
+            return known_s
+    return default_s
 
 
 def predicted_recovery_s(

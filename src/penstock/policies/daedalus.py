@@ -19,6 +19,7 @@ from penstock.learning.recovery import (
     Normal,
     Watch,
     predicted_recovery_s,
+    repeated_s,
 )
 from penstock.learning.regression import Line, ScaleOuts, fleet_capacity_rps
 from penstock.model import Decision, Limits, Reason, Snapshot, not_measured
@@ -150,7 +151,7 @@ class Daedalus:
     lasting_s: Annotated[float, Meta(ge=0)] = 600.0
     warmup_s: Annotated[float, Meta(ge=0)] = 120.0
     checkpoint_interval_s: Annotated[float, Meta(ge=0)] = 10.0
-    most_executors: Annotated[int, Meta(ge=1)] = 128
+    most_executors: Annotated[int, Meta(ge=1)] = 512
     auto_arima: bool = False
     period_s: Annotated[float, Meta(gt=0)] = 60.0
 
@@ -189,7 +190,7 @@ class Daedalus:
         return _told(plan, outlook, memory)
 
     def plan(self, now: Outlook) -> Plan:
-        """Algorithm 1."""
+        """Algorithm 1; all conditions must hold, so those that cost nothing are asked first."""
         current, forecast = now.executors, now.forecast_rps
         most = min(self.most_executors, len(now.capacities_rps) - 1)
         peak_rps = float(forecast.max())
@@ -305,9 +306,7 @@ class Daedalus:
             forecast_rps=forecast,
             lag_records=max(0.0, (snapshot.backlog_records or 0.0) - usual_lag),
             downtime=memory.downtime,
-            checkpoint_interval_s=snapshot.checkpoint_interval_s
-            or trigger_s
-            or self.checkpoint_interval_s,
+            checkpoint_interval_s=repeated_s(snapshot, self.checkpoint_interval_s),
         )
         return structs.replace(memory, planned_at_s=knowledge.now_s, trust=trust), outlook
 
@@ -388,4 +387,5 @@ def _told(plan: Plan, now: Outlook, memory: DaedalusMemory) -> Decision:
     elif plan.code == "lasting":
         text += f"; the last rescale, {now.since_rescale_s:.0f} s ago, is to last"
     reason = Reason(plan.code, text, evidence)
-    return Decision.of(plan.executors, reason, expected_rps=capacity_rps, memory=memory)
+    expected_rps = None if plan.code == "largest" else capacity_rps
+    return Decision.of(plan.executors, reason, expected_rps=expected_rps, memory=memory)

@@ -14,7 +14,7 @@ from penstock.knowledge import Knowledge
 from penstock.learning import arima
 from penstock.learning.arima import Series
 from penstock.learning.profile import Profile
-from penstock.learning.recovery import catch_up_s
+from penstock.learning.recovery import catch_up_s, repeated_s
 from penstock.model import Decision, Limits, Reason, Snapshot, not_measured
 
 #: Rates are forecast in bins of so many seconds, from so much past, so far ahead.
@@ -176,7 +176,7 @@ class Phoebe:
     ) -> list[Candidate]:
         profile = Profile.of(self.capacity, self.latency)
         peak_rps = float(forecast_rps.max())
-        checkpoint_s = snapshot.checkpoint_interval_s or snapshot.trigger_interval_s
+        checkpoint_s = repeated_s(snapshot, self.checkpoint_interval_s)
         candidates = []
         for executors in range(1, profile.largest + 1):
             capacity_rps = profile.capacity_rps(executors)
@@ -188,7 +188,7 @@ class Phoebe:
                     capacity_rps,
                     arrival_rps=arrival_rps,
                     downtime_s=self.downtime_s,
-                    last_checkpoint_s=checkpoint_s or self.checkpoint_interval_s,
+                    last_checkpoint_s=checkpoint_s,
                 )
             latency_s = profile.latency_s(executors, peak_rps)
             candidates.append(Candidate(executors, recovery_s, latency_s))
