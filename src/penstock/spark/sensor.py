@@ -151,9 +151,11 @@ class SparkSensor:
         try:
             active = {str(query.runId): query for query in self._spark.streams.active}
         except JVM_ERRORS as error:
-            self._complain("queries", f"the session does not tell its queries: {first_line(error)}")
+            self._complain(
+                "the list of queries", f"the session does not tell its queries: {first_line(error)}"
+            )
             return list(self._views.values())
-        self._content("queries")
+        self._content("the list of queries")
         for run_id in self._views.keys() - active.keys():
             self._views.pop(run_id).close()
         for run_id, query in active.items():
@@ -206,17 +208,21 @@ class SparkSensor:
             details = self._asked.result(timeout=self._store_timeout_s)
         except NotInTimeError:
             # The question stays open; asking again would only make the store slower.
-            self._complain("store", f"the status store takes over {self._store_timeout_s:g} s")
+            self._complain(
+                "the status store", f"the status store takes over {self._store_timeout_s:g} s"
+            )
             return Details()
         except STORE_FAILS as error:
             self._asked = None
-            self._complain("store", f"the status store cannot be read: {first_line(error)}")
+            self._complain(
+                "the status store", f"the status store cannot be read: {first_line(error)}"
+            )
             return Details()
         late = self._details_at_s != now_s
         self._asked = None
         if late:
             return Details()  # the answer to the question of an earlier turn
-        self._content("store")
+        self._content("the status store")
         self._slots = details.slots or self._slots
         return details
 
