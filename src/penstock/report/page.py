@@ -1,0 +1,196 @@
+"""The page itself: one HTML file that carries its style, its script and its numbers.
+
+Text from a journal is never markup: in the page's own words it is escaped, and everything else
+travels as JSON in which ``<`` cannot occur, to be set as text by the script. The page's own
+content policy forbids it to load anything.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from html import escape
+from importlib.resources import files
+from pathlib import Path
+from string import Template
+
+import msgspec
+from msgspec import Struct
+
+from penstock.errors import ConfigError
+from penstock.model import Step
+from penstock.report.account import Account, Cost, Delays, account, cost, delays
+from penstock.report.decisions import Row, rows, weightiest
+from penstock.report.series import Foresight, Lines, begin_s, foresight, lines
+
+#: More lines than this cannot be told apart by colour.
+MOST_JOURNALS = 8
+
+
+class Run(Struct, frozen=True):
+    """All that the page shows of one journal."""
+
+    name: str
+    begin_s: float
+    end_s: float
+    account: Account
+    cost: Cost
+    delays: Delays
+    lines: Lines
+    foresight: Foresight | None
+    rows: list[Row]
+    rows_left_out: int
+
+
+class Summary(Struct, frozen=True):
+    """The figures of one journal, for programs."""
+
+    name: str
+    account: Account
+    cost: Cost
+    forecast_error_fraction: float | None
+
+
+def page(
+    journals: Sequence[tuple[str, Sequence[Step]]], *, title: str, slo_s: float, note: str = ""
+) -> str:
+    """One self-contained HTML page of one or several runs, each given by its name and its steps.
+
+    Examples
+    --------
+    >>> from penstock.model import Decision, Fleet, Reason, Snapshot
+    >>> seen = Snapshot(0.0, Fleet(2, 2, 2), arrival_rps=900.0, delay_s=1.0)
+    >>> step = Step(0.0, seen, Decision.of(2, Reason("right_size", "2 executors are right")))
+    >>> html = page([("hpa", [step])], title="A quiet night", slo_s=10.0)
+    >>> "<title>A quiet night</title>" in html, "2 executors are right" in html
+    (True, True)
+    """
+    if not slo_s > 0.0:
+        raise ConfigError(f"the SLO must be positive, not {slo_s:g} s")
+    if not journals:
+        raise ConfigError("there is no journal to report on")
+    if len(journals) > MOST_JOURNALS:
+        raise ConfigError(
+            f"at most {MOST_JOURNALS} journals can be told apart on one page, not {len(journals)}"
+        )
+    runs = [_run(name, steps, slo_s) for name, steps in journals]
+    templates = files("penstock.report") / "templates"
+
+    def template(name: str) -> str:
+        return (templates / name).read_text(encoding="utf-8")
+
+    return Template(template("page.html")).substitute(
+        title=escape(title),
+        note=f'<p class="note">{escape(note)}</p>' if note else "",
+        facts=_facts(runs, slo_s),
+        style=template("page.css"),
+        script=template("charts.js") + template("page.js"),
+        data=_embedded({"slo_s": slo_s, "runs": runs}),
+    )
+
+
+def write(path: Path, html: str) -> None:
+    """The whole page or nothing: written beside its place and moved there when it is complete."""
+    partial = path.with_name(path.name + ".partial")
+    try:
+        partial.write_text(html, encoding="utf-8")
+        partial.replace(path)
+    except OSError as error:
+        raise ConfigError(f"cannot write {path}: {error.strerror}") from error
+    finally:
+        partial.unlink(missing_ok=True)
+
+
+def summary(journals: Sequence[tuple[str, Sequence[Step]]], slo_s: float) -> list[Summary]:
+    """The figures that the page shows of each journal."""
+    found = []
+    for name, steps in journals:
+        _require_steps(name, steps)
+        paid, ahead = cost(steps), foresight(steps)
+        figures = account(steps, rows(steps), paid, delays(steps), slo_s)
+        error = None if ahead is None else ahead.typical_error_fraction
+        found.append(Summary(name, figures, paid, error))
+    return found
+
+
+def _run(name: str, steps: Sequence[Step], slo_s: float) -> Run:
+    _require_steps(name, steps)
+    paid, waited, every = cost(steps), delays(steps), rows(steps)
+    kept = weightiest(every)
+    return Run(
+        name=name,
+        begin_s=begin_s(steps),
+        end_s=steps[-1].at_s - begin_s(steps),
+        account=account(steps, every, paid, waited, slo_s),
+        cost=paid,
+        delays=waited.drawn(),
+        lines=lines(steps),
+        foresight=foresight(steps),
+        rows=kept,
+        rows_left_out=len(every) - len(kept),
+    )
+
+
+def _require_steps(name: str, steps: Sequence[Step]) -> None:
+    if not steps:
+        raise ConfigError(f"journal {name} holds no step")
+
+
+def _embedded(value: object) -> str:
+    """JSON that can stand inside a script element: no ``<`` that could end it."""
+    text = msgspec.json.encode(value).decode()
+    return text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")
+
+
+def _facts(runs: Sequence[Run], slo_s: float) -> str:
+    """The figures in words: tiles for one run, a table for several."""
+    told: list[tuple[str, Callable[[Run], str]]] = [
+        ("executor-hours", _hours),
+        ("against the peak all the time", _saved),
+        (f"late (> {slo_s:g} s)", lambda run: _share(run.account.late_fraction)),
+        ("delay p50", lambda run: _seconds(run.account.p50_s)),
+        ("delay p95", lambda run: _seconds(run.account.p95_s)),
+        ("delay p99", lambda run: _seconds(run.account.p99_s)),
+        ("delay max", lambda run: _seconds(run.account.max_s)),
+        ("rescales", lambda run: f"{run.account.rescales} ({run.account.moved_executors} moved)"),
+        ("refused / blind turns", lambda run: f"{run.account.refused} / {run.account.blind_turns}"),
+    ]
+    if len(runs) == 1:
+        tiles = (
+            f"<div><dt>{escape(name)}</dt><dd>{escape(tell(runs[0]))}</dd></div>"
+            for name, tell in told
+        )
+        return f'<dl class="tiles">{"".join(tiles)}</dl>'
+    head = "".join(
+        f'<th scope="col"><span class="swatch c{index}"></span>{escape(run.name)}</th>'
+        for index, run in enumerate(runs)
+    )
+    body = "".join(
+        f'<tr><th scope="row">{escape(name)}</th>'
+        + "".join(f"<td>{escape(tell(run))}</td>" for run in runs)
+        + "</tr>"
+        for name, tell in told
+    )
+    return (
+        '<div class="scroll"><table class="facts"><thead><tr><td></td>'
+        f"{head}</tr></thead><tbody>{body}</tbody></table></div>"
+    )
+
+
+def _hours(run: Run) -> str:
+    return f"{run.account.executor_hours:.3g} (mean {run.account.mean_executors:.1f})"
+
+
+def _saved(run: Run) -> str:
+    saved = run.account.saved_fraction
+    word = "less" if saved >= 0.0 else "more"
+    return f"{abs(saved):.0%} {word} than {run.account.peak_executors}"
+
+
+def _share(fraction: float | None) -> str:
+    return "not measured" if fraction is None else f"{fraction:.2%}"
+
+
+def _seconds(value: float | None) -> str:
+    if value is None:
+        return "not measured"
+    return f"{value:.1f} s" if value < 100.0 else f"{value / 60.0:.1f} min"

@@ -1,0 +1,361 @@
+// The page: which charts there are, what the cursor says, and the table of decisions.
+
+const DATA = JSON.parse(document.getElementById("data").textContent);
+const RUNS = DATA.runs.map((run, index) => ({ ...run, color: `c${index}`, shown: true }));
+const ALONE = RUNS.length === 1;
+const LIVE = RUNS.some((run) => run.begin_s > 0);
+const WHOLE = [
+  Math.min(...RUNS.map((run) => run.lines.load.at_s[0])),
+  Math.max(...RUNS.map((run) => run.end_s), 1),
+];
+const SLO = `SLO ${short(DATA.slo_s)} s`;
+const PAGE = 100;
+const tip = document.getElementById("tip");
+const byId = (id) => document.getElementById(id);
+let range = WHOLE;
+let charts = [];
+let shownRows = PAGE;
+
+const shown = () => RUNS.filter((run) => run.shown);
+const drawn = (line) => line.values.some((value) => value != null);
+const timeUnit = LIVE ? "time since the start" : "time";
+
+// One line per run, coloured by the run.
+function perRun(name, options = {}) {
+  return shown().map((run) => ({ line: run.lines[name], color: run.color, ...options }));
+}
+
+function loadChart() {
+  const promised = shown().some((run) => drawn(run.lines.promised));
+  const keys = ALONE
+    ? [{ text: "arrives", color: "c0" }, { text: "is processed", color: "c2", className: "thin" }]
+    : [{ text: "arrives", color: "soft" }];
+  if (promised) keys.push({ text: "capacity promised by the decision", color: "soft", className: "thin dashed" });
+  const series = ALONE
+    ? [
+      ...perRun("promised", { color: "soft", className: "thin dashed", stepped: true, loose: true }),
+      ...perRun("throughput", { color: "c2", className: "thin" }),
+      ...perRun("load", { color: "c0" }),
+    ]
+    : [...perRun("promised", { className: "thin dashed", stepped: true, loose: true }), ...perRun("load")];
+  return { title: "Load", unit: "/s", scaled: true, height: 210, keys, series, timeUnit, about: "Load in records per second over time" };
+}
+
+function fleetChart() {
+  const marks = shown().flatMap((run) => run.rows.filter((row) => row.kind !== "hold").map((row) => ({
+    at: row.at_s, kind: row.kind, color: ALONE ? row.kind : run.color,
+    value: row.kind === "blind" ? null : row.after,
+  })));
+  const series = ALONE
+    ? [
+      ...perRun("active", { color: "c2", className: "thin", stepped: true, filled: true }),
+      ...perRun("registered", { color: "c3", className: "dotted", stepped: true }),
+      ...perRun("requested", { color: "c1", stepped: true }),
+    ]
+    : [...perRun("active", { className: "thin dotted", stepped: true }), ...perRun("requested", { stepped: true })];
+  const keys = ALONE
+    ? [{ text: "requested", color: "c1" }, { text: "registered", color: "c3", className: "dotted" }, { text: "active", color: "c2", box: "area" }]
+    : [{ text: "requested", color: "soft" }, { text: "active", color: "soft", className: "thin dotted" }];
+  return { title: "Fleet", unit: "executors", whole: true, height: 230, least: 2, keys, series, marks, timeUnit, about: "Executors over time, each decision marked" };
+}
+
+function delayChart() {
+  return {
+    title: "Delay", unit: "s", height: 190, limit: DATA.slo_s, limitText: SLO, timeUnit,
+    keys: [{ text: "age of the oldest waiting record", color: ALONE ? "c0" : "soft" }],
+    series: perRun("delay"), about: "Delay in seconds over time, against the SLO",
+  };
+}
+
+function backlogChart() {
+  return {
+    title: "Backlog", unit: " records", scaled: true, height: 160, timeUnit,
+    keys: [{ text: "waiting", color: ALONE ? "c0" : "soft" }],
+    series: perRun("backlog"), about: "Waiting records over time",
+  };
+}
+
+function foresightChart() {
+  const told = shown().filter((run) => run.foresight);
+  const series = told.flatMap((run) => {
+    const { foreseen, came, low, high } = run.foresight;
+    const fan = low.at_s.length ? { low, high } : null;
+    return [
+      { line: foreseen, color: ALONE ? "c1" : run.color, className: "dashed", fan },
+      { line: came, color: ALONE ? "c0" : run.color },
+    ];
+  });
+  const spans = [...new Set(told.map((run) => seconds(run.foresight.horizon_s)))].join(" or ");
+  const errors = told.filter((run) => run.foresight.typical_error_fraction != null)
+    .map((run) => `${ALONE ? "" : `${run.name} `}${short(100 * run.foresight.typical_error_fraction)} %`);
+  const keys = [
+    { text: `highest load foreseen for the next ${spans}`, color: ALONE ? "c1" : "soft", className: "dashed" },
+    { text: "highest that came", color: ALONE ? "c0" : "soft" },
+  ];
+  if (told.some((run) => run.foresight.low.at_s.length)) keys.push({ text: "foreseen range", color: ALONE ? "c1" : "soft", box: "area" });
+  const title = errors.length ? `Forecast (typical error ${errors.join(", ")})` : "Forecast";
+  return { title, unit: "/s", scaled: true, height: 210, keys, series, timeUnit, about: "Highest load foreseen and highest load that came" };
+}
+
+function drawShares() {
+  shareChart(byId("ecdf").firstElementChild, {
+    title: "How long records waited", height: 250, limit: DATA.slo_s, limitText: SLO,
+    keys: [{ text: "share that waited at most so long", color: ALONE ? "c0" : "soft" }],
+    curves: shown().map((run) => ({ ...run.delays, color: run.color })),
+    about: "Cumulative share of records by delay",
+  });
+}
+
+function drawCosts() {
+  const hour = 3600;
+  const split = shown().some((run) => run.cost.working_s != null);
+  const bars = shown().map((run) => {
+    const { executor_s, working_s, idle_s, starting_or_leaving_s, peak_fleet_s, peak_executors } = run.cost;
+    const parts = working_s == null
+      ? [{ value: (executor_s - starting_or_leaving_s) / hour, className: "seg-working" }]
+      : [{ value: working_s / hour, className: "seg-working" }, { value: idle_s / hour, className: "seg-idle" }];
+    parts.push({ value: starting_or_leaving_s / hour, className: "seg-starting" });
+    const name = ALONE ? "" : `${run.name}: `;
+    const text = `${name}${short(executor_s / hour)} h, instead of ${short(peak_fleet_s / hour)} h with ${peak_executors} all the time`;
+    return { text, parts, total: executor_s / hour, outline: peak_fleet_s / hour, color: run.color };
+  });
+  const color = ALONE ? "c0" : "soft";
+  const keys = [
+    { text: split ? "working" : "active", color, box: "seg-working" },
+    ...(split ? [{ text: "idle", color, box: "seg-idle" }] : []),
+    { text: "starting or leaving", color, box: "seg-starting" },
+    { text: "a fleet for the peak", color, box: "seg-peak" },
+  ];
+  barChart(byId("cost").firstElementChild, { title: "Cost", unit: "executor-hours", keys, bars, about: "Executor-hours of each run against a fleet sized for its peak" });
+}
+
+function drawAll() {
+  const specs = [loadChart(), fleetChart(), delayChart(), backlogChart()];
+  const told = RUNS.some((run) => run.foresight);
+  byId("foresight").hidden = !told;
+  if (told) specs.push(foresightChart());
+  const figures = [...document.querySelectorAll("figure.over-time")];
+  charts = specs.map((spec, index) => listen(timeChart(figures[index], spec, range)));
+  drawShares();
+  drawCosts();
+  byId("unzoom").hidden = range === WHOLE;
+}
+
+// The cursor ------------------------------------------------------------------------------------
+
+function listen(chart) {
+  let from = null;
+  const pixel = (event) => {
+    const box = chart.root.getBoundingClientRect();
+    const scale = chart.root.viewBox.baseVal.width / box.width;
+    return Math.min(chart.inner.right, Math.max(chart.inner.left, (event.clientX - box.left) * scale));
+  };
+  chart.root.addEventListener("pointermove", (event) => {
+    const at = pixel(event);
+    if (from != null) {
+      chart.brush.setAttribute("x", Math.min(from, at));
+      chart.brush.setAttribute("width", Math.abs(at - from));
+      chart.brush.setAttribute("visibility", "visible");
+    }
+    point(chart.x.back(at), event);
+  });
+  chart.root.addEventListener("pointerdown", (event) => {
+    if (event.pointerType === "mouse" && event.button === 0) {
+      from = pixel(event);
+      chart.root.setPointerCapture(event.pointerId);
+    }
+    point(chart.x.back(pixel(event)), event);
+  });
+  chart.root.addEventListener("pointerup", (event) => {
+    const to = pixel(event);
+    const begin = from;
+    from = null;
+    chart.brush.setAttribute("visibility", "hidden");
+    if (begin != null && Math.abs(to - begin) > 8) zoom([chart.x.back(Math.min(begin, to)), chart.x.back(Math.max(begin, to))]);
+  });
+  chart.root.addEventListener("pointerleave", unpoint);
+  chart.root.addEventListener("dblclick", () => zoom(WHOLE));
+  return chart;
+}
+
+function zoom(to) {
+  range = to;
+  unpoint();
+  drawAll();
+}
+
+function point(at, event) {
+  for (const chart of charts) {
+    const x = chart.x(at);
+    const inside = x >= chart.inner.left - 1 && x <= chart.inner.right + 1;
+    chart.cursor.setAttribute("visibility", inside ? "visible" : "hidden");
+    chart.cursor.setAttribute("x1", x);
+    chart.cursor.setAttribute("x2", x);
+  }
+  if (!event) return;
+  tell(at);
+  tip.hidden = false;
+  const right = event.pageX + 18 + tip.offsetWidth > scrollX + document.documentElement.clientWidth;
+  tip.style.left = `${Math.max(scrollX + 6, right ? event.pageX - tip.offsetWidth - 14 : event.pageX + 16)}px`;
+  tip.style.top = `${event.pageY + 16}px`;
+}
+
+function unpoint() {
+  tip.hidden = true;
+  for (const chart of charts) chart.cursor.setAttribute("visibility", "hidden");
+}
+
+// The decision to tell of: a move right under the cursor, else what held at that instant.
+function decisionAt(run, at) {
+  const reach = ((range[1] - range[0]) / Math.max(1, charts[0].inner.right - charts[0].inner.left)) * 6;
+  const near = run.rows.filter((row) => row.kind !== "hold" && Math.abs(row.at_s - at) <= reach)
+    .sort((a, b) => Math.abs(a.at_s - at) - Math.abs(b.at_s - at))[0];
+  return near || run.rows[lastBefore(run.rows.map((row) => row.at_s), at)];
+}
+
+function tell(at) {
+  tip.replaceChildren();
+  say("p", "name", when(RUNS[0], at), tip);
+  for (const run of shown()) {
+    const { load, requested, active, delay, backlog } = run.lines;
+    const facts = [
+      amount(valueAt(load, at), "/s"),
+      `${valueAt(active, at) ?? "–"} of ${valueAt(requested, at) ?? "–"} executors`,
+      `delay ${seconds(valueAt(delay, at))}`,
+      `${amount(valueAt(backlog, at), "")} waiting`,
+    ];
+    if (!ALONE) say("p", "name", run.name, tip);
+    say("p", "", facts.join(" · "), tip);
+    const row = decisionAt(run, at);
+    if (row && (ALONE || row.kind !== "hold")) say("p", "why", `${move(row)}: ${row.text}`, tip);
+  }
+}
+
+// The decisions ---------------------------------------------------------------------------------
+
+const KINDS = {
+  moves: ["Rescales", (row) => row.kind === "up" || row.kind === "down"],
+  up: ["Growing", (row) => row.kind === "up"],
+  down: ["Shrinking", (row) => row.kind === "down"],
+  refused: ["Refused", (row) => row.kind === "refused"],
+  bent: ["Overruled by a guard", (row) => row.wanted !== row.after],
+  hold: ["Holding", (row) => row.kind === "hold"],
+  blind: ["Blind", (row) => row.kind === "blind"],
+  all: ["All", () => true],
+};
+
+function move(row) {
+  if (row.kind === "blind") return "blind";
+  const wanted = row.wanted === row.after ? "" : ` (wanted ${row.wanted})`;
+  const sign = row.kind === "hold" ? `${row.after} stay` : `${row.before} → ${row.after}`;
+  return `${sign}${wanted}${row.kind === "refused" ? ", refused" : ""}`;
+}
+
+function when(run, at) {
+  if (!run.begin_s) return clock(at);
+  const date = new Date((run.begin_s + at) * 1000).toISOString();
+  return ALONE ? `${date.slice(0, 10)} ${date.slice(11, 19)} UTC` : clock(at);
+}
+
+function chosenRows() {
+  const [, matches] = KINDS[byId("kind").value];
+  const word = byId("find").value.trim().toLowerCase();
+  const found = shown().flatMap((run) => run.rows.filter(matches).map((row) => ({ run, row })));
+  return found
+    .filter(({ row }) => !word || `${row.codes.join(" ")} ${row.text}`.toLowerCase().includes(word))
+    .sort((a, b) => a.row.at_s - b.row.at_s);
+}
+
+function listRows() {
+  const found = chosenRows();
+  const body = byId("rows");
+  body.replaceChildren();
+  for (const { run, row } of found.slice(0, shownRows)) {
+    const line = say("tr", "", undefined, body);
+    say("td", "", when(run, row.at_s), line);
+    const who = say("td", "who", undefined, line);
+    say("span", `swatch ${run.color}`, undefined, who);
+    who.append(run.name);
+    say("td", `move ${row.kind}`, move(row), line);
+    say("td", "", amount(row.load_rps, "/s"), line);
+    say("td", "", seconds(row.delay_s), line);
+    const why = say("td", "", row.text, line);
+    const turns = row.turns > 1 ? `, ${row.turns} turns until ${when(run, row.until_s)}` : "";
+    say("span", "code", ` ${row.codes.join(", ")}${turns}`, why);
+    line.addEventListener("pointerenter", () => point(row.at_s));
+    line.addEventListener("pointerleave", unpoint);
+  }
+  const lost = RUNS.reduce((sum, run) => sum + run.rows_left_out, 0);
+  const left = lost ? ` ${lost} more holds were left out to keep the page small.` : "";
+  byId("more").textContent = `${Math.min(shownRows, found.length)} of ${found.length} shown; turns in a row that decide the same are one line.${left}`;
+  byId("show-more").hidden = found.length <= shownRows;
+}
+
+function fillKinds() {
+  for (const [name, [text, matches]] of Object.entries(KINDS)) {
+    const count = RUNS.reduce((sum, run) => sum + run.rows.filter(matches).length, 0);
+    if (!count && name !== "all") continue;
+    const option = say("option", "", `${text} (${count})`, byId("kind"));
+    option.value = name;
+  }
+}
+
+// The rest --------------------------------------------------------------------------------------
+
+function addFigures() {
+  for (const id of ["over-time", "over-time", "over-time", "over-time", "foresight"])
+    say("figure", "over-time", undefined, byId(id));
+  say("figure", "", undefined, byId("ecdf"));
+  say("figure", "", undefined, byId("cost"));
+  say("p", "hint", "A record counts with the age of the oldest waiting one at the turn that processed it.", byId("ecdf"));
+}
+
+function addLegend() {
+  if (ALONE) return;
+  for (const run of RUNS) {
+    const button = say("button", "", undefined, byId("legend"));
+    button.type = "button";
+    say("span", `swatch ${run.color}`, undefined, button);
+    button.append(run.name);
+    button.setAttribute("aria-pressed", "true");
+    button.addEventListener("click", () => {
+      run.shown = !run.shown;
+      button.setAttribute("aria-pressed", String(run.shown));
+      drawAll();
+      listRows();
+    });
+  }
+}
+
+function isDark() {
+  const chosen = document.documentElement.dataset.theme;
+  return chosen ? chosen === "dark" : matchMedia("(prefers-color-scheme: dark)").matches;
+}
+
+function nameTheme() {
+  byId("theme").textContent = isDark() ? "Light" : "Dark";
+}
+
+byId("theme").addEventListener("click", () => {
+  document.documentElement.dataset.theme = isDark() ? "light" : "dark";
+  nameTheme();
+});
+byId("unzoom").addEventListener("click", () => zoom(WHOLE));
+byId("kind").addEventListener("change", () => { shownRows = PAGE; listRows(); });
+byId("find").addEventListener("input", () => { shownRows = PAGE; listRows(); });
+byId("show-more").addEventListener("click", () => { shownRows += 5 * PAGE; listRows(); });
+
+document.body.classList.toggle("one", ALONE);
+byId("legend").hidden = ALONE;
+addFigures();
+addLegend();
+fillKinds();
+nameTheme();
+drawAll();
+listRows();
+let width = innerWidth;
+addEventListener("resize", () => {
+  if (innerWidth === width) return;
+  width = innerWidth;
+  drawAll();
+});
