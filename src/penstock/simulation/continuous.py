@@ -7,7 +7,8 @@ waits, waits at the source: buffers inside the job are small, so backpressure re
 at once. Departures are kept as an exact polyline, so each record's delay is exact too.
 
 A change of the fleet stops the job. It goes back to the last checkpoint and reads again what came
-since: those records have departed and do not depart twice, but they cost capacity twice.
+since: those records have departed and do not depart twice, but they cost capacity twice. Engines
+that take workers from one queue need no stop: `stops_to_rescale` says which it is.
 """
 
 from __future__ import annotations
@@ -53,8 +54,9 @@ class ContinuousJob(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
         The dataflow, sources first.
     cores_per_executor
         Cores of a worker, shared by its instances of all operators.
-    contention
-        Sub-linear capacity: n workers do the work of n / (1 + contention (n - 1)).
+    contention, coherence
+        Sub-linear capacity: n workers do the work of
+        n / (1 + contention (n - 1) + coherence n (n - 1)).
     hot_fraction
         Share of the hottest key in the input of keyed operators.
     partitions
@@ -66,11 +68,18 @@ class ContinuousJob(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
         busy gauges show.
     startup
         From the request of a worker until it registers.
+    stops_to_rescale
+        Whether a change of the fleet stops the job. If not, workers join as they come and leave
+        at once, and what follows on restarts and checkpoints is without effect.
     wait_for_workers_s
         Once a new worker is there, the job waits so long for others that are on their way, then
         restarts with those that came.
     restart_s, restart_spread
         Downtime of a rescale without state, and its relative spread (uniform).
+    join_s
+        Downtime on top if new workers join: their first tasks are deployed to cold machines.
+    warmup_s, cold_fraction
+        For so long after it registered, a new worker runs at this fraction of its speed.
     state_bytes, restore_bytes_per_s
         State to load before the job resumes; how many workers load it makes no difference.
     detect_loss_s
@@ -79,6 +88,15 @@ class ContinuousJob(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
         Time between checkpoints; 0 means that nothing is ever read again.
     busy_at_saturation
         What the busy gauge of a full operator shows.
+    busy_exponent
+        How the busy gauge follows the load below that: 1 is in proportion, 2 shows a quarter of
+        full at half of the load.
+    calm_loss_in_busy, calm_loss_in_cpu, pressed_loss_in_busy, pressed_loss_in_cpu
+        Time that workers lose to contention: the part of it that gauges count as busy time and
+        as cpu, while the job keeps up and while records wait.
+    calm_backpressure_fraction
+        Backpressure that operators before the fullest one show although the job keeps up, near
+        full load; it grows with the square of the load.
     idle_cpu_fraction, full_cpu_fraction, restart_cpu_fraction
         Cpu of a worker without work, with all it can do, and while the job restarts. Above 1
         means that it is at its cpu limit, which is where the gauge ends, a little earlier.
@@ -95,20 +113,31 @@ class ContinuousJob(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     operators: tuple[Operator, ...] = _THREE_STAGES
     cores_per_executor: Annotated[int, Meta(ge=1)] = 1
     contention: Annotated[float, Meta(ge=0)] = 0.01
+    coherence: Annotated[float, Meta(ge=0)] = 0.0
     hot_fraction: Annotated[float, Meta(ge=0, le=1)] = 0.0
     partitions: Annotated[int, Meta(ge=1)] = 64
     speed_spread: Annotated[float, Meta(ge=0, lt=1)] = 0.02
     capacity_noise: Annotated[float, Meta(ge=0)] = 0.02
     measurement_noise: Annotated[float, Meta(ge=0)] = 0.02
     startup: Startup = Startup()
+    stops_to_rescale: bool = True
     wait_for_workers_s: Annotated[float, Meta(ge=0)] = 20.0
     restart_s: Annotated[float, Meta(ge=0)] = 2.0
     restart_spread: Annotated[float, Meta(ge=0, le=1)] = 0.2
+    join_s: Annotated[float, Meta(ge=0)] = 0.0
+    warmup_s: Annotated[float, Meta(ge=0)] = 0.0
+    cold_fraction: Annotated[float, Meta(gt=0, le=1)] = 1.0
     state_bytes: Annotated[float, Meta(ge=0)] = 100e6
     restore_bytes_per_s: Annotated[float, Meta(gt=0)] = 100e6
     detect_loss_s: Annotated[float, Meta(ge=0)] = 5.0
     checkpoint_interval_s: Annotated[float, Meta(ge=0)] = 5.0
     busy_at_saturation: Annotated[float, Meta(gt=0, le=1)] = 0.95
+    busy_exponent: Annotated[float, Meta(gt=0)] = 1.0
+    calm_loss_in_busy: Annotated[float, Meta(ge=0, le=1)] = 1.0
+    calm_loss_in_cpu: Annotated[float, Meta(ge=0, le=1)] = 1.0
+    pressed_loss_in_busy: Annotated[float, Meta(ge=0, le=1)] = 1.0
+    pressed_loss_in_cpu: Annotated[float, Meta(ge=0, le=1)] = 1.0
+    calm_backpressure_fraction: Annotated[float, Meta(ge=0, le=1)] = 0.0
     idle_cpu_fraction: Annotated[float, Meta(ge=0, le=1)] = 0.08
     full_cpu_fraction: Annotated[float, Meta(ge=0)] = 1.06
     restart_cpu_fraction: Annotated[float, Meta(ge=0, le=1)] = 0.5
@@ -142,6 +171,7 @@ class ContinuousJob(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
             speeds,
             cores=self.cores_per_executor,
             contention=self.contention,
+            coherence=self.coherence,
             hot_fraction=self.hot_fraction,
         )
         return regime.capacity_rps
@@ -314,6 +344,9 @@ class ContinuousRun:
     def _regroup(self, now_s: float, undetected_s: float = 0.0) -> None:
         """Restart if a running worker has gone, or if the wave of new ones is in."""
         ready, running = self._roster.ready, self._running
+        if not self._job.stops_to_rescale:
+            self._running = list(ready)
+            return
         missing = any(one not in ready for one in running)
         if missing or (
             len(ready) > len(running) and (not self._roster.starting or self._wave_is_over(now_s))
@@ -334,8 +367,11 @@ class ContinuousRun:
             self._checkpoint = self._last_checkpoint(now_s)
         stream.reread = stream.departed - self._checkpoint
         spread = 1.0 + self._lots.uniform(-job.restart_spread, job.restart_spread)
+        down_s = job.restart_s
+        if any(one not in self._running for one in self._roster.ready):
+            down_s += job.join_s
         load_s = job.state_bytes / job.restore_bytes_per_s
-        self._down_until_s = now_s + undetected_s + job.restart_s * spread + load_s
+        self._down_until_s = now_s + undetected_s + down_s * spread + load_s
         self._running = list(self._roster.ready)
         self._wave_until_s = inf
 
@@ -363,6 +399,9 @@ class ContinuousRun:
         for skew in active(self._faults, SkewSetsIn, now_s):
             hot_fraction = max(hot_fraction, skew.hot_fraction)
         speeds = [one.speed * one.pace for one in self._running[: job.partitions]]
+        warm_at_s = inf
+        if job.cold_fraction < 1.0:
+            warm_at_s = self._cool(speeds, now_s)
         conditions = (speeds, hot_fraction, slowdown)
         if conditions != self._conditions:
             self._conditions, fleet_changed = conditions, True
@@ -370,6 +409,7 @@ class ContinuousRun:
                 speeds,
                 cores=job.cores_per_executor,
                 contention=job.contention,
+                coherence=job.coherence,
                 hot_fraction=hot_fraction,
                 slowdown=slowdown,
             )
@@ -379,8 +419,20 @@ class ContinuousRun:
         self._next_event_s = min(
             roster.next_event_s,
             self._wave_until_s,
+            warm_at_s,
             self._down_until_s if down else inf,
             self._edges_s[-1] if self._edges_s else inf,
         )
         if fleet_changed:
             self._gauges.look(roster, self._running, self._regime)
+
+    def _cool(self, speeds: list[float], now_s: float) -> float:
+        """Slow those down that are still cold; when the next of them is warm."""
+        job, warm_at_s = self._job, inf
+        for index, one in enumerate(self._running[: job.partitions]):
+            # Those that are there from the start have been running before.
+            until_s = one.ready_at_s + job.warmup_s if one.ready_at_s > 0.0 else 0.0
+            if until_s > now_s:
+                speeds[index] *= job.cold_fraction
+                warm_at_s = min(warm_at_s, until_s)
+        return warm_at_s

@@ -62,7 +62,7 @@ class Regime(Struct, frozen=True):
     `busy` has one number per operator: the mean over its instances of the fraction of time that
     they are busy when the job runs at `capacity_rps`; `service_s` the time that an instance
     takes for a record, other operators on its core included. `bottleneck` is the index of the
-    operator that is full first.
+    operator that is full first. `efficiency` is what contention leaves of a worker's speed.
     """
 
     capacity_rps: float
@@ -70,6 +70,7 @@ class Regime(Struct, frozen=True):
     busy: tuple[float, ...]
     service_s: tuple[float, ...]
     bottleneck: int
+    efficiency: float = 1.0
 
 
 #: Stands for no work where one divides by it: all records may sit on another worker's key.
@@ -146,6 +147,7 @@ class Dataflow:
         *,
         cores: int = 1,
         contention: float = 0.0,
+        coherence: float = 0.0,
         hot_fraction: float = 0.0,
         slowdown: float = 1.0,
     ) -> Regime:
@@ -157,8 +159,9 @@ class Dataflow:
             One per worker, 1 is nominal. The hottest key sits on the one in the middle.
         cores
             Cores per worker, shared by its operators.
-        contention
-            Sub-linearity: each worker slows down by 1 + contention (n - 1).
+        contention, coherence
+            Sub-linearity: each worker slows down by
+            1 + contention (n - 1) + coherence n (n - 1).
         hot_fraction
             Share of the hottest key in the input of keyed operators.
         slowdown
@@ -170,7 +173,8 @@ class Dataflow:
         even, hot = 1.0 / count, count // 2
         cool = self._load(even, (1.0 - hot_fraction) * even, cores)
         heated = self._load(even, (1.0 - hot_fraction) * even + hot_fraction, cores)
-        pace = slowdown / (1.0 + contention * (count - 1))
+        efficiency = 1.0 / (1.0 + (contention + coherence * count) * (count - 1))
+        pace = slowdown * efficiency
         limits = [pace * speed / cool.need_s for speed in speeds]
         limits[hot] = pace * speeds[hot] / heated.need_s
         capacity_rps = min(limits)
@@ -191,7 +195,8 @@ class Dataflow:
             one * count / (capacity_rps * taken) if taken > 0.0 else operator.service_s
             for one, taken, operator in zip(busy, self.inputs, self.operators, strict=True)
         )
-        return Regime(capacity_rps, tuple(workers), busy, service_s, busy.index(max(busy)))
+        fullest = busy.index(max(busy))
+        return Regime(capacity_rps, tuple(workers), busy, service_s, fullest, efficiency)
 
     def _load(self, even: float, keyed: float, cores: int) -> _Load:
         """What one worker does per record that arrives at the job, given its share of records."""

@@ -22,6 +22,8 @@ if TYPE_CHECKING:
     from penstock.simulation.continuous import ContinuousJob
 
 _STEPS = 100
+#: Steps of the fraction of time for which records waited.
+_PRESSED_STEPS = 20
 #: So many errors of measurement are drawn and used in turn.
 _ERRORS = 509
 
@@ -121,33 +123,45 @@ class Gauges:
         if used > 1.0:
             used = 1.0
         if means.down > 0.0:
-            executors = self._executors(used, means.down)
+            executors = self._executors(used, means.down, min(1.0, means.pressed))
             return executors, self._operators(means, used, waiting, outage)
         step = int(used * _STEPS + 0.5)
         if waiting <= 0.0 and means.pressed == 0.0 and not outage:
             quiet = self._quiet.get(step)
             if quiet is None:
                 operators = self._operators(means, used, 0.0, outage)
-                quiet = self._quiet[step] = (self._executors(step / _STEPS, 0.0), operators)
+                quiet = self._quiet[step] = (self._executors(step / _STEPS, 0.0, 0.0), operators)
             return quiet
-        workers = self._pressed.get(step)
+        pressed_step = int(means.pressed * _PRESSED_STEPS + 0.5)
+        key = step * (_PRESSED_STEPS + 1) + pressed_step
+        workers = self._pressed.get(key)
         if workers is None:
-            workers = self._pressed[step] = self._executors(step / _STEPS, 0.0)
+            workers = self._executors(step / _STEPS, 0.0, pressed_step / _PRESSED_STEPS)
+            self._pressed[key] = workers
         return workers, self._operators(means, used, waiting, outage)
 
-    def _executors(self, used: float, down: float) -> tuple[ExecutorSample, ...]:
+    def _seen(self, calm: float, pressed: float, held_back: float) -> float:
+        """Of a job's use of its capacity, the part that a gauge counts which sees these parts of
+        what is lost to contention."""
+        efficiency = self._regime.efficiency
+        return efficiency + (1.0 - efficiency) * (calm + (pressed - calm) * held_back)
+
+    def _executors(self, used: float, down: float, pressed: float) -> tuple[ExecutorSample, ...]:
         job = self._job
         idle_memory, idle_cpu = job.idle_memory_fraction, job.idle_cpu_fraction
         idle_cpu += down * (job.restart_cpu_fraction - idle_cpu)
         rps = used * self._regime.capacity_rps / max(1, len(self._working))
+        cpu_used = used * self._seen(job.calm_loss_in_cpu, job.pressed_loss_in_cpu, pressed)
+        busy_used = used * self._seen(job.calm_loss_in_busy, job.pressed_loss_in_busy, pressed)
+        busy_used **= job.busy_exponent
         return tuple(
             [
                 ExecutorSample(
                     id_,
                     at_s,
                     True,
-                    load if (load := idle_cpu + cpu * used) < 1.0 else 1.0,
-                    busy * used,
+                    load if (load := idle_cpu + cpu * cpu_used) < 1.0 else 1.0,
+                    busy * busy_used,
                     idle_memory + memory * used,
                     rps,
                 )
@@ -180,11 +194,14 @@ class Gauges:
         tasks, arrival_cv2 = self._tasks, self._job.arrival_cv2
         if means is None:
             return tuple([OperatorSample(d.name, d.upstream, tasks=tasks) for d in self._dials])
-        rps, pressed = means.throughput_rps, min(1.0, means.pressed)
+        job, rps, pressed = self._job, means.throughput_rps, min(1.0, means.pressed)
+        busy_used = used * self._seen(job.calm_loss_in_busy, job.pressed_loss_in_busy, pressed)
+        busy_used **= job.busy_exponent
+        held_back = pressed + (1.0 - pressed) * job.calm_backpressure_fraction * used * used
         samples = []
         for name, upstream, taken, selectivity, full, holds, service_s, service_cv2 in self._dials:
-            busy = used * full
-            held = pressed * (1.0 - busy) if holds else 0.0
+            busy = busy_used * full
+            held = held_back * (1.0 - busy) if holds else 0.0
             backlog = 0.0 if upstream else None if outage else waiting * taken
             taken_rps = rps * taken
             samples.append(

@@ -1,0 +1,130 @@
+"""What recorded Flink jobs show beyond the simple case: losses, cold workers, curved gauges."""
+
+from __future__ import annotations
+
+import pytest
+
+from penstock.model import OperatorSample, Snapshot
+from penstock.simulation.continuous import ContinuousJob
+from penstock.simulation.dataflow import Operator
+from penstock.simulation.fleet import Startup
+
+#: 10,000 records/s per worker, the map is the fullest operator; nothing is left to chance.
+STEADY = {
+    "operators": (
+        Operator("source", 40e-6),
+        Operator("map", 60e-6, upstream=("source",)),
+    ),
+    "contention": 0.0,
+    "speed_spread": 0.0,
+    "capacity_noise": 0.0,
+    "measurement_noise": 0.0,
+    "restart_spread": 0.0,
+    "state_bytes": 0.0,
+    "checkpoint_interval_s": 0.0,
+    "startup": Startup(0.0, 0.0),
+    "wait_for_workers_s": 0.0,
+    "busy_at_saturation": 0.8,
+    "idle_cpu_fraction": 0.1,
+    "full_cpu_fraction": 1.0,
+}
+
+
+def job(**changes: object) -> ContinuousJob:
+    return ContinuousJob(**{**STEADY, **changes})  # type: ignore[arg-type]
+
+
+def seen(job: ContinuousJob, rate_rps: float, workers: int) -> Snapshot:
+    """What the gauges show in the tenth second of an even load."""
+    return job.start([rate_rps] * 20, executors=workers, seed=1).read(10.0)
+
+
+def operator(snapshot: Snapshot, name: str) -> OperatorSample:
+    return next(one for one in snapshot.operators if one.name == name)
+
+
+def test_coherence_makes_a_large_fleet_slower_than_a_small_one() -> None:
+    # n / (1 + 0.03 n (n - 1)): 5 / 1.6 = 3.125 and 16 / 8.2 = 1.95 workers' worth.
+    retrograde = job(coherence=0.03)
+    assert retrograde.capacity_rps(1) == pytest.approx(10_000.0)
+    assert retrograde.capacity_rps(5) == pytest.approx(31_250.0)
+    assert retrograde.capacity_rps(16) == pytest.approx(160_000.0 / 8.2)
+
+
+def test_a_gauge_that_does_not_see_losses_shows_the_work_alone() -> None:
+    # Two workers at 1 / (1 + 1) of their speed do 10,000/s; at 5,000/s half of that is used,
+    # but each does only a quarter of what it could do alone.
+    lossy = job(contention=1.0, calm_loss_in_busy=0.0, calm_loss_in_cpu=0.0)
+    snapshot = seen(lossy, 5_000.0, workers=2)
+    assert operator(snapshot, "map").busy_fraction == pytest.approx(0.8 * 0.25)
+    assert snapshot.executors[0].cpu_fraction == pytest.approx(0.1 + 0.9 * 0.25)
+    all_seen = seen(job(contention=1.0), 5_000.0, workers=2)
+    assert operator(all_seen, "map").busy_fraction == pytest.approx(0.8 * 0.5)
+    assert all_seen.executors[0].cpu_fraction == pytest.approx(0.1 + 0.9 * 0.5)
+
+
+def test_losses_can_show_only_once_records_wait() -> None:
+    lossy = job(contention=1.0, calm_loss_in_busy=0.0, pressed_loss_in_busy=1.0)
+    assert operator(seen(lossy, 50_000.0, workers=2), "map").busy_fraction == pytest.approx(0.8)
+    hidden = job(contention=1.0, calm_loss_in_busy=0.0, pressed_loss_in_busy=0.0)
+    assert operator(seen(hidden, 50_000.0, workers=2), "map").busy_fraction == pytest.approx(0.4)
+
+
+def test_a_curved_busy_gauge_shows_little_at_half_load_and_the_same_when_full() -> None:
+    curved = job(busy_exponent=2.0)
+    assert operator(seen(curved, 5_000.0, 1), "map").busy_fraction == pytest.approx(0.8 * 0.25)
+    assert seen(curved, 5_000.0, 1).executors[0].busy_fraction == pytest.approx(0.8 * 0.25)
+    assert operator(seen(curved, 50_000.0, 1), "map").busy_fraction == pytest.approx(0.8)
+
+
+def test_sources_can_be_held_back_a_little_although_the_job_keeps_up() -> None:
+    # At half load: 0.4 x 0.5^2 of the time that the source is not busy (0.5 x 0.8 x 40/60).
+    source = operator(seen(job(calm_backpressure_fraction=0.4), 5_000.0, 1), "source")
+    busy = 0.5 * 0.8 * 40.0 / 60.0
+    assert source.busy_fraction == pytest.approx(busy)
+    assert source.backpressured_fraction == pytest.approx(0.1 * (1.0 - busy))
+    assert source.idle_fraction == pytest.approx(0.9 * (1.0 - busy))
+    # Nothing holds the fullest operator itself back.
+    fullest = operator(seen(job(calm_backpressure_fraction=0.4), 5_000.0, 1), "map")
+    assert fullest.backpressured_fraction == 0.0
+
+
+def delay_after(change: int, *, until_s: float, **changes: object) -> float:
+    run = job(restart_s=5.0, **changes).start([8_000.0] * 100, executors=2, seed=1)
+    run.read(10.0)
+    run.apply(2 + change, 10.0)
+    delay_s = run.read(until_s).delay_s
+    assert delay_s is not None
+    return delay_s
+
+
+def test_new_workers_cost_more_downtime_than_workers_that_leave() -> None:
+    assert delay_after(+1, until_s=17.0, join_s=4.0) == pytest.approx(7.0)
+    # Back after 5 s at 10,000/s: by second 17, 2 s of work on what came in the 5 s before.
+    assert delay_after(-1, until_s=17.0, join_s=4.0) == pytest.approx(7.0 - 2.0 * 10.0 / 8.0)
+
+
+def test_a_cold_worker_holds_all_others_up_until_it_is_warm() -> None:
+    # Three workers at half speed: 15,000/s against 8,000/s that arrive. Down from 10 to 15; the
+    # 5 s behind shrink by 7/8 s per second.
+    cold = {"cold_fraction": 0.5, "warmup_s": 60.0}
+    assert delay_after(+1, until_s=17.0, **cold) == pytest.approx(5.0 - 2.0 * 7.0 / 8.0)
+    assert delay_after(+1, until_s=17.0) == pytest.approx(5.0 - 2.0 * 22.0 / 8.0, abs=0.51)
+
+
+def test_a_cold_worker_is_at_full_speed_once_its_time_is_over() -> None:
+    # At 1/5 of 10,000/s each, three workers do 6,000/s, and 2,000/s more wait each second; warm
+    # at second 30, they work off 22,000/s.
+    run = job(restart_s=0.0, cold_fraction=0.2, warmup_s=20.0).start(
+        [8_000.0] * 100, executors=2, seed=1
+    )
+    run.read(10.0)
+    run.apply(3, 10.0)
+    assert run.read(30.0).backlog_records == pytest.approx(40_000.0)
+    assert run.read(31.0).backlog_records == pytest.approx(18_000.0)
+    assert run.read(32.0).backlog_records == 0.0
+
+
+def test_workers_that_are_there_from_the_start_are_warm() -> None:
+    run = job(cold_fraction=0.1, warmup_s=1000.0).start([8_000.0] * 20, executors=1, seed=1)
+    assert run.read(10.0).backlog_records == 0.0
