@@ -9,7 +9,7 @@ UV := $(BIN)/uv
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test check cases bench docs fmt lock wheel clean
+.PHONY: help setup demo test check java cases bench docs fmt lock wheel clean
 
 help: ## list the targets
 	@grep -hE '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 9
@@ -17,9 +17,13 @@ help: ## list the targets
 demo: $(STAMP) ## run the main job (ARGS="--policy hpa ..." are passed on)
 	@$(BIN)/penstock simulate $(or $(ARGS),--policy ds2 --workload diurnal --duration 24h)
 
-test: check ## everything that CI checks: style, types, layers, tests, cases
-	$(BIN)/pytest -n 2 --dist worksteal
+test: check java ## everything that CI checks: style, types, layers, tests, cases
+	$(BIN)/pytest -n 2 --dist worksteal -m "not slow"
 	@$(MAKE) --no-print-directory cases DONE=--done
+	$(BIN)/pytest -m slow
+
+java: $(STAMP)
+	@$(BIN)/python -m penstock.testbed
 
 check: $(STAMP)
 	$(BIN)/ruff check --quiet .
