@@ -1,0 +1,273 @@
+"""Penstock attached to a real application on a real cluster."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ClassVar
+from uuid import uuid4
+
+import pytest
+
+import penstock
+from penstock.errors import ConfigError
+from penstock.journal import read_steps
+from penstock.knowledge import Knowledge
+from penstock.model import Decision, Limits, Reason, Snapshot
+from penstock.spark.attach import Attachment
+from penstock.spark.internals import Driver
+from penstock.testbed import Testbed, wait_until
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+    from pyspark.sql.streaming.query import StreamingQuery
+
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.filterwarnings("ignore:unclosed <socket:ResourceWarning"),
+]
+
+UP_S = 120.0
+
+
+@dataclass
+class Dial:
+    """A policy that wants what the test has set, and keeps how much past it was shown."""
+
+    executors: int
+    period_s: float = 0.5
+    default_limits: ClassVar[Limits] = Limits()
+    seen: list[int] = field(default_factory=list)
+
+    def decide(self, snapshot: Snapshot, knowledge: Knowledge) -> Decision:
+        self.seen.append(len(knowledge.history))
+        return Decision.of(self.executors, Reason("dial", f"{self.executors} are wanted"))
+
+
+@dataclass
+class Broken(Dial):
+    """A policy with a bug."""
+
+    def decide(self, snapshot: Snapshot, knowledge: Knowledge) -> Decision:
+        raise ZeroDivisionError("a bug in the policy")
+
+
+@pytest.fixture(scope="module")
+def bed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Testbed]:
+    with Testbed(slots=4, kafka=False, run_directory=tmp_path_factory.mktemp("bed")) as running:
+        yield running
+
+
+@pytest.fixture(scope="module")
+def spark(bed: Testbed) -> Iterator[SparkSession]:
+    from pyspark import SparkConf
+    from pyspark.sql import SparkSession
+
+    end_driver()
+    extra = {"spark.sql.shuffle.partitions": "6"}
+    with pytest.MonkeyPatch.context() as patch:
+        for name, value in bed.driver_environment.items():
+            patch.setenv(name, value)
+        conf = SparkConf().setAll(list(bed.spark_conf(initial_executors=1, **extra).items()))
+        session = SparkSession.builder.config(conf=conf).getOrCreate()
+        session.sparkContext.setLogLevel("OFF")
+        yield session
+        session.stop()
+        end_driver()
+
+
+def end_driver() -> None:
+    """End the Java process behind PySpark, which would otherwise serve the next session too."""
+    from pyspark import SparkContext
+
+    gateway: Any = SparkContext._gateway
+    if gateway is None:
+        return
+    if SparkContext._active_spark_context is not None:
+        SparkContext._active_spark_context.stop()
+    gateway.shutdown()
+    gateway.proc.stdin.close()
+    gateway.proc.wait()
+    SparkContext._gateway = None
+    SparkContext._jvm = None
+
+
+@pytest.fixture
+def query(spark: SparkSession, tmp_path: Path) -> Iterator[StreamingQuery]:
+    """A stateful count, one batch a second, that has run two batches."""
+    stream = spark.readStream.format("rate").option("rowsPerSecond", 100).load()
+    counts = stream.selectExpr("value % 50 AS key").groupBy("key").count()
+    writer = counts.writeStream.format("noop").outputMode("update").queryName(uuid4().hex)
+    writer = writer.option("checkpointLocation", str(tmp_path))
+    running = writer.trigger(processingTime="1 second").start()
+    try:
+        committed(running, 2)
+        yield running
+    finally:
+        running.stop()
+
+
+@contextmanager
+def attached(spark: SparkSession, policy: Any, **options: Any) -> Iterator[Attachment]:
+    bounds = {"min": 1, "max": 4, **options}
+    with penstock.attach(spark, policy, **bounds) as handle:
+        yield handle
+
+
+def last_batch(query: StreamingQuery) -> int:
+    progress: Any = query.lastProgress
+    return -1 if progress is None else int(progress["batchId"])
+
+
+def committed(query: StreamingQuery, batches: int) -> None:
+    """Wait until it has committed so many more."""
+    first = last_batch(query)
+    wait_until(lambda: last_batch(query) >= first + batches, UP_S, "the query stands still")
+
+
+def size(spark: SparkSession) -> int:
+    """Executors that take work."""
+    driver = Driver(spark)
+    return len(set(driver.executor_ids()) - driver.leaving())
+
+
+def come_to(spark: SparkSession, executors: int) -> None:
+    wait_until(lambda: size(spark) == executors, UP_S, f"the fleet did not come to {executors}")
+
+
+def failed_tasks(spark: SparkSession) -> int:
+    """Of all executors, those that went included."""
+    store: Any = Driver(spark).store.executorList(False)
+    return sum(int(store.apply(number).failedTasks()) for number in range(store.size()))
+
+
+def settled(handle: Attachment) -> None:
+    condition: Callable[[], bool] = lambda: handle.status().is_settled  # noqa: E731
+    wait_until(condition, UP_S, "the fleet did not settle")
+
+
+def test_recommend_mode_says_what_it_would_do_and_moves_nothing(
+    bed: Testbed, spark: SparkSession, query: StreamingQuery
+) -> None:
+    come_to(spark, 1)
+    before = Driver(spark).requested_total_executors()
+    with attached(spark, Dial(3), mode="recommend") as handle:
+        wait_until(lambda: handle.status().decisions >= 3, UP_S, "nothing was decided")
+        committed(query, 2)
+        status = handle.status()
+        assert "1 -> 3 executors: 3 are wanted (recommended only" in handle.explain(1)[0]
+    assert (status.mode, status.rescales) == ("recommend", 0)
+    assert Driver(spark).requested_total_executors() == before == 1
+    assert Driver(spark).locality_wait() == "3s"
+    assert [each.id for each in bed.executors()] == ["0"]
+
+
+def test_the_fleet_goes_up_takes_the_state_along_and_down_without_a_failed_task(
+    bed: Testbed, spark: SparkSession, query: StreamingQuery, tmp_path: Path
+) -> None:
+    dial = Dial(1)
+    failed = failed_tasks(spark)
+    path = tmp_path / "live.jsonl"
+    with attached(spark, dial, journal=path) as handle:
+        come_to(spark, 1)
+        old = set(Driver(spark).executor_ids())
+        dial.executors = 3
+        come_to(spark, 3)
+        assert Driver(spark).locality_wait() == "0s"
+        settled(handle)
+        *_, step = read_steps(path)
+        assert step.snapshot is not None
+        samples = step.snapshot.executors
+        moved = sum(each.state_partitions or 0 for each in samples if each.id not in old)
+        assert moved >= 2  # of 6; with the usual wait, new executors get none
+        assert Driver(spark).locality_wait() == "3s"
+        assert Driver(spark).requested_total_executors() == 3
+        dial.executors = 1
+        come_to(spark, 1)
+        wait_until(lambda: len(bed.executors()) == 1, UP_S, "a process stayed behind")
+        settled(handle)
+        assert Driver(spark).requested_total_executors() == 1
+        committed(query, 2)
+        status = handle.status()
+    assert (status.rescales, status.losses, status.error) == (2, 0, "")
+    assert failed_tasks(spark) == failed
+    assert query.isActive
+
+
+def test_a_killed_executor_is_replaced_and_a_changed_target_repaired(
+    bed: Testbed, spark: SparkSession, query: StreamingQuery
+) -> None:
+    with attached(spark, Dial(2)) as handle:
+        come_to(spark, 2)
+        settled(handle)
+        lost = bed.kill_executor()
+        wait_until(lambda: handle.status().losses == 1, UP_S, "the loss was not noticed")
+        come_to(spark, 2)
+        assert lost.id not in Driver(spark).executor_ids()
+        settled(handle)
+        # Somebody else asks for none: after the next loss nobody would come.
+        Driver(spark).request_total_executors(0)
+        wait_until(lambda: handle.status().repairs >= 1, UP_S, "the target was not repaired")
+        assert Driver(spark).requested_total_executors() == 2
+        committed(query, 2)
+        assert handle.status().state == "running"
+
+
+def test_a_bug_in_the_policy_is_logged_once_and_the_job_goes_on_at_its_size(
+    spark: SparkSession, query: StreamingQuery, caplog: pytest.LogCaptureFixture
+) -> None:
+    before = size(spark)
+    with caplog.at_level(logging.INFO), attached(spark, Broken(3)) as handle:
+        wait_until(lambda: handle.status().state == "failed", UP_S, "it did not fail")
+        committed(query, 2)
+        assert handle.status().error == "ZeroDivisionError: a bug in the policy"
+    said = [each.message for each in caplog.records if each.levelno >= logging.ERROR]
+    assert said == ["Penstock failed and lets go; the job goes on at its size"]
+    assert query.isActive
+    assert size(spark) == before
+    assert Driver(spark).locality_wait() == "3s"
+
+
+def test_a_paused_scaler_decides_nothing_until_it_is_resumed(
+    spark: SparkSession, query: StreamingQuery
+) -> None:
+    with attached(spark, Dial(1)) as handle:
+        wait_until(lambda: handle.status().decisions >= 1, UP_S, "nothing was decided")
+        handle.pause()
+        wait_until(lambda: handle.status().state == "paused", UP_S, "it did not pause")
+        committed(query, 1)
+        decisions = handle.status().decisions
+        committed(query, 2)
+        assert handle.status().decisions == decisions
+        handle.resume()
+        wait_until(lambda: handle.status().decisions > decisions, UP_S, "it did not go on")
+    assert handle.status().state == "stopped"
+    handle.stop()
+    assert query.isActive
+
+
+@pytest.mark.usefixtures("query")
+def test_a_restarted_driver_goes_on_from_its_journal(spark: SparkSession, tmp_path: Path) -> None:
+    path = tmp_path / "live.jsonl"
+    with attached(spark, Dial(1), journal=path) as handle:
+        wait_until(lambda: handle.status().decisions >= 4, UP_S, "nothing was decided")
+    written = len(list(read_steps(path)))
+    dial = Dial(1)
+    with attached(spark, dial, journal=path) as handle:
+        wait_until(lambda: handle.status().decisions >= 1, UP_S, "nothing was decided")
+    assert dial.seen[0] == written + 1
+    assert len(list(read_steps(path))) == written + len(dial.seen)
+
+
+def test_bad_input_is_one_sentence(spark: SparkSession) -> None:
+    with pytest.raises(ConfigError, match="unknown policy 'hpaa': did you mean 'hpa'"):
+        penstock.attach(spark, "hpaa")
+    with pytest.raises(ConfigError, match="mode must be act or recommend, not 'watch'"):
+        penstock.attach(spark, "ds2", mode="watch")  # type: ignore[arg-type]
+    with pytest.raises(ConfigError, match=r"spark.cores.max=4 gives 4: set spark.cores.max=9"):
+        penstock.attach(spark, "ds2", min=9, max=16)
+    with pytest.raises(ConfigError, match="slo_s must be a positive number of seconds, not 0"):
+        penstock.attach(spark, "ds2", slo_s=0)

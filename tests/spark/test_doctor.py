@@ -1,0 +1,180 @@
+"""What the doctor finds, and what it tells to set."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from penstock.cli import main
+from penstock.errors import ConfigError
+from penstock.spark.doctor import Application, Finding, examine, refuse_errors
+from penstock.spark.script import parse_script, read_script
+from penstock.testbed.ports import free_ports
+
+GOOD = {
+    "spark.master": "spark://host:7077",
+    "spark.executor.cores": "2",
+    "spark.cores.max": "32",
+    "spark.dynamicAllocation.enabled": "true",
+    "spark.decommission.enabled": "true",
+    "spark.storage.decommission.enabled": "true",
+    "spark.storage.decommission.shuffleBlocks.enabled": "true",
+    "spark.storage.decommission.replicationReattemptInterval": "2s",
+}
+
+
+def found(check: str, **changes: Any) -> list[Finding]:
+    """The findings of one check on good settings with some changed; None takes one away."""
+    options = {key: changes.pop(key) for key in ("triggers", "min_executors") if key in changes}
+    conf = {key.replace("__", "."): value for key, value in changes.items()}
+    merged = {key: value for key, value in (GOOD | conf).items() if value is not None}
+    return [each for each in examine(Application(merged, **options)) if each.check == check]
+
+
+def test_good_settings_have_nothing_to_change() -> None:
+    findings = examine(Application(GOOD))
+    assert {each.level for each in findings} == {"ok"}
+    refuse_errors(findings)
+
+
+@pytest.mark.parametrize("master", ["local", "local[*]", "local[4]"])
+def test_a_single_process_cannot_be_scaled(master: str) -> None:
+    (finding,) = found("master", spark__master=master)
+    assert finding.level == "error"
+    with pytest.raises(ConfigError, match=r"which cannot grow: --master spark://HOST:7077"):
+        refuse_errors([finding])
+
+
+def test_a_local_cluster_of_processes_can() -> None:
+    assert found("master", spark__master="local-cluster[2,1,512]")[0].level == "ok"
+
+
+def test_spark_connect_is_refused_with_the_way_out() -> None:
+    (finding,) = found("connect", spark__remote="sc://host")
+    assert finding.level == "error"
+    assert "run the script in the driver itself" in finding.change
+
+
+@pytest.mark.parametrize("trigger", ["availableNow", "once", "realTime", "continuous"])
+def test_queries_without_a_size_to_choose_are_refused(trigger: str) -> None:
+    (finding,) = found("trigger", triggers=("processingTime", trigger))
+    assert finding.level == "error"
+    assert "trigger(processingTime=...)" in finding.change
+
+
+def test_fewer_cores_than_the_smallest_fleet_is_an_error_and_than_the_largest_a_warning() -> None:
+    """Two cores each: 6 cores are 3 executors."""
+    (finding,) = found("room", spark__cores__max="6", min_executors=4)
+    assert (finding.level, finding.change) == ("error", "set spark.cores.max=8 or lower min")
+    (finding,) = found("room", spark__cores__max="6", min_executors=2)
+    assert (finding.level, finding.change) == ("warning", "spark.cores.max=32")
+
+
+def test_each_warning_names_the_setting() -> None:
+    changes: dict[str, tuple[dict[str, str | None], str]] = {
+        "executor_size": ({"spark.executor.cores": None}, "spark.executor.cores=1"),
+        "decommission": ({"spark.decommission.enabled": None}, "spark.decommission.enabled=true"),
+        "locality": (
+            {"spark.locality.wait.process": "3s"},
+            "remove spark.locality.wait.process",
+        ),
+        "speculation": ({"spark.speculation": "true"}, "spark.speculation=false"),
+        "failures": ({"spark.master": "yarn"}, "spark.executor.maxNumFailures=32"),
+        "decommission_interval": (
+            {"spark.storage.decommission.replicationReattemptInterval": "30s"},
+            "spark.storage.decommission.replicationReattemptInterval=2s",
+        ),
+    }
+    for check, (conf, change) in changes.items():
+        (finding,) = found(check, **conf)
+        assert (finding.level, finding.change) == ("warning", change)
+    (finding,) = found("dynamic_allocation", **{"spark.dynamicAllocation.enabled": None})
+    assert "spark.dynamicAllocation.initialExecutors=1" in finding.change
+
+
+def test_an_allocator_that_kills_by_itself_is_refused() -> None:
+    conf = {
+        "spark.master": "k8s://https://host",
+        "spark.kubernetes.allocation.pods.allocator": "statefulset",
+    }
+    assert found("allocator", **conf)[0].level == "error"
+
+
+SCRIPT = """
+conf = SparkConf().set("spark.executor.cores", 2).setMaster("spark://h:1")
+spark = SparkSession.builder.config(map={"spark.speculation": True, "spark.x": f()}).getOrCreate()
+writer = frame.writeStream.trigger(processingTime="2 seconds")
+writer.start()
+"""
+
+
+def test_a_script_is_read_without_being_run() -> None:
+    script = parse_script("raise SystemExit(9)\n" + SCRIPT)
+    assert script.conf == {
+        "spark.executor.cores": "2",
+        "spark.master": "spark://h:1",
+        "spark.speculation": "true",
+    }
+    assert script.hidden == ("spark.x",)
+    assert script.triggers == ("processingTime",)
+    assert script.starts_query
+
+
+def test_what_is_no_script_is_one_sentence(tmp_path: Path) -> None:
+    path = tmp_path / "job.py"
+    with pytest.raises(ConfigError, match=r"cannot read .*No such file"):
+        read_script(path)
+    path.write_text("def (")
+    with pytest.raises(ConfigError, match=r"is not Python: .* \(line 1\)"):
+        read_script(path)
+    path.write_bytes(b"\xff\xfe")
+    with pytest.raises(ConfigError, match="is not a text file in UTF-8"):
+        read_script(path)
+
+
+def doctor(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, str, str]:
+    with pytest.raises(SystemExit) as end:
+        main(["doctor", *arguments])
+    captured = capsys.readouterr()
+    return int(str(end.value.code)), captured.out, captured.err
+
+
+def test_the_command_finds_a_script_that_ends_by_itself(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    path = tmp_path / "job.py"
+    path.write_text("frame.writeStream.trigger(availableNow=True).start()")
+    code, out, _ = doctor(capsys, str(path), "--master", "yarn", "--json")
+    assert code == 1
+    errors = [each for each in json.loads(out) if each["level"] == "error"]
+    assert [each["check"] for each in errors] == ["trigger"]
+
+
+def test_the_command_says_whether_the_master_answers(capsys: pytest.CaptureFixture[str]) -> None:
+    (port,) = free_ports(1)
+    code, out, _ = doctor(capsys, "--master", f"spark://127.0.0.1:{port}")
+    assert code == 1
+    assert f"spark://127.0.0.1:{port} does not answer (Connection refused)" in out
+    assert "→ start the master, or correct its URL" in out
+
+
+def test_the_command_reads_settings_from_all_places(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    text = "# ours\nspark.decommission.enabled  true\nspark.executor.cores=4\n\n"
+    (tmp_path / "spark-defaults.conf").write_text(text)
+    monkeypatch.setenv("SPARK_CONF_DIR", str(tmp_path))
+    code, out, _ = doctor(capsys, "--master", "yarn", "--conf", "spark.executor.cores=2")
+    assert code == 0
+    assert "each executor has 2 cores" in out
+    assert "spark.decommission.enabled=true" not in out
+
+
+def test_the_command_without_anything_to_look_at_is_bad_input(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    code, _, err = doctor(capsys)
+    assert (code, err) == (2, "penstock: doctor needs a script or --master URL to look at\n")
