@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from math import inf
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -29,16 +31,12 @@ def test_sample_by_sample_gives_the_least_squares_line(pairs: list[tuple[float, 
     assert line.intercept == pytest.approx(intercept, rel=1e-6, abs=1e-3)
 
 
-@given(points, st.integers(0, 40))
-def test_two_lines_joined_are_the_line_of_all_points(
-    pairs: list[tuple[float, float]], cut: int
-) -> None:
-    xs, ys = zip(*pairs, strict=True)
-    joined = Line.through(xs[:cut], ys[:cut]).joined(Line.through(xs[cut:], ys[cut:]))
-    whole = Line.through(xs, ys)
-    assert joined.samples == whole.samples
-    assert joined.at(0.9) == pytest.approx(whole.at(0.9), rel=1e-6, abs=1e-3)
-    assert joined.explained == pytest.approx(whole.explained, abs=1e-6)
+def test_a_borrowed_slope_is_not_blurred_by_executors_that_differ() -> None:
+    # All rise by 1,000 per cpu; the second always shows 0.1 more cpu.
+    first = Line.through([0.4, 0.6], [400.0, 600.0])
+    second = Line.through([0.5, 0.7], [400.0, 600.0])
+    for line, full_rps in ((first, 1000.0), (second, 900.0)):
+        assert line.sloping_as([first, second, Line()]).at(1.0) == pytest.approx(full_rps)
 
 
 def test_the_line_does_not_lose_digits_far_from_zero() -> None:
@@ -47,22 +45,37 @@ def test_the_line_does_not_lose_digits_far_from_zero() -> None:
     assert line.slope == pytest.approx(1e4, rel=1e-3)
 
 
+def test_the_error_is_that_of_the_textbook() -> None:
+    cpu, rps = np.array([0.1, 0.3, 0.4, 0.7]), np.array([120.0, 280.0, 430.0, 690.0])
+    slope, intercept = np.polyfit(cpu, rps, 1)
+    spread = ((rps - intercept - slope * cpu) ** 2).sum() / 2.0
+    expected = np.sqrt(spread * (1.0 / 4.0 + (1.0 - cpu.mean()) ** 2 / cpu.var() / 4.0))
+    assert Line.through(cpu, rps).error_at(1.0) == pytest.approx(float(expected))
+
+
 def test_a_line_without_spread_is_level_and_not_firm() -> None:
     line = Line.through([0.5] * 10, [100.0] * 10)
-    assert (line.slope, line.at(1.0), line.is_firm) == (0.0, 100.0, False)
-    assert not Line().is_firm
+    assert (line.slope, line.at(1.0)) == (0.0, 100.0)
+    assert line.error_at(1.0) == inf
+    assert not line.is_firm_at(1.0)
+    assert not Line().is_firm_at(1.0)
 
 
 def test_a_cloud_is_not_a_line() -> None:
     cloud = Line.through([0.5, 0.6, 0.5, 0.6], [10.0, 10.0, 20.0, 21.0])
-    assert cloud.explained < 0.1
-    assert not cloud.is_firm
+    assert not cloud.is_firm_at(1.0)
+
+
+def test_a_line_is_firm_near_its_points_and_not_far_away() -> None:
+    line = Line.through([0.50, 0.52, 0.54, 0.56], [500.0, 525.0, 535.0, 560.0])
+    assert line.is_firm_at(0.6)
+    assert not line.is_firm_at(1.0)
 
 
 def test_a_falling_line_says_nothing_about_capacity() -> None:
     falling = Line.through([0.2, 0.3, 0.4, 0.5], [40.0, 30.0, 20.0, 10.0])
-    assert falling.explained == pytest.approx(1.0)
-    assert not falling.is_firm
+    assert falling.error_at(1.0) == pytest.approx(0.0, abs=1e-6)
+    assert not falling.is_firm_at(1.0)
 
 
 def test_executors_that_get_less_work_stay_behind_when_the_busiest_is_full() -> None:
@@ -74,7 +87,7 @@ def test_executors_that_get_less_work_stay_behind_when_the_busiest_is_full() -> 
     assert full_cpu_fractions([]) == []
 
 
-def test_an_unknown_executor_borrows_the_line_of_the_fleet() -> None:
+def test_an_unknown_executor_borrows_the_slope_of_the_fleet() -> None:
     known = Line.through([0.2, 0.4, 0.6, 0.8], [100.0, 300.0, 500.0, 700.0])
     fresh = Line.through([0.5], [400.0])
     # Both are on the line 1000 cpu - 100 and equally busy, so both carry 900.

@@ -9,11 +9,12 @@ the others are not: an executor counts at the cpu that it will then have.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from math import inf, sqrt
 
 from msgspec import Struct
 
-#: A line is believed from so many samples on, if it explains so much of their variance.
-FEWEST_SAMPLES, LEAST_EXPLAINED = 4, 0.5
+#: A line is believed from so many samples on, where its standard error is below this fraction.
+FEWEST_SAMPLES, MOST_ERROR = 4, 0.03
 #: A line counts for so many times of what proportion to cpu would give, at most.
 MOST_GAIN = 2.0
 
@@ -57,26 +58,24 @@ class Line(Struct, frozen=True, gc=False, array_like=True):
             self.yy + y_off * (y - y_mean),
         )
 
-    def joined(self, other: Line) -> Line:
-        """The line through the points of both.
+    def sloping_as(self, others: Sequence[Line]) -> Line:
+        """The line through the middle of its own points that rises as those of all do.
 
-        >>> both = Line.through([0.2, 0.4], [15.0, 39.0]).joined(Line.through([0.6], [61.0]))
-        >>> both.slope == Line.through([0.2, 0.4, 0.6], [15.0, 39.0, 61.0]).slope
-        True
+        Only how each one's points lie about their own middle counts, so that executors which
+        differ by a constant do not blur the slope. What happens to a job happens to all of its
+        executors at once: many of them are no more samples than one.
+
+        >>> steep = Line.through([0.2, 0.4], [20.0, 60.0])
+        >>> Line.through([0.5], [70.0]).sloping_as([steep, steep]).at(1.0)
+        170.0
         """
-        samples = self.samples + other.samples
-        if samples == 0:
-            return self
-        x_off, y_off = other.x_mean - self.x_mean, other.y_mean - self.y_mean
-        share = other.samples / samples
-        weight = self.samples * share
         return Line(
-            samples,
-            self.x_mean + x_off * share,
-            self.y_mean + y_off * share,
-            self.xx + other.xx + x_off * x_off * weight,
-            self.xy + other.xy + x_off * y_off * weight,
-            self.yy + other.yy + y_off * y_off * weight,
+            max(other.samples for other in others),
+            self.x_mean,
+            self.y_mean,
+            sum(other.xx for other in others),
+            sum(other.xy for other in others),
+            sum(other.yy for other in others),
         )
 
     @property
@@ -88,17 +87,24 @@ class Line(Struct, frozen=True, gc=False, array_like=True):
     def intercept(self) -> float:
         return self.y_mean - self.slope * self.x_mean
 
-    @property
-    def explained(self) -> float:
-        """The share of the variance of y that follows x (the square of the correlation)."""
-        spread = self.xx * self.yy
-        return min(1.0, self.xy * self.xy / spread) if spread > 0.0 else 0.0
+    def error_at(self, x: float) -> float:
+        """The standard error of the line at x: it grows with the distance from the points.
 
-    @property
-    def is_firm(self) -> bool:
-        """Whether the points make a rising line at all, and not a cloud."""
-        enough = self.samples >= FEWEST_SAMPLES and self.explained >= LEAST_EXPLAINED
-        return enough and self.slope > 0.0
+        >>> line = Line.through([0.1, 0.2, 0.3, 0.4], [11.0, 19.0, 31.0, 39.0])
+        >>> round(line.error_at(0.25), 2), round(line.error_at(1.0), 2)
+        (0.63, 4.29)
+        """
+        if self.samples < 3 or self.xx <= 0.0:
+            return inf
+        variance = max(0.0, self.yy - self.xy * self.xy / self.xx) / (self.samples - 2)
+        off = x - self.x_mean
+        return sqrt(variance * (1.0 / self.samples + off * off / self.xx))
+
+    def is_firm_at(self, x: float) -> bool:
+        """Whether the points make a rising line that can be followed as far as x."""
+        if self.samples < FEWEST_SAMPLES or self.slope <= 0.0:
+            return False
+        return self.error_at(x) <= MOST_ERROR * self.at(x)
 
     def at(self, x: float) -> float:
         """The y of the line."""
@@ -132,7 +138,7 @@ def fleet_capacity_rps(
 ) -> int | None:
     """What the executors can process together, also while some are hardly known.
 
-    One whose points make no line borrows the line of all points; if that is none either, its
+    One whose points make no line borrows the slope of all; if that is not known either, its
     throughput grows in proportion to its cpu. An idle executor uses cpu too, so proportion says
     too little at low load: below `least_cpu` it does not count, and the capacity is unknown.
 
@@ -143,21 +149,18 @@ def fleet_capacity_rps(
     >>> fleet_capacity_rps([barely], least_cpu=0.7)
     """
     fractions = full_cpu_fractions([line.x_mean for line in lines], full)
-    everyone = Line()
-    for line in lines:
-        everyone = everyone.joined(line)
-    total = 0.0
+    total = 0
     for line, cpu in zip(lines, fractions, strict=True):
         in_proportion_rps = line.y_mean / line.x_mean * cpu if line.x_mean > 0.0 else 0.0
-        best = line if line.is_firm else everyone
-        if best.is_firm:
+        best = line if line.is_firm_at(cpu) else line.sloping_as(lines)
+        if best.is_firm_at(cpu):
             # Points that lie close together may make any line; none is worth a miracle.
             total += int(min(best.at(cpu), MOST_GAIN * in_proportion_rps))
         elif line.x_mean >= least_cpu:
             total += int(in_proportion_rps)
         else:
             return None
-    return max(0, int(total))
+    return max(0, total)
 
 
 class Observed(Struct, frozen=True, gc=False, array_like=True):

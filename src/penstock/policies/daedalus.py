@@ -134,9 +134,10 @@ class Daedalus:
     and the stand-in line goes through five minutes. Instead of auto-ARIMA with orders up to 5 it
     is an autoregression of order up to 5 on differences, fitted anew for each plan: 15 bad
     forecasts in a row make it forget what was before them. An executor whose samples do not make
-    a line borrows that of the fleet, or counts as throughput / cpu. In a micro-batch job full is
-    not 100 % cpu but the cpu at which batches fill the trigger interval, learned by a line as
-    well, and two trigger intervals of arrivals are not lag.
+    a line borrows the slope of the fleet, or counts as throughput / cpu if that is above 70 %; if
+    not, the table stays as it is. In a micro-batch job full is not 100 % cpu but the cpu at which
+    batches fill the trigger interval, learned by a line as well, and two trigger intervals of
+    arrivals are not lag.
 
     Wins and loses
     --------------
@@ -281,8 +282,7 @@ class Daedalus:
             return memory
         full = _full_cpu(memory.full_cpu) if snapshot.trigger_interval_s else 1.0
         table = memory.scale_outs
-        is_new = all(row.executors != executors for row in table.observed)
-        least_cpu = 0.0 if is_new else RELIABLE_CPU * full
+        least_cpu = RELIABLE_CPU * full if table.executors else 0.0
         capacity_rps = fleet_capacity_rps(list(memory.lines.values()), full, least_cpu)
         if not capacity_rps:
             return memory
@@ -354,7 +354,7 @@ def _working_fraction(snapshot: Snapshot) -> float | None:
 
 def _full_cpu(line: Line) -> float:
     """The cpu of the busiest executor when batches fill the trigger interval."""
-    if line.is_firm:
+    if line.is_firm_at(1.0):
         return min(1.0, line.at(1.0))
     return min(1.0, line.y_mean / line.x_mean) if line.x_mean > 0.0 else 1.0
 
