@@ -90,6 +90,7 @@ def _tell(chosen: Sequence[Step], total: int) -> None:
             f"{instant(step.at_s)}  {move(step)}{refused}  load {load:>10}  delay {delay:>9}  "
             f"[{', '.join(codes(step.decision))}] {reasons(step.decision)}",
             markup=False,
+            soft_wrap=True,
         )
     screen.print(f"{len(chosen)} of {total} decisions", style="dim")
 

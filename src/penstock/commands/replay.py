@@ -74,6 +74,7 @@ def _tell(found: list[Difference], total: int, label: str) -> None:
             f"{instant(each.at_s)}  load {load:>10}  recorded {old.target_executors:>2}, "
             f"{label} {new.target_executors:>2}: {reasons(new)}",
             markup=False,
+            soft_wrap=True,
         )
     screen.print(
         f"{label} differs at {len(found)} of {total} turns (open loop: the job does not react)",
