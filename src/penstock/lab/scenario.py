@@ -12,8 +12,10 @@ from penstock.errors import ConfigError, unknown
 from penstock.guards import chain
 from penstock.journal import MemoryJournal
 from penstock.knowledge import Knowledge
+from penstock.lab.profiling import profiled
 from penstock.lab.score import Goal, Score, score
 from penstock.model import Limits, Step
+from penstock.policies.phoebe import Phoebe
 from penstock.protocols import Journal, Policy
 from penstock.simulation.continuous import ContinuousJob
 from penstock.simulation.engine import Job, Outcome
@@ -111,7 +113,12 @@ def simulate(
     journal: Journal | None = None,
     watch: Watcher | None = None,
 ) -> Outcome:
-    """The bare run: the loop over a simulated job, to its end."""
+    """The bare run: the loop over a simulated job, to its end.
+
+    A policy that needs profiling runs first gets them, against the same job.
+    """
+    if isinstance(policy, Phoebe):
+        policy = profiled(policy, scenario.job, limits.max_executors)
     rates = scenario.rates()
     engine = impaired(
         scenario.job.start(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from penstock.policies.backlog_threshold import BacklogThreshold
+from penstock.policies.daedalus import Daedalus
 from penstock.policies.dhalion import Dhalion
 from penstock.policies.dhalion_adapted import DhalionAdapted
 from penstock.policies.ds2 import Ds2
@@ -13,6 +14,7 @@ from penstock.policies.flink import Flink
 from penstock.policies.hpa import Hpa
 from penstock.policies.keda_lag import KedaLag
 from penstock.policies.penstock import Penstock
+from penstock.policies.phoebe import Phoebe
 from penstock.policies.queueing import Queueing
 from penstock.policies.spark_dra import SparkDra
 from penstock.policies.static import Static
@@ -37,6 +39,8 @@ POLICIES: dict[str, type[Policy]] = {
     "backlog_threshold": BacklogThreshold,
     "queueing": Queueing,
     "thresholds": Thresholds,
+    "daedalus": Daedalus,
+    "phoebe": Phoebe,
     "spark_dra": SparkDra,
     "dstreams_ratio": DstreamsRatio,
     "elastic_scaling": ElasticScaling,
