@@ -1,8 +1,8 @@
 """What a run cost and how late it was, as far as its journal can tell.
 
 The lab's `Score` knows every record; a journal knows the delay of the oldest waiting record at
-each turn. So the delays here are upper bounds: a record counts with the age of the oldest one at
-the turn in which it was processed.
+each turn. So the delays here are estimates: a record counts with the age of the oldest waiting
+one at the turn in which it was processed.
 """
 
 from __future__ import annotations

@@ -143,20 +143,18 @@ def _embedded(value: object) -> str:
 
 def _facts(runs: Sequence[Run], slo_s: float) -> str:
     """The figures in words: tiles for one run, a table for several."""
-    told: list[tuple[str, Callable[[Run], str]]] = [
-        ("executor-hours", _hours),
-        ("against the peak all the time", _saved),
-        (f"late (> {slo_s:g} s)", lambda run: _share(run.account.late_fraction)),
-        ("delay p50", lambda run: _seconds(run.account.p50_s)),
-        ("delay p95", lambda run: _seconds(run.account.p95_s)),
-        ("delay p99", lambda run: _seconds(run.account.p99_s)),
-        ("delay max", lambda run: _seconds(run.account.max_s)),
-        ("rescales", lambda run: f"{run.account.rescales} ({run.account.moved_executors} moved)"),
-        ("refused / blind turns", lambda run: f"{run.account.refused} / {run.account.blind_turns}"),
+    told: list[tuple[str, Callable[[Account], tuple[str, str]]]] = [
+        ("executor-hours", lambda a: (f"{a.executor_hours:.3g}", f"mean {a.mean_executors:.1f}")),
+        ("against its peak", _saved),
+        ("late records", lambda a: (_share(a.late_fraction), f"waited over {slo_s:g} s")),
+        ("median delay", _delay),
+        ("longest delay", lambda a: (_seconds(a.max_s), "")),
+        ("rescales", lambda a: (str(a.rescales), f"{a.moved_executors} executors moved")),
+        ("trouble", lambda a: (f"{a.blind_turns} blind", f"{a.refused} refused")),
     ]
     if len(runs) == 1:
         tiles = (
-            f"<div><dt>{escape(name)}</dt><dd>{escape(tell(runs[0]))}</dd></div>"
+            f"<div><dt>{escape(name)}</dt><dd>{_told(tell(runs[0].account))}</dd></div>"
             for name, tell in told
         )
         return f'<dl class="tiles">{"".join(tiles)}</dl>'
@@ -166,7 +164,7 @@ def _facts(runs: Sequence[Run], slo_s: float) -> str:
     )
     body = "".join(
         f'<tr><th scope="row">{escape(name)}</th>'
-        + "".join(f"<td>{escape(tell(run))}</td>" for run in runs)
+        + "".join(f"<td>{_told(tell(run.account))}</td>" for run in runs)
         + "</tr>"
         for name, tell in told
     )
@@ -176,14 +174,21 @@ def _facts(runs: Sequence[Run], slo_s: float) -> str:
     )
 
 
-def _hours(run: Run) -> str:
-    return f"{run.account.executor_hours:.3g} (mean {run.account.mean_executors:.1f})"
+def _told(figure: tuple[str, str]) -> str:
+    value, detail = figure
+    return f"{escape(value)} <small>{escape(detail)}</small>" if detail else escape(value)
 
 
-def _saved(run: Run) -> str:
-    saved = run.account.saved_fraction
+def _saved(figures: Account) -> tuple[str, str]:
+    saved = figures.saved_fraction
     word = "less" if saved >= 0.0 else "more"
-    return f"{abs(saved):.0%} {word} than {run.account.peak_executors}"
+    return f"{abs(saved):.0%} {word}", f"than {figures.peak_executors} all the time"
+
+
+def _delay(figures: Account) -> tuple[str, str]:
+    if figures.p50_s is None:
+        return "not measured", ""
+    return _seconds(figures.p50_s), f"p95 {_seconds(figures.p95_s)}, p99 {_seconds(figures.p99_s)}"
 
 
 def _share(fraction: float | None) -> str:
@@ -193,4 +198,6 @@ def _share(fraction: float | None) -> str:
 def _seconds(value: float | None) -> str:
     if value is None:
         return "not measured"
-    return f"{value:.1f} s" if value < 100.0 else f"{value / 60.0:.1f} min"
+    if value < 100.0:
+        return f"{value:.1f} s"
+    return f"{value / 60.0:.1f} min" if value < 6000.0 else f"{value / 3600.0:.1f} h"

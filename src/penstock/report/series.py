@@ -78,13 +78,35 @@ def lines(steps: Sequence[Step]) -> Lines:
     return Lines(
         load=thin(at_s, seen(lambda s: s.arrival_rps)),
         throughput=thin(at_s, seen(lambda s: s.throughput_rps)),
-        promised=levels(at_s, [step.decision.expected_rps for step in steps]),
+        promised=levels(at_s, promises(steps)),
         requested=levels(at_s, seen(lambda s: s.fleet.target)),
         registered=levels(at_s, seen(lambda s: s.fleet.registered)),
         active=levels(at_s, seen(lambda s: s.fleet.active)),
         delay=thin(at_s, seen(lambda s: s.delay_s)),
         backlog=thin(at_s, seen(lambda s: s.backlog_records)),
     )
+
+
+def promises(steps: Sequence[Step]) -> list[float | None]:
+    """The rate that the fleet is promised to carry at each turn.
+
+    A promise is for one size of the fleet: it stands while that size does. One that a guard bent or
+    the actuator refused was for a fleet that never was.
+    """
+    promised: float | None = None
+    size: int | None = None
+    found: list[float | None] = []
+    for step in steps:
+        decision, receipt = step.decision, step.receipt
+        target = decision.target_executors
+        refused = receipt is not None and not receipt.accepted
+        if step.snapshot is not None and not refused:
+            if decision.expected_rps is not None and decision.wanted_executors == target:
+                promised, size = decision.expected_rps, target
+            elif target != size:
+                promised = None
+        found.append(promised)
+    return found
 
 
 def thin(at_s: Sequence[float], values: Values, most: int = MOST_POINTS) -> Line:

@@ -48,11 +48,20 @@ function seconds(value) {
   return `${Math.floor(minutes / 60)} h ${String(minutes % 60).padStart(2, "0")} min`;
 }
 
-function clock(at, withSeconds = true) {
+// A span in its largest whole unit.
+function span(value) {
+  if (value % 3600 === 0) return `${value / 3600} h`;
+  return value % 60 === 0 ? `${value / 60} min` : `${short(value)} s`;
+}
+
+const cut = (text, most) => (text.length <= most ? text : `${text.slice(0, most - 1)}…`);
+
+function clock(at, parts = "h:min:s") {
   const whole = Math.round(at);
   const two = (number) => String(Math.floor(number)).padStart(2, "0");
-  const hours = `${two(whole / 3600)}:${two((whole % 3600) / 60)}`;
-  return withSeconds ? `${hours}:${two(whole % 60)}` : hours;
+  const [hours, minutes, rest] = [two(whole / 3600), two((whole % 3600) / 60), two(whole % 60)];
+  if (parts === "h:min") return `${hours}:${minutes}`;
+  return parts === "min:s" ? `${minutes}:${rest}` : `${hours}:${minutes}:${rest}`;
 }
 
 // Scales and ticks ------------------------------------------------------------------------------
@@ -91,11 +100,15 @@ function ticks(low, high, count) {
 const SPANS = [1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 10800, 21600, 43200,
   86400, 172800, 604800];
 
-function timeTicks(low, high, count) {
-  const step = SPANS.find((span) => (high - low) / span <= count) || 2592000;
+// Ticks at round instants, and how they are written: as short as the range allows.
+function timeTicks(low, high, width) {
+  const stepFor = (pixels) => SPANS.find((step) => (high - low) / step <= width / pixels) || 2592000;
+  let [step, parts] = [stepFor(60), "h:min"];
+  if (high <= 3600) parts = "min:s";
+  else if (step < 60) [step, parts] = [stepFor(80), "h:min:s"];
   const found = [];
   for (let at = Math.ceil(low / step) * step; at <= high; at += step) found.push(at);
-  return { found, withSeconds: step < 60 };
+  return { found, parts };
 }
 
 // Lines -----------------------------------------------------------------------------------------
@@ -127,6 +140,30 @@ function highest(lines, [from, to]) {
   return top;
 }
 
+// The highest value of each span of time: of several noisy lines, what can still be told apart.
+function worst(line, bucket) {
+  const at_s = [];
+  const values = [];
+  let current = null;
+  line.at_s.forEach((at, place) => {
+    const value = line.values[place];
+    const which = Math.floor(at / bucket);
+    if (which === current && value != null && values.at(-1) != null) {
+      if (value > values.at(-1)) values[values.length - 1] = value;
+      return;
+    }
+    current = which;
+    at_s.push(at);
+    values.push(value);
+  });
+  return { at_s, values };
+}
+
+// Four pixels of time.
+function bucketOf([from, to], inner) {
+  return (4 * (to - from)) / Math.max(1, inner.right - inner.left);
+}
+
 function path(xs, values, x, y, stepped) {
   let text = "";
   let pen = false;
@@ -139,7 +176,8 @@ function path(xs, values, x, y, stepped) {
       continue;
     }
     const py = y(value).toFixed(1);
-    if (!pen) text += `M${px} ${py}`;
+    // The stub shows a value that stands alone between two gaps.
+    if (!pen) text += `M${px} ${py}h.1`;
     else text += stepped ? `H${px}V${py}` : `L${px} ${py}`;
     pen = true;
   }
@@ -170,7 +208,7 @@ function between(low, high, x, y) {
 
 // Charts ----------------------------------------------------------------------------------------
 
-const MARGIN = { left: 50, right: 14, top: 22, bottom: 24 };
+const MARGIN = { left: 50, right: 14, top: 26, bottom: 24 };
 let clips = 0;
 
 function frame(figure, spec) {
@@ -191,7 +229,7 @@ function frame(figure, spec) {
   const inner = { left: MARGIN.left, right: width - MARGIN.right, top: MARGIN.top, bottom: spec.height - MARGIN.bottom };
   clips += 1;
   const clip = draw("clipPath", { id: `clip${clips}` }, root);
-  draw("rect", { x: inner.left, y: inner.top - 8, width: inner.right - inner.left, height: inner.bottom - inner.top + 9 }, clip);
+  draw("rect", { x: inner.left - 6, y: inner.top - 8, width: inner.right - inner.left + 12, height: inner.bottom - inner.top + 12 }, clip);
   return { root, inner, clip: `url(#clip${clips})` };
 }
 
@@ -206,14 +244,14 @@ function leftAxis({ root, inner }, y, spec) {
 }
 
 function timeAxis({ root, inner }, x, [from, to], unit) {
-  const marks = timeTicks(from, to, Math.max(2, Math.floor((inner.right - inner.left) / 85)));
+  const marks = timeTicks(from, to, inner.right - inner.left);
   for (const at of marks.found) {
     draw("line", { x1: x(at), x2: x(at), y1: inner.top, y2: inner.bottom, class: "grid" }, root);
     const near = x(at) > inner.right - 22;
-    label(root, near ? inner.right + 8 : x(at), inner.bottom + 16, clock(at, marks.withSeconds), near ? "end" : "middle");
+    label(root, near ? inner.right + 8 : x(at), inner.bottom + 16, clock(at, marks.parts), near ? "end" : "middle");
   }
   draw("line", { x1: inner.left, x2: inner.right, y1: inner.bottom, y2: inner.bottom, class: "axis" }, root);
-  label(root, inner.right, 12, `${unit} (${marks.withSeconds ? "h:min:s" : "h:min"})`, "end");
+  label(root, inner.right, 12, `${unit} (${marks.parts})`, "end");
 }
 
 // A chart over time. The spec names series, a limit, a fan and marks; the answer is what the cursor needs.
@@ -223,7 +261,8 @@ function timeChart(figure, spec, range) {
   const x = linear(range[0], range[1], inner.left, inner.right);
   const measured = highest(spec.series.filter((one) => !one.loose).map((one) => one.line), range);
   const loose = highest(spec.series.filter((one) => one.loose).map((one) => one.line), range);
-  const top = Math.max(measured * 1.06, Math.min(loose, measured * 1.5) * 1.04, spec.limit ? spec.limit * 1.25 : 0, spec.least || 1);
+  const base = measured || loose;
+  const top = Math.max(base * 1.06, Math.min(loose, base * 1.4) * 1.04, spec.limit ? spec.limit * 1.25 : 0, spec.least || 1);
   const logs = spec.limit && top > 12 * spec.limit;
   const y = logs
     ? logarithmic(Math.max(spec.limit / 100, 0.01), top, inner.bottom, inner.top)
@@ -241,22 +280,26 @@ function timeChart(figure, spec, range) {
     const group = draw("g", { class: one.color }, plot);
     if (one.fan) draw("path", { d: between(one.fan.low, one.fan.high, x, y), class: "area" }, group);
     if (one.filled) draw("path", { d: surface(one.line, x, y), class: "area" }, group);
-    draw("path", { d: path(one.line.at_s, one.line.values, x, y, one.stepped), class: `line ${one.className || ""}` }, group);
+    const line = one.worst ? worst(one.line, bucketOf(range, inner)) : one.line;
+    draw("path", { d: path(line.at_s, line.values, x, y, one.stepped), class: `line ${one.className || ""}` }, group);
   }
   for (const mark of spec.marks || []) {
     if (mark.at < range[0] || mark.at > range[1]) continue;
     const group = draw("g", { class: mark.color }, plot);
-    draw("path", { d: sign(mark.kind, x(mark.at), mark.value == null ? inner.bottom - 6 : y(mark.value)), class: `event ${mark.kind}` }, group);
+    const at = mark.value == null ? inner.bottom - 6 : y(mark.value);
+    const bad = mark.kind === "refused" || mark.kind === "blind";
+    draw("path", { d: sign(mark.kind, x(mark.at), at, spec.markSize || 5), class: bad ? "event bad" : "event" }, group);
   }
   const cursor = draw("line", { y1: inner.top, y2: inner.bottom, class: "cursor", visibility: "hidden" }, root);
   const brush = draw("rect", { y: inner.top, height: inner.bottom - inner.top, class: "brush", visibility: "hidden" }, root);
   return { root, x, inner, cursor, brush };
 }
 
-function sign(kind, x, y) {
+function sign(kind, x, y, half) {
   const [px, py] = [x.toFixed(1), y.toFixed(1)];
-  if (kind === "up") return `M${px} ${(y - 9).toFixed(1)}l5 8h-10z`;
-  if (kind === "down") return `M${px} ${(y + 9).toFixed(1)}l5 -8h-10z`;
+  const tall = 1.6 * half;
+  if (kind === "up") return `M${px} ${(y - tall - 1).toFixed(1)}l${half} ${tall}h${-2 * half}z`;
+  if (kind === "down") return `M${px} ${(y + tall + 1).toFixed(1)}l${half} ${-tall}h${-2 * half}z`;
   if (kind === "refused") return `M${px} ${py}m-5 -3l2 -2l3 3l3 -3l2 2l-3 3l3 3l-2 2l-3 -3l-3 3l-2 -2l3 -3z`;
   return `M${px} ${py}m-3.5 0a3.5 3.5 0 1 0 7 0a3.5 3.5 0 1 0 -7 0z`;
 }
@@ -292,7 +335,7 @@ function shareChart(figure, spec) {
 
 // Bars of parts that add up, with an outline for what they are measured against.
 function barChart(figure, spec) {
-  const row = 46;
+  const row = spec.bars.some((bar) => bar.name) ? 62 : 46;
   const place = frame(figure, { ...spec, height: MARGIN.top + MARGIN.bottom + row * spec.bars.length });
   const { root, inner } = place;
   const left = 2;
@@ -307,13 +350,15 @@ function barChart(figure, spec) {
   spec.bars.forEach((bar, index) => {
     const y = inner.top + row * index;
     const group = draw("g", { class: bar.color }, root);
-    label(group, left, y + 13, bar.text, "start", "strong");
+    const fits = Math.floor((inner.right - left) / 7.5);
+    if (bar.name) label(group, left, y + 13, cut(bar.name, fits), "start", "strong");
+    label(group, left, y + row - 33, bar.text);
     let from = 0;
     for (const part of bar.parts) {
       const width = Math.max(0, x(from + part.value) - x(from));
-      draw("rect", { x: x(from), y: y + 19, width, height: 18, class: part.className }, group);
+      draw("rect", { x: x(from), y: y + row - 27, width, height: 18, class: part.className }, group);
       from += part.value;
     }
-    draw("rect", { x: x(0), y: y + 19, width: x(bar.outline) - x(0), height: 18, class: "seg-peak" }, group);
+    draw("rect", { x: x(0), y: y + row - 27, width: x(bar.outline) - x(0), height: 18, class: "seg-peak" }, group);
   });
 }

@@ -4,11 +4,10 @@ const DATA = JSON.parse(document.getElementById("data").textContent);
 const RUNS = DATA.runs.map((run, index) => ({ ...run, color: `c${index}`, shown: true }));
 const ALONE = RUNS.length === 1;
 const LIVE = RUNS.some((run) => run.begin_s > 0);
-const WHOLE = [
-  Math.min(...RUNS.map((run) => run.lines.load.at_s[0])),
-  Math.max(...RUNS.map((run) => run.end_s), 1),
-];
+const FIRST = Math.min(...RUNS.map((run) => run.lines.load.at_s[0]));
+const WHOLE = [FIRST, Math.max(...RUNS.map((run) => run.end_s), FIRST + 1)];
 const SLO = `SLO ${short(DATA.slo_s)} s`;
+const WORST = ALONE ? "" : ", the highest of every four pixels";
 const PAGE = 100;
 const tip = document.getElementById("tip");
 const byId = (id) => document.getElementById(id);
@@ -28,13 +27,13 @@ function perRun(name, options = {}) {
 function loadChart() {
   const promised = shown().some((run) => drawn(run.lines.promised));
   const keys = ALONE
-    ? [{ text: "arrives", color: "c0" }, { text: "is processed", color: "c2", className: "thin" }]
+    ? [{ text: "arrives", color: "c0" }, { text: "is processed", color: "c2", className: "faint" }]
     : [{ text: "arrives", color: "soft" }];
   if (promised) keys.push({ text: "capacity promised by the decision", color: "soft", className: "thin dashed" });
   const series = ALONE
     ? [
       ...perRun("promised", { color: "soft", className: "thin dashed", stepped: true, loose: true }),
-      ...perRun("throughput", { color: "c2", className: "thin" }),
+      ...perRun("throughput", { color: "c2", className: "faint", loose: true }),
       ...perRun("load", { color: "c0" }),
     ]
     : [...perRun("promised", { className: "thin dashed", stepped: true, loose: true }), ...perRun("load")];
@@ -56,22 +55,22 @@ function fleetChart() {
   const keys = ALONE
     ? [{ text: "requested", color: "c1" }, { text: "registered", color: "c3", className: "dotted" }, { text: "active", color: "c2", box: "area" }]
     : [{ text: "requested", color: "soft" }, { text: "active", color: "soft", className: "thin dotted" }];
-  return { title: "Fleet", unit: "executors", whole: true, height: 230, least: 2, keys, series, marks, timeUnit, about: "Executors over time, each decision marked" };
+  return { title: "Fleet", unit: "executors", whole: true, height: 230, least: 2, keys, series, marks, markSize: ALONE ? 5 : 3.5, timeUnit, about: "Executors over time, each decision marked" };
 }
 
 function delayChart() {
   return {
     title: "Delay", unit: "s", height: 190, limit: DATA.slo_s, limitText: SLO, timeUnit,
-    keys: [{ text: "age of the oldest waiting record", color: ALONE ? "c0" : "soft" }],
-    series: perRun("delay"), about: "Delay in seconds over time, against the SLO",
+    keys: [{ text: `age of the oldest waiting record${WORST}`, color: ALONE ? "c0" : "soft" }],
+    series: perRun("delay", { worst: !ALONE }), about: "Delay in seconds over time, against the SLO",
   };
 }
 
 function backlogChart() {
   return {
     title: "Backlog", unit: " records", scaled: true, height: 160, timeUnit,
-    keys: [{ text: "waiting", color: ALONE ? "c0" : "soft" }],
-    series: perRun("backlog"), about: "Waiting records over time",
+    keys: [{ text: `waiting${WORST}`, color: ALONE ? "c0" : "soft" }],
+    series: perRun("backlog", { worst: !ALONE }), about: "Waiting records over time",
   };
 }
 
@@ -85,9 +84,9 @@ function foresightChart() {
       { line: came, color: ALONE ? "c0" : run.color },
     ];
   });
-  const spans = [...new Set(told.map((run) => seconds(run.foresight.horizon_s)))].join(" or ");
+  const spans = [...new Set(told.map((run) => span(run.foresight.horizon_s)))].join(" or ");
   const errors = told.filter((run) => run.foresight.typical_error_fraction != null)
-    .map((run) => `${ALONE ? "" : `${run.name} `}${short(100 * run.foresight.typical_error_fraction)} %`);
+    .map((run) => `${ALONE ? "" : `${run.name} `}${(100 * run.foresight.typical_error_fraction).toFixed(1)} %`);
   const keys = [
     { text: `highest load foreseen for the next ${spans}`, color: ALONE ? "c1" : "soft", className: "dashed" },
     { text: "highest that came", color: ALONE ? "c0" : "soft" },
@@ -115,15 +114,17 @@ function drawCosts() {
       ? [{ value: (executor_s - starting_or_leaving_s) / hour, className: "seg-working" }]
       : [{ value: working_s / hour, className: "seg-working" }, { value: idle_s / hour, className: "seg-idle" }];
     parts.push({ value: starting_or_leaving_s / hour, className: "seg-starting" });
-    const name = ALONE ? "" : `${run.name}: `;
-    const text = `${name}${short(executor_s / hour)} h, instead of ${short(peak_fleet_s / hour)} h with ${peak_executors} all the time`;
-    return { text, parts, total: executor_s / hour, outline: peak_fleet_s / hour, color: run.color };
+    const name = ALONE ? "" : run.name;
+    const text = `${short(executor_s / hour)} h, instead of ${short(peak_fleet_s / hour)} h with ${peak_executors} all the time`;
+    return { name, text, parts, total: executor_s / hour, outline: peak_fleet_s / hour, color: run.color };
   });
   const color = ALONE ? "c0" : "soft";
+  const hours = (value) => (ALONE ? ` ${short(value / hour)} h` : "");
+  const only = RUNS[0].cost;
   const keys = [
-    { text: split ? "working" : "active", color, box: "seg-working" },
-    ...(split ? [{ text: "idle", color, box: "seg-idle" }] : []),
-    { text: "starting or leaving", color, box: "seg-starting" },
+    { text: split ? `working${hours(only.working_s)}` : "active", color, box: "seg-working" },
+    ...(split ? [{ text: `idle${hours(only.idle_s)}`, color, box: "seg-idle" }] : []),
+    { text: `starting or leaving${hours(only.starting_or_leaving_s)}`, color, box: "seg-starting" },
     { text: "a fleet for the peak", color, box: "seg-peak" },
   ];
   barChart(byId("cost").firstElementChild, { title: "Cost", unit: "executor-hours", keys, bars, about: "Executor-hours of each run against a fleet sized for its peak" });
@@ -210,7 +211,9 @@ function decisionAt(run, at) {
   const reach = ((range[1] - range[0]) / Math.max(1, charts[0].inner.right - charts[0].inner.left)) * 6;
   const near = run.rows.filter((row) => row.kind !== "hold" && Math.abs(row.at_s - at) <= reach)
     .sort((a, b) => Math.abs(a.at_s - at) - Math.abs(b.at_s - at))[0];
-  return near || run.rows[lastBefore(run.rows.map((row) => row.at_s), at)];
+  if (near) return near;
+  const held = run.rows[lastBefore(run.rows.map((row) => row.at_s), at)];
+  return held && run.rows_left_out && at > held.until_s + reach ? undefined : held;
 }
 
 function tell(at) {
@@ -227,7 +230,10 @@ function tell(at) {
     if (!ALONE) say("p", "name", run.name, tip);
     say("p", "", facts.join(" · "), tip);
     const row = decisionAt(run, at);
-    if (row && (ALONE || row.kind !== "hold")) say("p", "why", `${move(row)}: ${row.text}`, tip);
+    if (row && (ALONE || row.kind !== "hold")) {
+      const since = row.turns > 1 ? ` since ${clock(row.at_s)}` : "";
+      say("p", "why", `${move(row)}${since}: ${row.text}`, tip);
+    }
   }
 }
 
@@ -308,6 +314,7 @@ function addFigures() {
   say("figure", "", undefined, byId("ecdf"));
   say("figure", "", undefined, byId("cost"));
   say("p", "hint", "A record counts with the age of the oldest waiting one at the turn that processed it.", byId("ecdf"));
+  say("p", "hint", "An executor is paid for from its request until it is gone; it works while its tasks run.", byId("cost"));
 }
 
 function addLegend() {
