@@ -128,3 +128,29 @@ def test_a_cold_worker_is_at_full_speed_once_its_time_is_over() -> None:
 def test_workers_that_are_there_from_the_start_are_warm() -> None:
     run = job(cold_fraction=0.1, warmup_s=1000.0).start([8_000.0] * 20, executors=1, seed=1)
     assert run.read(10.0).backlog_records == 0.0
+
+
+def test_a_job_that_falls_behind_loses_capacity_until_it_has_caught_up() -> None:
+    # 4 workers do 40,000/s; far behind 4 / (1 + 0.1 x 4 x 3) = 1.82 workers' worth, 18,182/s.
+    # 60,000/s for 30 s leave 10 s of the load waiting after 30 s: from then on it is late.
+    rates = [60_000.0] * 45 + [10_000.0] * 155
+    run = job(late_coherence=0.1, late_after_s=10.0).start(rates, executors=4, seed=1)
+    run.read(35.0)
+    late = run.read(45.0)
+    assert late.throughput_rps == pytest.approx(40_000.0 / 2.2)
+    backlog = late.backlog_records
+    assert backlog is not None
+    # It stays so while it works the backlog off, 8,182/s of it, and is over when nothing waits.
+    later = run.read(100.0)
+    assert later.throughput_rps == pytest.approx(40_000.0 / 2.2)
+    assert later.backlog_records == pytest.approx(backlog - 55.0 * (40_000.0 / 2.2 - 10_000.0))
+    assert run.read(190.0).backlog_records == 0.0
+
+
+def test_how_often_a_sensor_looks_does_not_change_what_a_late_job_does() -> None:
+    rates = [60_000.0] * 45 + [10_000.0] * 155
+    slow = job(late_coherence=0.1)
+    seldom, often = (slow.start(rates, executors=4, seed=1) for _ in range(2))
+    for second in range(1, 200):
+        often.read(float(second))
+    assert seldom.finish().departures.records[-1] == often.finish().departures.records[-1]

@@ -118,6 +118,21 @@ def test_a_job_of_sources_only_is_judged_by_them() -> None:
     assert Varga().decide(snapshot, Knowledge()).target_executors == 6
 
 
+def test_sources_count_where_their_idle_time_can_be_trusted() -> None:
+    # Idle 0.2 and 0.6: without the source 0.8 is used, ceil(4 x 0.8/0.5) = 7; with it 0.6.
+    operators = (
+        OperatorSample("kafka", idle_fraction=0.6),
+        OperatorSample("count", upstream=("kafka",), idle_fraction=0.2),
+    )
+    snapshot = Snapshot(
+        0.0, Fleet(4, 4, 4), backlog_records=0, throughput_rps=1.0, operators=operators
+    )
+    policy = Varga(utilization_target_fraction=0.5)
+    assert policy.decide(snapshot, Knowledge()).target_executors == 7
+    all_count = Varga(utilization_target_fraction=0.5, count_sources=True)
+    assert all_count.decide(snapshot, Knowledge()).target_executors == 5
+
+
 @pytest.mark.parametrize(
     ("snapshot", "name"),
     [

@@ -86,6 +86,9 @@ class Varga:
         Below this the queue is short, and only utilisation counts.
     utilization_target_fraction
         Part of its time in which an operator should work.
+    count_sources
+        Whether utilisation is that of sources too, as in Koper's study: the idle time of the
+        Kafka source that Varga et al. had was of no use, that of its successor is.
     window_s
         Over which the slope of the lag and the mean rate are taken.
     cooldown_s
@@ -136,6 +139,7 @@ class Varga:
     version: Literal[1, 2] = 2
     lag_threshold_records: Annotated[float, Meta(ge=0)] = 50_000.0
     utilization_target_fraction: Annotated[float, Meta(gt=0, le=1)] = 0.7
+    count_sources: bool = False
     window_s: Annotated[float, Meta(gt=0)] = 60.0
     cooldown_s: Annotated[float, Meta(ge=0)] = 120.0
     tolerance_fraction: Annotated[float, Meta(ge=0)] = 0.1
@@ -148,7 +152,7 @@ class Varga:
         current, now_s = snapshot.fleet.target, snapshot.at_s
         past = seeded(knowledge.recall(Recommendations), current, now_s)
         lag = snapshot.backlog_records
-        used = _utilization_of(snapshot.operators)
+        used = _utilization_of(snapshot.operators, count_sources=self.count_sources)
         ready = snapshot.fleet.active
         if lag is None:
             return not_measured(current, "backlog_records", memory=past)
@@ -230,8 +234,8 @@ def _mean_rate_rps(snapshot: Snapshot, knowledge: Knowledge, window_s: float) ->
     return snapshot.throughput_rps if mean is None else mean
 
 
-def _utilization_of(operators: Iterable[OperatorSample]) -> float | None:
-    """Over operators that are no sources; over all if the job has nothing else."""
+def _utilization_of(operators: Iterable[OperatorSample], *, count_sources: bool) -> float | None:
+    """Over operators that are no sources; over all if that is asked for, or there are no others."""
     sources: list[float] = []
     inner: list[float] = []
     for operator in operators:
@@ -240,6 +244,6 @@ def _utilization_of(operators: Iterable[OperatorSample]) -> float | None:
             waits = operator.backpressured_fraction or 0.0  # a stage of Spark is never pushed back
             idle = max(0.0, 1.0 - operator.busy_fraction - waits)
         if idle is not None:
-            (inner if operator.upstream else sources).append(idle)
+            (inner if operator.upstream or count_sources else sources).append(idle)
     idle_fractions = inner or sources
     return utilization(idle_fractions) if idle_fractions else None

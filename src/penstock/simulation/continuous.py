@@ -35,6 +35,10 @@ from penstock.simulation.fleet import Executor, Roster, Startup, active, edges_s
 from penstock.simulation.gauges import Gauges, Means
 from penstock.simulation.stream import Stream, swings
 
+#: How often a job whose capacity depends on its delay is looked at, and the delay that is none.
+_LOOK_EVERY_S = 5.0
+_IN_TIME_S = 1.0
+
 _THREE_STAGES = (
     Operator("source", 20e-6),
     Operator("map", 30e-6, upstream=("source",)),
@@ -57,6 +61,9 @@ class ContinuousJob(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     contention, coherence
         Sub-linear capacity: n workers do the work of
         n / (1 + contention (n - 1) + coherence n (n - 1)).
+    late_coherence, late_after_s
+        Coherence on top from when records wait longer than that until they hardly wait at all:
+        keyed state grows while partitions are far apart. Looked at every few seconds.
     hot_fraction
         Share of the hottest key in the input of keyed operators.
     partitions
@@ -114,6 +121,8 @@ class ContinuousJob(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     cores_per_executor: Annotated[int, Meta(ge=1)] = 1
     contention: Annotated[float, Meta(ge=0)] = 0.01
     coherence: Annotated[float, Meta(ge=0)] = 0.0
+    late_coherence: Annotated[float, Meta(ge=0)] = 0.0
+    late_after_s: Annotated[float, Meta(gt=0)] = 10.0
     hot_fraction: Annotated[float, Meta(ge=0, le=1)] = 0.0
     partitions: Annotated[int, Meta(ge=1)] = 64
     speed_spread: Annotated[float, Meta(ge=0, lt=1)] = 0.02
@@ -225,10 +234,14 @@ class ContinuousRun:
         self._down_s = 0.0
         self._down_until_s = 0.0
         self._wave_until_s = inf
-        self._conditions: tuple[list[float], float, float] = ([], 0.0, 1.0)
+        self._conditions: tuple[list[float], float, float, bool] = ([], 0.0, 1.0, False)
+        self._look_at_s = _LOOK_EVERY_S if job.late_coherence > 0.0 else inf
+        self._late = False
         self._regime = IDLE
         self._outage = False
         self._can_rps = 0.0
+        #: Looks at the delay apart.
+        self._next_change_s = 0.0
         self._next_event_s = 0.0
         self._take_stock()
 
@@ -240,13 +253,12 @@ class ContinuousRun:
         Before any time has passed, nothing is measured.
         """
         self._advance(now_s)
-        job, stream, latency_s, delay_s = self._job, self._stream, self._latency_s, 0.0
+        job, stream, latency_s = self._job, self._stream, self._latency_s
         arrived = stream.arrived_by(stream.now_s)
         waiting = arrived - stream.departed
-        if waiting > 0.0:
-            oldest_s = stream.oldest_arrival_s()
-            delay_s = stream.now_s - oldest_s
-            latency_s += max(0.0, stream.last_departure_s - oldest_s)
+        delay_s = stream.delay_s()
+        if delay_s > 0.0:
+            latency_s += max(0.0, stream.last_departure_s - (stream.now_s - delay_s))
         means = self._mean_since_last_read(max(now_s, stream.now_s), arrived)
         executors, operators = self._gauges.readings(means, waiting, self._outage)
         seen = not self._outage
@@ -332,6 +344,11 @@ class ContinuousRun:
         """Carry out all that is due now, and see what the job can do afterwards."""
         while self._edges_s and self._edges_s[-1] <= now_s:
             self._edges_s.pop()
+        if self._look_at_s <= now_s and not self._turns_late():
+            # Mostly there is nothing to see.
+            self._next_event_s = min(self._next_change_s, self._look_at_s)
+            if self._next_change_s > now_s:
+                return
         fleet_changes = self._roster.next_event_s <= now_s or self._wave_until_s <= now_s
         if self._roster.next_event_s <= now_s:
             change = self._roster.happen(now_s)
@@ -340,6 +357,13 @@ class ContinuousRun:
         elif self._wave_until_s <= now_s:
             self._regroup(now_s)
         self._take_stock(fleet_changes)
+
+    def _turns_late(self) -> bool:
+        """Look whether the job has fallen behind, or has caught up; whether that is news."""
+        self._look_at_s += _LOOK_EVERY_S
+        before, limit_s = self._late, _IN_TIME_S if self._late else self._job.late_after_s
+        self._late = self._stream.delay_s() > limit_s
+        return self._late != before
 
     def _regroup(self, now_s: float, undetected_s: float = 0.0) -> None:
         """Restart if a running worker has gone, or if the wave of new ones is in."""
@@ -402,14 +426,14 @@ class ContinuousRun:
         warm_at_s = inf
         if job.cold_fraction < 1.0:
             warm_at_s = self._cool(speeds, now_s)
-        conditions = (speeds, hot_fraction, slowdown)
+        conditions = (speeds, hot_fraction, slowdown, self._late)
         if conditions != self._conditions:
             self._conditions, fleet_changed = conditions, True
             self._regime = self._flow.regime(
                 speeds,
                 cores=job.cores_per_executor,
                 contention=job.contention,
-                coherence=job.coherence,
+                coherence=job.coherence + (job.late_coherence if self._late else 0.0),
                 hot_fraction=hot_fraction,
                 slowdown=slowdown,
             )
@@ -420,6 +444,7 @@ class ContinuousRun:
             roster.next_event_s,
             self._wave_until_s,
             warm_at_s,
+            self._look_at_s,
             self._down_until_s if down else inf,
             self._edges_s[-1] if self._edges_s else inf,
         )

@@ -98,6 +98,12 @@ class Stream:
         """When the record arrived that is next to depart."""
         return crossed_at_s(self._arrived, self.departed)
 
+    def delay_s(self) -> float:
+        """For how long the oldest of those that wait has been waiting."""
+        if self.departed >= self.arrived_by(self.now_s):
+            return 0.0
+        return self.now_s - self.oldest_arrival_s()
+
     def departed_by(self, at_s: float) -> float:
         """How many records had departed by an instant of the past."""
         self._draw_calm(int(self.now_s))
