@@ -19,6 +19,7 @@ from collections.abc import Sequence
 from math import ceil, inf, sqrt
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from penstock.model import Snapshot
 
@@ -32,8 +33,15 @@ WARM_UP_S = 20.0
 USUAL_IMBALANCE = 1.12
 #: What a busy gauge shows of a full operator, before it was seen full.
 BUSY_WHEN_FULL = 0.95
-#: The relative error of a first measurement.
-FIRST_ERROR = 0.1
+#: The relative deviation of one measurement, before there are enough to tell.
+FIRST_NOISE = 0.06
+#: How many such deviations off is an exception, and how many exceptions in a row are news.
+FAR = 2.5
+NEWS = 4
+#: From so many waves on, tasks of unequal length fill the gap that the last wave leaves.
+MANY_WAVES = 6.0
+#: How many measurements a changed fleet leaves the ones before worth: executors differ.
+AFTER_CHANGE = 6.0
 
 
 class Wave(Struct, frozen=True, gc=False, array_like=True):
@@ -44,15 +52,21 @@ class Wave(Struct, frozen=True, gc=False, array_like=True):
 
 
 class Track(Struct, frozen=True, gc=False, omit_defaults=True):
-    """What is known of a job. `work_s` and `serial_s` are core-seconds and seconds per record."""
+    """What is known of a job. `work_s` and `serial_s` are core-seconds and seconds per record.
+
+    `noise` is the relative deviation of one measurement, `samples` how many the estimate is worth,
+    `astray` how many in a row lay far off, counted below zero for those that lay below.
+    """
 
     work_s: float | None = None
     serial_s: float = 0.0
     fixed_s: float | None = None
     waves: tuple[Wave, ...] = ()
     busy_when_full: float = BUSY_WHEN_FULL
-    error: float = FIRST_ERROR
+    noise: float = FIRST_NOISE
     samples: float = 0.0
+    astray: int = 0
+    executors: int = 0
     at_s: float = 0.0
 
 
@@ -76,16 +90,17 @@ class Capacity(Struct, frozen=True, gc=False):
     def error(self, now_s: float) -> float:
         """The relative standard error; grows again while nothing is measured."""
         age_s = max(0.0, now_s - self.track.at_s)
-        return min(0.5, sqrt(self.track.error**2 / max(1.0, self.track.samples)) + age_s * 2e-5)
+        return min(0.5, self.track.noise / sqrt(max(1.0, self.track.samples)) + age_s * 2e-5)
 
 
 def spread(waves: Sequence[Wave], executors: int, cores: int) -> float:
     """How long one core-second of work takes on so many executors, contention included.
 
-    Ten tasks on two executors of two cores run in three waves, where 2.5 would do:
+    Five tasks on four slots run in two waves, where 1.25 would do. Of many waves the last is half
+    full on average, whichever number of tasks it begins with: 100 tasks on 4 slots take 25.5.
 
-    >>> spread([Wave(10, 1.0)], 2, 2) / (1.0 + CONTENTION)
-    0.3
+    >>> round(spread([Wave(100, 1.0)], 2, 2) / (1.0 + CONTENTION), 3)
+    0.255
     >>> spread([], 4, 1) / (1.0 + 3 * CONTENTION)
     0.25
     """
@@ -93,7 +108,12 @@ def spread(waves: Sequence[Wave], executors: int, cores: int) -> float:
     contention = 1.0 + CONTENTION * (executors - 1)
     if not waves:
         return contention / slots
-    return contention * sum(wave.share * ceil(wave.tasks / slots) / wave.tasks for wave in waves)
+    length = 0.0
+    for wave in waves:
+        even = wave.tasks / slots
+        many = min(1.0, even / MANY_WAVES)
+        length += wave.share * (many * (even + 0.5) + (1.0 - many) * ceil(even)) / wave.tasks
+    return contention * length
 
 
 def learn(track: Track, snapshot: Snapshot, previous: Snapshot | None) -> Track:
@@ -102,39 +122,35 @@ def learn(track: Track, snapshot: Snapshot, previous: Snapshot | None) -> Track:
     if fleet.active < 1:
         return track
     if snapshot.trigger_interval_s is not None:
-        return _learn_batches(track, snapshot)
+        return _learn_batches(track, snapshot, previous)
     return _learn_flow(track, snapshot, previous)
 
 
-def _learn_batches(track: Track, snapshot: Snapshot) -> Track:
-    batches = [batch for batch in snapshot.batches if batch.input_records > 0]
-    records = sum(batch.input_records for batch in batches)
-    if not batches or records < 100:
+def _learn_batches(track: Track, snapshot: Snapshot, previous: Snapshot | None) -> Track:
+    batches = [batch for batch in snapshot.batches if batch.input_records >= 100]
+    if not batches:
         return track
     work = [batch.phases.get("addBatch", batch.duration_s) for batch in batches]
     fixed_s = sum(b.duration_s - w for b, w in zip(batches, work, strict=True)) / len(batches)
     waves, core_s = _stages(snapshot)
-    if not waves:
-        waves = track.waves
-    fixed_s = fixed_s if track.fixed_s is None else 0.9 * track.fixed_s + 0.1 * fixed_s
-    known = Track(
-        track.work_s,
-        track.serial_s,
-        fixed_s,
-        waves,
-        track.busy_when_full,
-        track.error,
-        track.samples,
-        track.at_s,
+    track = replace(
+        track,
+        fixed_s=fixed_s if track.fixed_s is None else 0.9 * track.fixed_s + 0.1 * fixed_s,
+        waves=waves or track.waves,
     )
-    if not _settled(snapshot):
-        return known
-    s_per_record = sum(work) / records
-    wave_s = spread(waves, snapshot.fleet.active, snapshot.fleet.cores_per_executor)
-    parallel_s = s_per_record
-    if core_s is not None:
-        parallel_s = min(s_per_record, USUAL_IMBALANCE * core_s * wave_s)
-    return _with(known, parallel_s / wave_s, s_per_record - parallel_s, snapshot.at_s)
+    if not _settled(snapshot, previous):
+        return track
+    executors = snapshot.fleet.active
+    wave_s = spread(track.waves, executors, snapshot.fleet.cores_per_executor)
+    for batch, work_s in zip(batches, work, strict=True):
+        s_per_record = work_s / batch.input_records
+        parallel_s = s_per_record
+        if core_s is not None:
+            parallel_s = min(s_per_record, USUAL_IMBALANCE * core_s * wave_s)
+        ended_s = batch.started_at_s + batch.duration_s
+        rest_s = s_per_record - parallel_s
+        track = _with(track, parallel_s / wave_s, rest_s, wave_s, executors, ended_s)
+    return track
 
 
 def _stages(snapshot: Snapshot) -> tuple[tuple[Wave, ...], float | None]:
@@ -157,7 +173,9 @@ def _stages(snapshot: Snapshot) -> tuple[tuple[Wave, ...], float | None]:
 def _learn_flow(track: Track, snapshot: Snapshot, previous: Snapshot | None) -> Track:
     throughput = snapshot.throughput_rps
     busy = max((op.busy_fraction or 0.0 for op in snapshot.operators), default=0.0)
-    if throughput is None or throughput <= 0.0 or busy < 0.05 or not _settled(snapshot):
+    if throughput is None or throughput <= 0.0 or busy < 0.05:
+        return track
+    if not _settled(snapshot, previous):
         return track
     full = track.busy_when_full
     waits = bool(snapshot.backlog_records) and bool(previous and previous.backlog_records)
@@ -171,11 +189,10 @@ def _learn_flow(track: Track, snapshot: Snapshot, previous: Snapshot | None) -> 
     even_s = 1.0 / capacity
     # A worker with the hot key takes share h + (1 - h)/n of all: h of it stays at any n.
     serial_s = even_s * serial / (serial + (1.0 - serial) / executors) if serial else 0.0
-    known = Track(
-        track.work_s, track.serial_s, 0.0, (), full, track.error, track.samples, track.at_s
-    )
-    work_s = (even_s - serial_s) / spread((), executors, cores)
-    return _with(known, work_s, serial_s, snapshot.at_s)
+    wave_s = spread((), executors, cores)
+    work_s = (even_s - serial_s) / wave_s
+    known = replace(track, fixed_s=0.0, waves=(), busy_when_full=full)
+    return _with(known, work_s, serial_s, wave_s, executors, snapshot.at_s)
 
 
 def _hot_share(snapshot: Snapshot) -> float:
@@ -193,43 +210,54 @@ def _hot_share(snapshot: Snapshot) -> float:
     return min(0.95, excess / (len(busy) - 1)) if excess > 0.2 else 0.0
 
 
-def _settled(snapshot: Snapshot) -> bool:
-    """Whether the fleet is as it was asked for, and warm."""
+def _settled(snapshot: Snapshot, previous: Snapshot | None) -> bool:
+    """Whether the fleet is as it was asked for, was so the last time, and is warm."""
     fleet = snapshot.fleet
     if fleet.active != fleet.target:
         return False
+    if previous is not None and previous.fleet.active != fleet.active:
+        return False
     newest_s = max((one.started_at_s for one in snapshot.executors), default=-inf)
-    return snapshot.at_s - newest_s >= WARM_UP_S
+    begin_s = min((one.started_at_s for one in snapshot.batches), default=snapshot.at_s)
+    return begin_s - newest_s >= WARM_UP_S or newest_s <= 0.0
 
 
-def _with(track: Track, work_s: float, serial_s: float, at_s: float) -> Track:
-    """The track with one more measurement, which counts the more the fewer there were."""
+def _with(
+    track: Track, work_s: float, serial_s: float, wave_s: float, executors: int, at_s: float
+) -> Track:
+    """The track with one more measurement, which counts the more the fewer there were.
+
+    One that lies far off for once is a straggler, and counts as if it lay less far off. When
+    several in a row do, the job has changed, and what was known before is worth nothing.
+    """
     if track.work_s is None:
-        return Track(
-            work_s,
-            serial_s,
-            track.fixed_s,
-            track.waves,
-            track.busy_when_full,
-            FIRST_ERROR,
-            1.0,
-            at_s,
+        return replace(
+            track, work_s=work_s, serial_s=serial_s, samples=1.0, executors=executors, at_s=at_s
         )
-    gap_s = max(1.0, at_s - track.at_s)
-    weight = max(min(1.0, gap_s / FORGET_S), 1.0 / (track.samples + 1.0))
-    new, old = work_s + serial_s, track.work_s + track.serial_s
-    off = abs(new / old - 1.0)
-    # Far off for once is noise, far off again is news: then the past is worth little.
-    error = track.error + 0.2 * (off - track.error)
-    if off > 4.0 * max(0.03, track.error):
-        weight = max(weight, 0.5)
-    return Track(
-        track.work_s + weight * (work_s - track.work_s),
-        track.serial_s + weight * (serial_s - track.serial_s),
-        track.fixed_s,
-        track.waves,
-        track.busy_when_full,
-        error,
-        min(20.0, track.samples + 1.0),
-        at_s,
+    old_s = track.work_s * wave_s + track.serial_s
+    off = (work_s * wave_s + serial_s) / old_s - 1.0
+    far = FAR * max(0.02, track.noise)
+    side = 0 if abs(off) <= far else 1 if off > 0.0 else -1
+    astray = track.astray + side if side * track.astray >= 0 and side else side
+    samples = track.samples
+    if executors != track.executors:
+        samples = min(samples, AFTER_CHANGE)
+    if abs(astray) >= NEWS:
+        samples, astray = 1.0, 0
+    else:
+        # In the same proportion: a straggler says nothing about what is serial.
+        shrink = (1.0 + max(-far, min(far, off))) / (1.0 + off)
+        work_s, serial_s = work_s * shrink, serial_s * shrink
+    gap_s = min(max(0.0, at_s - track.at_s), FORGET_S)
+    weight = max(gap_s / FORGET_S, 1.0 / (samples + 1.0))
+    heard = min(off * off, 36.0 * track.noise**2)
+    return replace(
+        track,
+        work_s=track.work_s + weight * (work_s - track.work_s),
+        serial_s=track.serial_s + weight * (serial_s - track.serial_s),
+        noise=max(0.01, sqrt(track.noise**2 + 0.02 * (heard - track.noise**2))),
+        samples=min(samples + 1.0, 2.0 / weight - 1.0),
+        astray=astray,
+        executors=executors,
+        at_s=max(at_s, track.at_s),
     )
