@@ -38,8 +38,8 @@ def kind_of(step: Step) -> Kind:
     >>> from penstock.model import Decision, Fleet, Reason, Receipt, Snapshot
     >>> seen = Snapshot(0.0, Fleet(4, 4, 4))
     >>> wish = Decision.of(6, Reason("load_rises", "load rises"))
-    >>> kind_of(Step(0.0, seen, wish, Receipt(True))), kind_of(Step(0.0, seen, wish, Receipt(False)))
-    ('up', 'refused')
+    >>> [kind_of(Step(0.0, seen, wish, Receipt(accepted))) for accepted in (True, False)]
+    ['up', 'refused']
     >>> kind_of(Step(0.0, None, wish))
     'blind'
     """
@@ -71,7 +71,7 @@ def rows(steps: Sequence[Step]) -> list[Row]:
 
 
 def weightiest(found: Sequence[Row], most: int = MOST_ROWS) -> list[Row]:
-    """At most `most` rows, in the order of time: holds give way first, and late ones before early."""
+    """At most `most` rows, in the order of time; holds give way first, the latest before others."""
     if len(found) <= most:
         return list(found)
     by_weight = sorted(range(len(found)), key=lambda place: (found[place].kind == "hold", place))

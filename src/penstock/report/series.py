@@ -113,7 +113,7 @@ def thin(at_s: Sequence[float], values: Values, most: int = MOST_POINTS) -> Line
     """At most about `most` points: of each of equal spans its lowest, its highest and its gap.
 
     >>> thin([0.0, 1.0, 2.0, 3.0, 4.0, 5.0], [1.0, 1.0, 9.0, 1.0, 0.0, 1.0], most=2)
-    Line(at_s=[0.0, 2.0, 4.0, 5.0], values=[1.0, 9.0, 0.0, 1.0])
+    Line(at_s=[0.0, 2.0, 4.0, 5.0], values=[1, 9, 0, 1])
     """
     count = len(values)
     if count <= most:

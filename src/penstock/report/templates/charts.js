@@ -213,6 +213,8 @@ let clips = 0;
 
 function frame(figure, spec) {
   figure.replaceChildren();
+  const width = Math.max(280, figure.clientWidth || 640);
+  const inner = { left: MARGIN.left, right: width - MARGIN.right, top: MARGIN.top, bottom: spec.height - MARGIN.bottom };
   const caption = say("figcaption", "", undefined, figure);
   say("b", "", spec.title, caption);
   for (const key of spec.keys || []) {
@@ -220,13 +222,11 @@ function frame(figure, spec) {
     const sample = draw("svg", { viewBox: "0 0 22 10", "aria-hidden": "true", class: key.color || "" }, item);
     if (key.box) draw("rect", { x: 1, y: 0, width: 20, height: 10, class: key.box }, sample);
     else draw("path", { d: "M1 5H21", class: `line ${key.className || ""}` }, sample);
-    item.append(key.text);
+    item.append(typeof key.text === "function" ? key.text(inner) : key.text);
   }
-  const width = Math.max(280, figure.clientWidth || 640);
   const root = draw("svg", {
     viewBox: `0 0 ${width} ${spec.height}`, role: "img", "aria-label": spec.about || spec.title,
   }, figure);
-  const inner = { left: MARGIN.left, right: width - MARGIN.right, top: MARGIN.top, bottom: spec.height - MARGIN.bottom };
   clips += 1;
   const clip = draw("clipPath", { id: `clip${clips}` }, root);
   draw("rect", { x: inner.left - 6, y: inner.top - 8, width: inner.right - inner.left + 12, height: inner.bottom - inner.top + 12 }, clip);

@@ -7,7 +7,6 @@ const LIVE = RUNS.some((run) => run.begin_s > 0);
 const FIRST = Math.min(...RUNS.map((run) => run.lines.load.at_s[0]));
 const WHOLE = [FIRST, Math.max(...RUNS.map((run) => run.end_s), FIRST + 1)];
 const SLO = `SLO ${short(DATA.slo_s)} s`;
-const WORST = ALONE ? "" : ", the highest of every four pixels";
 const PAGE = 100;
 const tip = document.getElementById("tip");
 const byId = (id) => document.getElementById(id);
@@ -58,10 +57,15 @@ function fleetChart() {
   return { title: "Fleet", unit: "executors", whole: true, height: 230, least: 2, keys, series, marks, markSize: ALONE ? 5 : 3.5, timeUnit, about: "Executors over time, each decision marked" };
 }
 
+// Of several noisy lines only the highest values are drawn; the key says of how long a span.
+function worded(text) {
+  return (inner) => (ALONE ? text : `${text}, highest of every ${seconds(bucketOf(range, inner))}`);
+}
+
 function delayChart() {
   return {
     title: "Delay", unit: "s", height: 190, limit: DATA.slo_s, limitText: SLO, timeUnit,
-    keys: [{ text: `age of the oldest waiting record${WORST}`, color: ALONE ? "c0" : "soft" }],
+    keys: [{ text: worded("age of the oldest waiting record"), color: ALONE ? "c0" : "soft" }],
     series: perRun("delay", { worst: !ALONE }), about: "Delay in seconds over time, against the SLO",
   };
 }
@@ -69,7 +73,7 @@ function delayChart() {
 function backlogChart() {
   return {
     title: "Backlog", unit: " records", scaled: true, height: 160, timeUnit,
-    keys: [{ text: `waiting${WORST}`, color: ALONE ? "c0" : "soft" }],
+    keys: [{ text: worded("waiting"), color: ALONE ? "c0" : "soft" }],
     series: perRun("backlog", { worst: !ALONE }), about: "Waiting records over time",
   };
 }
