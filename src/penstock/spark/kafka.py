@@ -36,6 +36,9 @@ DOUBLINGS = 20
 #: Then the gap in which the oldest record lies is halved so often.
 HALVINGS = 4
 
+#: What a broker answers when asked for a record that young and there is none.
+NO_RECORD = -1
+
 _FIRST_S = itemgetter(0)
 
 
@@ -131,15 +134,23 @@ class Brokers:
     """The brokers behind a Kafka source, asked with a time-out."""
 
     def __init__(self, settings: Mapping[str, str], *, timeout_s: float = 1.0) -> None:
+        self._settings: dict[str, str | int | float | bool] = {
+            "log_level": 0,  # else it prints a line for each try while a broker is away
+            "reconnect.backoff.ms": 100,
+            "reconnect.backoff.max.ms": 1000,
+            **settings,
+        }
+        self._timeout_s = timeout_s
+        self._admin: Any = self._connect()
+
+    def _connect(self) -> Any:
         from confluent_kafka import KafkaException
         from confluent_kafka.admin import AdminClient
 
-        quiet = {"log_level": 0, "reconnect.backoff.ms": 100, "reconnect.backoff.max.ms": 1000}
         try:
-            self._admin: Any = AdminClient({**quiet, **settings})
+            return AdminClient(self._settings)
         except KafkaException as error:
             raise ConfigError(f"no Kafka client can be made: {error.args[0].str()}") from None
-        self._timeout_s = timeout_s
 
     def end_offsets(self, partitions: Iterable[Partition]) -> Offsets:
         """Where each partition ends now, or `SensorError`."""
@@ -152,7 +163,7 @@ class Brokers:
         from confluent_kafka.admin import OffsetSpec  # type: ignore[attr-defined]
 
         found = self._ask(partitions, OffsetSpec.for_timestamp(int(at_s * 1000)))
-        return {name: offset for name, offset in found.items() if offset >= 0}
+        return {name: offset for name, offset in found.items() if offset != NO_RECORD}
 
     def _ask(self, partitions: Iterable[Partition], what: Any) -> Offsets:
         from confluent_kafka import KafkaException, TopicPartition
@@ -160,9 +171,15 @@ class Brokers:
         request = {TopicPartition(topic, number): what for topic, number in partitions}
         try:
             answers = self._admin.list_offsets(request, request_timeout=self._timeout_s)
-            return {(at.topic, at.partition): got.result().offset for at, got in answers.items()}
+            found = {(at.topic, at.partition): got.result().offset for at, got in answers.items()}
         except KafkaException as error:
+            # A client that was long without its brokers may not find them again; a new one does.
+            self._admin = self._connect()
             raise SensorError(f"Kafka does not tell its offsets: {error.args[0].str()}") from None
+        if any(offset < NO_RECORD for offset in found.values()):
+            # What the client answers when the time is up, without calling it an error.
+            raise SensorError(f"Kafka does not tell its offsets within {self._timeout_s:g} s")
+        return found
 
 
 class KafkaWatch:
