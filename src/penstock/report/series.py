@@ -115,9 +115,14 @@ def thin(at_s: Sequence[float], values: Values, most: int = MOST_POINTS) -> Line
     >>> thin([0.0, 1.0, 2.0, 3.0, 4.0, 5.0], [1.0, 1.0, 9.0, 1.0, 0.0, 1.0], most=2)
     Line(at_s=[0.0, 2.0, 4.0, 5.0], values=[1, 9, 0, 1])
     """
+    return _line(at_s, values, _kept(values, most))
+
+
+def _kept(values: Values, most: int) -> Sequence[int]:
+    """Which points of a line remain when it is thinned."""
     count = len(values)
     if count <= most:
-        return _line(at_s, values, range(count))
+        return range(count)
     kept = {0, count - 1}
     spans = max(1, most // 2)
     for span in range(spans):
@@ -128,7 +133,7 @@ def thin(at_s: Sequence[float], values: Values, most: int = MOST_POINTS) -> Line
         if measured:
             kept.add(min(measured, key=lambda index: values[index] or 0.0))
             kept.add(max(measured, key=lambda index: values[index] or 0.0))
-    return _line(at_s, values, sorted(kept))
+    return sorted(kept)
 
 
 def levels(at_s: Sequence[float], values: Values, most: int = MOST_POINTS) -> Line:
@@ -167,8 +172,8 @@ def foresight(steps: Sequence[Step]) -> Foresight | None:
         horizon_s=horizon_s,
         foreseen=thin(at_s, foreseen),
         came=thin(at_s, came),
-        low=_present(at_s, [evidence.get("peak_low_rps") for _, evidence in told]),
-        high=_present(at_s, [evidence.get("peak_high_rps") for _, evidence in told]),
+        low=_edge(at_s, [evidence.get("peak_low_rps") for _, evidence in told], foreseen),
+        high=_edge(at_s, [evidence.get("peak_high_rps") for _, evidence in told], foreseen),
         typical_error_fraction=errors[len(errors) // 2] if errors else None,
     )
 
@@ -213,9 +218,11 @@ def _peak(evidence: dict[str, float]) -> float:
     return next(evidence[name] for name in FORECASTS if name in evidence)
 
 
-def _present(at_s: Sequence[float], values: Values) -> Line:
-    """A curve that may be missing altogether: then it has no points, rather than only gaps."""
-    return thin(at_s, values) if any(value is not None for value in values) else Line([], [])
+def _edge(at_s: Sequence[float], values: Values, middle: Values) -> Line:
+    """An edge of the fan around `middle`, at the same instants; no points at all where none was."""
+    if all(value is None for value in values):
+        return Line([], [])
+    return _line(at_s, values, _kept(middle, MOST_POINTS))
 
 
 def _line(at_s: Sequence[float], values: Values, kept: Sequence[int]) -> Line:

@@ -229,7 +229,7 @@ function frame(figure, spec) {
   }, figure);
   clips += 1;
   const clip = draw("clipPath", { id: `clip${clips}` }, root);
-  draw("rect", { x: inner.left - 6, y: inner.top - 8, width: inner.right - inner.left + 12, height: inner.bottom - inner.top + 12 }, clip);
+  draw("rect", { x: inner.left, y: inner.top - 8, width: inner.right - inner.left, height: inner.bottom - inner.top + 12 }, clip);
   return { root, inner, clip: `url(#clip${clips})` };
 }
 
@@ -259,7 +259,7 @@ function timeChart(figure, spec, range) {
   const place = frame(figure, spec);
   const { root, inner } = place;
   const x = linear(range[0], range[1], inner.left, inner.right);
-  const measured = highest(spec.series.filter((one) => !one.loose).map((one) => one.line), range);
+  const measured = highest(spec.series.filter((one) => !one.loose).flatMap((one) => (one.fan ? [one.line, one.fan.high] : [one.line])), range);
   const loose = highest(spec.series.filter((one) => one.loose).map((one) => one.line), range);
   const base = measured || loose;
   const top = Math.max(base * 1.06, Math.min(loose, base * 1.4) * 1.04, spec.limit ? spec.limit * 1.25 : 0, spec.least || 1);
@@ -285,7 +285,7 @@ function timeChart(figure, spec, range) {
   }
   for (const mark of spec.marks || []) {
     if (mark.at < range[0] || mark.at > range[1]) continue;
-    const group = draw("g", { class: mark.color }, plot);
+    const group = draw("g", { class: mark.color }, root);
     const at = mark.value == null ? inner.bottom - 6 : y(mark.value);
     const bad = mark.kind === "refused" || mark.kind === "blind";
     draw("path", { d: sign(mark.kind, x(mark.at), at, spec.markSize || 5), class: bad ? "event bad" : "event" }, group);

@@ -59,7 +59,7 @@ function fleetChart() {
 
 // Of several noisy lines only the highest values are drawn; the key says of how long a span.
 function worded(text) {
-  return (inner) => (ALONE ? text : `${text}, highest of every ${seconds(bucketOf(range, inner))}`);
+  return (inner) => (ALONE ? text : `${text}, highest of every ${Math.ceil(bucketOf(range, inner))} s`);
 }
 
 function delayChart() {
