@@ -1,0 +1,252 @@
+"""What Koper's study published: its tables and recorded runs, and the engine fitted to them."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from importlib.resources import files
+from itertools import pairwise
+from statistics import fmean, median
+from typing import NamedTuple
+
+import msgspec
+from msgspec import Struct
+
+from penstock.lab.papers.study import Calibration
+from penstock.simulation.calibrate import Row, errors, fit, replay
+from penstock.simulation.continuous import ContinuousJob
+from penstock.simulation.dataflow import Dataflow, Operator
+from penstock.simulation.fleet import Startup
+
+QUERIES = ("q1", "q3", "q11")
+
+#: The recorded rates and busy times are means over a minute.
+WINDOW_S = 60.0
+#: The first two minutes of a recording are the start of the job itself.
+SETTLED_ROWS = 8
+
+#: Records that wait no longer are in time.
+IN_TIME_S = 1.0
+
+#: DS2 ran with 33 % on top in the recorded runs.
+DS2_FACTOR = 1.33
+#: What the busiest operator shows at full load where no run of DS2 was recorded: section 5.12.
+FULL_BUSY_FRACTION = 0.8
+
+#: On which runs each query's job is fitted, as (scaler, part of the run); the rest is held back.
+FITTED_ON = {
+    "q1": {"dhalion-adapted": 1.0, "ds2": 1.0, "hpa": 1.0},
+    "q3": {"dhalion-adapted": 0.5},
+    "q11": {"hpa": 0.5, "ds2-adapted": 0.5},
+}
+
+#: What no recording shows: from request to registration, and how long a restart waits for more
+#: workers; checkpoints as the study configured them.
+ASSUMED = ContinuousJob(
+    startup=Startup(8.0, 20.0),
+    wait_for_workers_s=2.0,
+    checkpoint_interval_s=10.0,
+    state_bytes=0.0,
+)
+
+
+class Published(NamedTuple):
+    """A row of tables 5.1 to 5.3: mean event-time lag, mean workers, rescales."""
+
+    scaler: str
+    setting: int
+    latency_s: float
+    workers: float
+    rescales: int
+
+
+class Run(Struct, frozen=True):
+    """A recorded run, a row per 15 s."""
+
+    query: str
+    scaler: str
+    setting: int
+    rows: list[tuple[float, float, int, float, float, float, float, float, float]]
+
+
+class Recordings(Struct, frozen=True):
+    """The file as it is."""
+
+    source: str
+    table_columns: list[str]
+    tables: dict[str, list[tuple[str, int, float, float, int]]]
+    run_columns: list[str]
+    runs: list[Run]
+
+    def published(self, query: str) -> list[Published]:
+        return [Published(*row) for row in self.tables[query]]
+
+
+@lru_cache(maxsize=1)
+def recordings() -> Recordings:
+    text = files("penstock").joinpath("data", "koper2022.json").read_bytes()
+    return msgspec.json.decode(text, type=Recordings)
+
+
+def rows_of(run: Run) -> list[Row]:
+    """A recorded run as rows of records at the source.
+
+    The study counts throughput at the sink: what comes out there per record that arrives brings
+    it back.
+    """
+    kept = sink_records(run.query)
+    return [Row(*row[:3], row[3] / kept, *row[4:]) for row in run.rows[SETTLED_ROWS:]]
+
+
+@lru_cache(maxsize=8)
+def sink_records(query: str) -> float:
+    """Records at the sink per record that arrives, while none waits."""
+    return median(
+        row[3] / row[1]
+        for run in recordings().runs
+        if run.query == query
+        for row in run.rows[SETTLED_ROWS:]
+        if row[5] < IN_TIME_S and row[1] > 0.0
+    )
+
+
+def busiest_to_mean(query: str) -> float | None:
+    """How much busier the busiest operator is than all on average, from what DS2 decided.
+
+    Only the mean over operators was recorded. But DS2 asks for ``factor x arrivals / (rate per
+    worker / busy)`` workers, rounded up, where `busy` is that of the busiest: each rescale that
+    it made tells it within a range, of which the middle is taken. ``None`` where no run of DS2
+    was recorded.
+    """
+    found = []
+    for run in recordings().runs:
+        if run.query != query or not run.scaler.startswith("ds2"):
+            continue
+        for before, after in pairwise(rows_of(run)):
+            busy, throughput = before.busy_fraction, before.throughput_rps
+            steady = throughput is not None and throughput > 0.5 * before.arrival_rps
+            if after.workers == before.workers or not busy or not steady:
+                continue
+            needed = (after.workers - 0.5) / DS2_FACTOR
+            rate_per_worker = (throughput or 0.0) / before.workers
+            found.append(min(1.0, needed * rate_per_worker / before.arrival_rps) / busy)
+    return median(found) if found else None
+
+
+def full_mean_busy(query: str) -> float:
+    """Mean busy time of all operators while records are late and the fleet is settled."""
+    seen = []
+    for run in recordings().runs:
+        if run.query == query:
+            rows = rows_of(run)
+            for index in range(6, len(rows)):
+                settled = all(one.workers == rows[index].workers for one in rows[index - 6 : index])
+                if settled and (rows[index].delay_s or 0.0) > 3.0:
+                    seen.append(rows[index].busy_fraction or 0.0)
+    return median(seen)
+
+
+def template(query: str) -> ContinuousJob:
+    """The query's dataflow (figures 4.1 to 4.3), with the work divided as its gauges say.
+
+    One operator is the busiest; the others share evenly what is left of the mean.
+    """
+    ratio = busiest_to_mean(query) or FULL_BUSY_FRACTION / full_mean_busy(query)
+    kept = sink_records(query)
+    names: dict[str, tuple[str, ...]]
+    if query == "q1":
+        # Reading is the most work: nothing was ever held back in front of a later operator.
+        names, busiest, thinned = _chain("source", "map", "sink"), "source", {}
+    elif query == "q11":
+        names = _chain("source", "timestamps", "window", "sink")
+        busiest, thinned = "window", {"window": kept}
+    else:
+        names = {
+            "auctions": (),
+            "persons": (),
+            "filter": ("persons",),
+            "join": ("auctions", "filter"),
+            "sink": ("join",),
+        }
+        # Three of fifty states pass the filter; the join brings out what the sink was seen to get.
+        busiest, thinned = "join", {"filter": 0.06, "join": kept / (0.5 + 0.5 * 0.06)}
+    operators = _with_work(names, thinned, busiest, _other_share(len(names), ratio))
+    return msgspec.structs.replace(ASSUMED, operators=operators)
+
+
+def calibrated(query: str) -> tuple[ContinuousJob, Calibration]:
+    """The query's job, fitted to some of its recorded rows and judged on all others."""
+    runs = [run for run in recordings().runs if run.query == query]
+    parts = FITTED_ON[query]
+    fitted_on, judged_on = [], []
+    for run in runs:
+        rows, part = rows_of(run), parts.get(run.scaler, 0.0)
+        middle = int(len(rows) * part)
+        if middle:
+            fitted_on.append(rows[:middle])
+        if middle < len(rows):
+            judged_on.append((rows, middle))
+    job = fit(template(query), fitted_on, WINDOW_S)
+    judged = [
+        errors(rows[middle:], replay(job, rows, WINDOW_S)[middle:]) for rows, middle in judged_on
+    ]
+    names = ", ".join(
+        f"{run.scaler} {run.setting}" + (" (first half)" if parts[run.scaler] < 1.0 else "")
+        for run in runs
+        if run.scaler in parts
+    )
+    text = (
+        f"fitted on the recorded {'runs' if len(fitted_on) > 1 else 'run'} of {names}: "
+        f"{sum(map(len, fitted_on))} rows of 15 s; judged on the "
+        f"{sum(len(rows) - middle for rows, middle in judged_on)} rows that it has not seen, "
+        "given their arrivals and workers"
+    )
+    found = {
+        "rps_per_worker": job.capacity_rps(1),
+        "busy_at_saturation": job.busy_at_saturation,
+        **{name: float(getattr(job, name)) for name in _FITTED},
+    }
+    off = {
+        name: fmean([value for one in judged if (value := getattr(one, name)) is not None])
+        for name in ("throughput", "delay", "cpu", "busy")
+    }
+    return job, Calibration(query, text, found, off)
+
+
+_FITTED = (
+    "contention", "coherence", "late_coherence", "restart_s", "join_s", "cold_fraction",
+    "idle_cpu_fraction", "full_cpu_fraction", "restart_cpu_fraction", "calm_loss_in_cpu",
+    "pressed_loss_in_cpu", "busy_exponent", "calm_loss_in_busy", "pressed_loss_in_busy",
+    "calm_backpressure_fraction", "pipeline_latency_s",
+)  # fmt: skip
+
+
+def _chain(*names: str) -> dict[str, tuple[str, ...]]:
+    return {name: (names[i - 1],) if i else () for i, name in enumerate(names)}
+
+
+def _other_share(count: int, ratio: float) -> float:
+    """The work of each other operator relative to the busiest, if that is so many times the mean.
+
+    >>> _other_share(3, 1.5)  # mean of 1, 1/2, 1/2 is 2/3
+    0.5
+    """
+    return min(1.0, max(0.05, (count / ratio - 1.0) / (count - 1)))
+
+
+def _with_work(
+    names: dict[str, tuple[str, ...]], thinned: dict[str, float], busiest: str, share: float
+) -> tuple[Operator, ...]:
+    """Operators whose work per record that arrives at the job is 1 for the busiest."""
+
+    def operators(service_s: dict[str, float]) -> tuple[Operator, ...]:
+        return tuple(
+            Operator(name, service_s.get(name, 1.0), upstream, thinned.get(name, 1.0))
+            for name, upstream in names.items()
+        )
+
+    inputs = Dataflow(operators({})).inputs
+    work = {
+        name: (1.0 if name == busiest else share) / taken * 1e-6
+        for name, taken in zip(names, inputs, strict=True)
+    }
+    return operators(work)
