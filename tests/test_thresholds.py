@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from penstock.errors import ConfigError
 from penstock.knowledge import Knowledge
 from penstock.model import Decision, ExecutorSample, Fleet, Snapshot, Step
 from penstock.policies.thresholds import FilterMemory, Thresholds
@@ -201,6 +202,39 @@ def test_ekf_counts_newcomers_in_the_sum_but_not_in_the_mean() -> None:
     decision = drive(Thresholds(), run)[-1]
     assert decision.reasons[0].evidence["cpu_fraction"] == pytest.approx(0.9, abs=0.05)
     assert decision.target_executors == 8
+
+
+def test_ekf_can_be_made_to_wait_until_newcomers_are_known() -> None:
+    run = [seen(0.5 * i, [0.9] * 4) for i in range(60)]
+    run += [seen(0.5 * i, [0.9] * 4 + [0.5] * 4) for i in range(60, 110)]
+    decisions = drive(Thresholds(waits_for_newcomers=True), run)
+    codes = [decision.reasons[0].code for decision in decisions]
+    # Twenty seconds for the first four from second 0, then twenty for the newcomers of second 30.
+    assert codes[39] == "bootstrapping"
+    assert codes[40] == codes[59] == "above_threshold"
+    assert codes[60:100] == ["bootstrapping"] * 40
+    assert codes[100] == "inside_band"
+    assert decisions[60].reasons[0].text.endswith("the filter has run 0 of 20 s")
+
+
+def test_ekf_sizes_for_the_load_that_it_is_told_to() -> None:
+    # 4 executors at 0.95 carry a load of 3.8: 3.8 / 0.5 = 7.6
+    policy = Thresholds(sized_for_fraction=0.5)
+    assert drive(policy, series(60, lambda _: 0.95))[-1].target_executors == 8
+
+
+def test_ekf_takes_the_known_effect_of_the_rate_instead_of_learning_it() -> None:
+    # 20 records/s for 4 at 0.5; then 200: 180 / 4 more for each, at 0.02 cpu for each of them.
+    run = [seen(0.5 * i, [0.5] * 4, arrival_rps=20.0) for i in range(60)]
+    run.append(seen(30.0, [0.5] * 4, arrival_rps=200.0))
+    policy = Thresholds(rate_effects=(0.02, 0.0))
+    evidence = drive(policy, run)[-1].reasons[0].evidence
+    assert evidence["cpu_fraction"] == pytest.approx(0.5 + 0.9 * 0.9, abs=0.02)
+
+
+def test_known_effects_must_be_as_many_as_metrics() -> None:
+    with pytest.raises(ConfigError, match=r"one number per metric \(2\), not 1"):
+        Thresholds(rate_effects=(0.02,))
 
 
 def test_a_warm_start_asks_for_the_mean_of_the_last_run_once() -> None:

@@ -9,6 +9,7 @@ from typing import Annotated, ClassVar, Literal
 
 from msgspec import Meta, Struct, structs
 
+from penstock.errors import ConfigError
 from penstock.knowledge import Knowledge
 from penstock.learning.filters import (
     InputFit,
@@ -73,7 +74,7 @@ class Thresholds:
     The rule: with ``m_k`` the mean over executors of metric ``k`` after filtering, grow if any
     ``m_k > upper``, shrink if all ``m_k < lower``. `pure` (no filter) and `gauss` (left half of a
     Gaussian kernel) move by one executor. `ekf` (Kalman filter with the arrival rate as its input)
-    sizes at once: ``n = max_k ceil(sum of filtered load_k / upper)``.
+    sizes at once: ``n = max_k ceil(sum of filtered load_k / sized_for)``.
 
     The Kalman filter, per executor and metric: ``f(x, u) = x + a D + b dD``, where ``D`` is the
     rate per executor, ``dD`` its change, ``a`` and ``b`` by least squares; it learns its start
@@ -89,6 +90,13 @@ class Thresholds:
         The band to stay inside.
     variance_s2, window_s
         Of the Gaussian kernel.
+    sized_for_fraction
+        The load per executor for which `ekf` sizes; ``None`` is the upper threshold.
+    rate_effects
+        ``b`` of each metric where a run before has shown it: what one record/s more for an
+        executor adds to the metric. Empty: learn it.
+    waits_for_newcomers
+        Whether `ekf` holds as long as the filter of any executor is not trusted yet.
     noise
         Variance of a measurement (R), for the Kalman filter; 0.005 is a deviation of 0.07.
     dead_time_s, ease_in_s
@@ -129,7 +137,10 @@ class Thresholds:
       2 Hz, runs away at a steady load, and a badly known ``b`` at the first jump.
     - ``Q = P0 - R`` has a floor of 1 % of R: the paper assumes ``P0 > R``.
     - An executor that joins later goes through its own dead and ease-in time; meanwhile it counts
-      in the sum with its own preliminary estimate, and not in the mean.
+      in the sum with its own preliminary estimate, and not in the mean. The paper takes no
+      decision during these times: so with `waits_for_newcomers`, which halves the rescales but
+      lets no one act while executors come and go.
+    - The paper does not print for which load `ekf` sizes; that it is the upper threshold is ours.
     - `gauss` filters the mean over executors, which is the mean of the filtered ones as long as
       the fleet does not change.
 
@@ -150,6 +161,9 @@ class Thresholds:
     upper_fraction: Annotated[float, Meta(gt=0)] = 0.8
     variance_s2: Annotated[float, Meta(gt=0)] = 9.0
     window_s: Annotated[float, Meta(gt=0)] = 60.0
+    sized_for_fraction: Annotated[float, Meta(gt=0)] | None = None
+    rate_effects: tuple[float, ...] = ()
+    waits_for_newcomers: bool = False
     noise: Annotated[float, Meta(gt=0)] = 0.005
     dead_time_s: Annotated[float, Meta(ge=0)] = 10.0
     ease_in_s: Annotated[float, Meta(ge=0)] = 10.0
@@ -157,6 +171,13 @@ class Thresholds:
     period_s: Annotated[float, Meta(gt=0)] = 0.5
 
     default_limits: ClassVar[Limits] = Limits(max_executors=32)
+
+    def __post_init__(self) -> None:
+        if self.rate_effects and len(self.rate_effects) != len(self.metrics):
+            raise ConfigError(
+                f"rate_effects need one number per metric ({len(self.metrics)}), "
+                f"not {len(self.rate_effects)}"
+            )
 
     def decide(self, snapshot: Snapshot, knowledge: Knowledge) -> Decision:
         memory = self._recalled(knowledge)
@@ -210,12 +231,13 @@ class Thresholds:
         return self._decision(wanted, snapshot, means, memory)
 
     def _sized(self, snapshot: Snapshot, load: Load, memory: FilterMemory) -> Decision:
-        """As many as carry the load with each executor at the upper threshold.
+        """As many as carry the load with each executor where it should be.
 
         What was asked for and has not come yet counts: it is not asked for again.
         """
         target = snapshot.fleet.target
-        needed = max(ceil(total / self.upper_fraction - ROUNDING) for total in load.totals)
+        each = self.sized_for_fraction or self.upper_fraction
+        needed = max(ceil(total / each - ROUNDING) for total in load.totals)
         wanted = target
         if self._is_high(load.means):
             wanted = max(target, needed)
@@ -288,7 +310,8 @@ class Thresholds:
         rate, change = arrival_rps / active, (arrival_rps - before_rps) / active
         growth = _growth(before_rps, arrival_rps)
         fits = memory.fits or tuple(InputFit() for _ in self.metrics)
-        drifts = [a * rate + b * change for a, b in (fit.coefficients() for fit in fits)]
+        effects = [(0.0, b) for b in self.rate_effects] or [fit.coefficients() for fit in fits]
+        drifts = [a * rate + b * change for a, b in effects]
         moved = [0.0] * len(self.metrics)
         seen = [0] * len(self.metrics)
         tracks: dict[str, Track] = {}
@@ -353,14 +376,15 @@ class Thresholds:
                 totals[index] += estimate.x
                 if is_trusted:
                     sums[index] += estimate.x
-        if not trusted:
+        if not trusted or (self.waits_for_newcomers and trusted < len(memory.tracks)):
             return None
         # Executors at work that no one measured carry as much as the others.
         scale = max(1.0, snapshot.fleet.active / len(memory.tracks))
         return Load(tuple(s / trusted for s in sums), tuple(t * scale for t in totals))
 
     def _bootstrapping(self, target: int, memory: FilterMemory) -> Decision:
-        age_s = max((track.age_s for track in memory.tracks.values()), default=0.0)
+        first_or_last = min if self.waits_for_newcomers else max
+        age_s = first_or_last((track.age_s for track in memory.tracks.values()), default=0.0)
         needed_s = self.dead_time_s + self.ease_in_s
         text = f"holding {target} executors: the filter has run {age_s:g} of {needed_s:g} s"
         return Decision.of(target, Reason("bootstrapping", text, {"age_s": age_s}), memory=memory)
