@@ -24,6 +24,13 @@ app = App(
 
 #: Each command with its line of help and examples of its use; the rest is loaded when called.
 COMMANDS = {
+    "demo": (
+        "Watch the fleet of a real Spark job follow its load, on this machine.",
+        "",
+        "--fast",
+        "--policy ds2 --query q3 --minutes 10",
+        "--journal demo.jsonl --out demo.html",
+    ),
     "simulate": (
         "Run one policy on one workload and watch it decide.",
         "--policy hpa --workload sine:mean=40k,amplitude=25k,period=3h",
@@ -60,6 +67,11 @@ COMMANDS = {
         "job.py",
         "--master spark://host:7077 --max 8",
         "job.py --json",
+    ),
+    "report": (
+        "Make one page to look at of one journal or several.",
+        "run.jsonl",
+        "hpa.jsonl ds2.jsonl --out compare.html --slo 5s",
     ),
     "init": ("Write a commented penstock.toml.", "", "jobs/penstock.toml --policy hpa"),
 }

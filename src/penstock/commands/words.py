@@ -5,9 +5,7 @@ from __future__ import annotations
 from datetime import UTC, datetime
 
 from penstock.model import Decision, Step
-
-#: Instants below this are seconds of a simulated run, above it seconds since the epoch.
-EPOCH_BEGINS_S = 1e8
+from penstock.report.series import EPOCH_BEGINS_S
 
 
 def rate(rps: float | None) -> str:
