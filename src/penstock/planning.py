@@ -13,7 +13,11 @@ Time goes in steps about as long as an executor takes to start: those asked for 
 the next, those sent away are gone at once. A step costs the executors that are paid for, the
 records that will be late, and the moves. Working backwards from the horizon gives the least cost
 from every state on (`solve`); the best move now is the one whose own cost and the cost of what it
-leads to (`value_at`) are least.
+leads to (`first_costs`) are least.
+
+What is uncertain is a state too: the load follows one of a few courses, and between two steps it
+may change from one to any other. A plan that is made this way knows that it will see what comes
+and can still react, so it neither insures against everything now nor counts on knowing it all.
 """
 
 from __future__ import annotations
@@ -25,6 +29,10 @@ from msgspec import Struct
 from numpy.typing import NDArray
 
 Array = NDArray[np.float64]
+
+#: Where a swing is looked at, in deviations, and how likely it is: Gauss and Hermite's five points.
+SWINGS = np.array([-2.857, -1.356, 0.0, 1.356, 2.857])
+SWING_WEIGHTS = np.array([0.01126, 0.22208, 0.53333, 0.22208, 0.01126])
 
 
 class Prices(Struct, frozen=True):
@@ -40,14 +48,14 @@ class Prices(Struct, frozen=True):
 
 
 class Physics(Struct, frozen=True):
-    """What a job does with its executors, in each of several futures.
+    """What a job does with its executors.
 
     Parameters
     ----------
     sizes
         The sizes of the fleet to choose from, rising.
     capacity_rps
-        What each size can do when it never pauses; a row per future.
+        What each size can do when it never pauses.
     fixed_s
         What a batch costs besides its records; 0 for a dataflow.
     trigger_s
@@ -56,6 +64,8 @@ class Physics(Struct, frozen=True):
         How much further behind a change of the fleet leaves the job.
     slo_s
         Records that wait longer are late.
+    noise
+        The relative deviation of one batch's work about its mean.
     """
 
     sizes: Array
@@ -64,10 +74,34 @@ class Physics(Struct, frozen=True):
     trigger_s: float | None
     rescale_s: float
     slo_s: float
+    noise: float = 0.0
+
+
+class Outlook(Struct, frozen=True):
+    """The courses that the load may take, and how it changes between them.
+
+    Parameters
+    ----------
+    load_rps
+        A row per course and a column per step.
+    weights
+        How likely each course is.
+    keeps
+        How likely the load is to keep its course from one step to the next; else it draws anew.
+    """
+
+    load_rps: Array
+    weights: Array
+    keeps: Array
+
+    @classmethod
+    def certain(cls, load_rps: Array) -> Outlook:
+        """One course, as the oracle knows it."""
+        return cls(load_rps[None, :], np.ones(1), np.ones(len(load_rps)))
 
 
 class Plan(Struct, frozen=True):
-    """The least cost from every state on: `values[step][future, size, behind]`."""
+    """The least cost from every state on: `values[step][course, size, behind]`."""
 
     physics: Physics
     prices: Prices
@@ -89,29 +123,25 @@ class Present(Struct, frozen=True):
     pending_s: float
 
 
-def levels(slo_s: float, count: int = 22) -> Array:
+def levels(slo_s: float, count: int = 28) -> Array:
     """How far behind, in seconds: fine below the SLO, coarse above it."""
-    return np.asarray(4.0 * slo_s * (np.arange(count) / (count - 1)) ** 2)
+    return np.asarray(3.0 * slo_s * (np.arange(count) / (count - 1)) ** 2)
 
 
 def advance(
     physics: Physics, behind_s: Array, load_rps: Array, capacity_rps: Array, step_s: Array
-) -> tuple[Array, Array]:
-    """How far behind after a step, and for how many seconds of it records come through late.
-
-    The arrays are broadcast against each other.
-    """
+) -> Array:
+    """How far behind after a step. The arrays are broadcast against each other."""
     use = load_rps / np.maximum(capacity_rps, 1e-9)
     if physics.trigger_s is None:
-        after = np.maximum(0.0, behind_s + (1.0 - 1.0 / np.maximum(use, 1e-9)) * step_s)
-        return after, _seconds_above(behind_s, after, physics.slo_s) * step_s
+        return np.maximum(0.0, behind_s + (1.0 - 1.0 / np.maximum(use, 1e-9)) * step_s)
     floor = physics.trigger_s
     begin = np.maximum(behind_s, floor)
     # x follows x -> max(floor, fixed + use x): a geometric approach to its fixed point, or a
     # geometric flight from it where the load exceeds the capacity.
     use = np.where(np.abs(use - 1.0) < 1e-3, 1.001, use)
     target = physics.fixed_s / (1.0 - use)
-    away, growth = begin - target, np.log(use)
+    away, growth = begin - target, np.log(np.maximum(use, 1e-9))
     longest = 8.0 * physics.slo_s
 
     def after_batches(batches: Array) -> Array:
@@ -119,49 +149,62 @@ def advance(
         return np.minimum(np.maximum(grown, floor), longest)
 
     first = after_batches(step_s / begin)
-    after = after_batches(2.0 * step_s / (begin + first))
-    late = (_late_share(begin, physics.slo_s) + _late_share(after, physics.slo_s)) / 2.0
-    return after, late * step_s
+    return after_batches(2.0 * step_s / (begin + first))
 
 
-def _late_share(batch_s: Array, slo_s: float) -> Array:
-    """Of batches that last `batch_s`, the share of records that waited longer than the SLO.
+def late_share(physics: Physics, behind_s: Array) -> Array:
+    """The share of records that come through late, of a job that is so far behind.
 
-    Waiting times are spread evenly between one batch and two.
+    In a micro-batch job waiting times are spread evenly between one batch and two. Its batches
+    swing about their mean, the more so the closer it runs to its capacity, because what one leaves
+    behind the next has to do: ``x -> fixed + use x (1 + noise)`` deviates by
+    ``noise x / sqrt(1 - use^2)``.
     """
-    return np.minimum(np.maximum(2.0 - slo_s / batch_s, 0.0), 1.0)
+    if physics.trigger_s is None:
+        return np.asarray(behind_s > physics.slo_s, dtype=float)
+    mean = np.maximum(behind_s, physics.trigger_s)
+    use = np.clip(1.0 - physics.fixed_s / mean, 0.0, 0.97)
+    deviation = physics.noise / np.sqrt(1.0 - use**2)
+    batch = np.maximum(mean * (1.0 + SWINGS[:, None] * deviation), physics.trigger_s)
+    share = np.clip(2.0 - physics.slo_s / batch, 0.0, 1.0)
+    return np.asarray(SWING_WEIGHTS @ share)
 
 
-def _seconds_above(before: Array, after: Array, level: float) -> Array:
+def _part_above(before: Array, after: Array, level: float) -> Array:
     """For which part a straight line from `before` to `after` lies above a level."""
     high, low = np.maximum(before, after), np.minimum(before, after)
     span = np.maximum(high - low, 1e-9)
     return np.asarray(np.minimum(np.maximum((high - level) / span, 0.0), 1.0))
 
 
-def solve(physics: Physics, prices: Prices, load_rps: Array, steps_s: Sequence[float]) -> Plan:
-    """Work backwards from the horizon; beyond it, who is behind the SLO pays for catching up.
-
-    `load_rps` has a row per future and a column per step.
-    """
+def solve(physics: Physics, prices: Prices, outlook: Outlook, steps_s: Sequence[float]) -> Plan:
+    """Work backwards from the horizon; beyond it, who is behind the SLO pays for catching up."""
     grid, sizes = levels(physics.slo_s), physics.sizes
     lengths = np.asarray(steps_s, dtype=float)
-    loads = np.maximum(load_rps, 1e-6)
+    loads = np.maximum(outlook.load_rps, 1e-6)
     late_price = prices.late_s / max(prices.mean_rps, 1e-6) * loads
 
-    # All steps and futures at once: how far behind each size ends, the fleet moved or not.
-    capacity = physics.capacity_rps[None, :, :, None]
-    rate, price = loads.T[:, :, None, None], late_price.T[:, :, None, None]
+    # All steps and courses at once: how far behind each size ends, the fleet moved or not.
+    capacity = physics.capacity_rps[:, None]
+    rate, price = loads.T[:, :, None, None], late_price.T[:, :, None]
     length = lengths[:, None, None, None]
-    still, still_late = advance(physics, grid, rate, capacity, length)
-    moved, moved_late = advance(physics, grid + physics.rescale_s, rate, capacity, length)
-    stay_cost = price * still_late + sizes[None, None, :, None] * length
-    move_cost = price * moved_late
-    stay_place, stay_part = _places(grid, still)
-    move_place, move_part = _places(grid, moved)
+    ends = advance(physics, grid, rate, capacity, length)
+    delayed = advance(physics, grid + physics.rescale_s, rate, capacity, length)
+    stay_place, stay_part = _places(grid, ends)
+    move_place, move_part = _places(grid, delayed)
+    # A step's lateness is that of its two ends; that of its far end is read along with the value.
+    step_price = 0.5 * price * lengths[:, None, None]
+    half = step_price * late_share(physics, grid)
+    stay_late = half[:, :, None, :]
+    move_late = (step_price * late_share(physics, grid + physics.rescale_s))[:, :, None, :]
+    if physics.trigger_s is None:
+        # Delay is a straight line in time here, so that the part of it above the SLO is exact.
+        stay_late = price[..., None] * length * _part_above(grid, ends, physics.slo_s)
+        move_late = price[..., None] * length * _part_above(grid, delayed, physics.slo_s)
+        half = np.zeros_like(half)
 
-    futures, count, points = len(loads), len(sizes), len(grid)
-    own = (np.arange(futures * count) * points).reshape(futures, count, 1)
+    courses, count, points = len(loads), len(sizes), len(grid)
+    own = (np.arange(courses * count) * points).reshape(courses, count, 1)
     every = own[:, :, None, :]
     diagonal = np.arange(count)
     gap = prices.move * np.abs(sizes[:, None] - sizes[None, :])
@@ -169,20 +212,23 @@ def solve(physics: Physics, prices: Prices, load_rps: Array, steps_s: Sequence[f
     up_only = np.where(diagonal[:, None] > diagonal[None, :], gap, np.inf)[None, :, :, None]
     down_only = np.where(diagonal[:, None] < diagonal[None, :], gap, np.inf)[None, :, :, None]
 
-    behind = np.maximum(0.0, grid - physics.slo_s)
-    value = np.broadcast_to(late_price[:, -1, None, None] * behind, (futures, count, points))
+    behind = np.maximum(0.0, grid - physics.slo_s * (0.5 if physics.trigger_s else 1.0))
+    value = np.broadcast_to(late_price[:, -1, None, None] * behind, (courses, count, points))
     values = [np.asarray(value)]
     for step in range(len(lengths) - 1, -1, -1):
-        flat = value.ravel()
+        keeps = outlook.keeps[step]
+        if keeps < 1.0:
+            value = keeps * value + (1.0 - keeps) * np.tensordot(outlook.weights, value, 1)
+        flat = (value + half[step][:, None, :]).ravel()
+        paid = (sizes * lengths[step])[None, :, None]
         place = own + stay_place[step]
         low = flat.take(place)
-        best = low + (flat.take(place + 1) - low) * stay_part[step] + stay_cost[step]
+        best = low + (flat.take(place + 1) - low) * stay_part[step] + stay_late[step] + paid
         if count > 1:
-            paid = (sizes * lengths[step])[None, :, None]
             place = every + move_place[step][:, None, :, :]
             low = flat.take(place)
             onward = low + (flat.take(place + 1) - low) * move_part[step][:, None, :, :]
-            late = move_cost[step]
+            late = move_late[step]
             up = (onward + (up_only + paid[..., None])).min(axis=1) + late
             shrunk = onward[:, diagonal, diagonal] + late + paid
             down = (shrunk[:, :, None, :] + down_only).min(axis=1)
@@ -196,30 +242,27 @@ def solve(physics: Physics, prices: Prices, load_rps: Array, steps_s: Sequence[f
 def first_costs(plan: Plan, present: Present, load_rps: Array, step: int = 0) -> Array:
     """What each size costs until newly asked executors work, and what it leads to from `step` on.
 
-    A row per future. Until those come that were asked for earlier, the job runs with what is there.
+    A row per course. Until those come that were asked for earlier, the job runs with what is there.
     """
     physics, prices, sizes = plan.physics, plan.prices, plan.physics.sizes
     until_s = min(present.pending_s, present.startup_s)
     moves = np.where(sizes != present.target, physics.rescale_s, 0.0)
-    behind: Array = np.broadcast_to(present.behind_s + moves, physics.capacity_rps.shape)
     rate = np.maximum(load_rps, 1e-6)[:, None]
+    behind: Array = np.broadcast_to(present.behind_s + moves, (len(rate), len(sizes)))
     late = np.zeros_like(behind)
     for span_s, there in (
         (until_s, present.active),
         (present.startup_s - until_s, max(present.active, present.target)),
     ):
         if span_s > 0.0:
-            # The capacity of the largest size that is not larger than what is there.
-            known = np.searchsorted(sizes, np.minimum(sizes, there), side="right") - 1
-            capacity = physics.capacity_rps[:, np.maximum(known, 0)]
-            # Fewer may be there than any size that is weighed: then in proportion.
-            capacity = capacity * np.minimum(1.0, there / sizes[np.maximum(known, 0)])
-            behind, seconds = advance(physics, behind, rate, capacity, np.asarray(span_s))
-            late = late + seconds
+            capacity = _capacity_of(physics, np.minimum(sizes, there))
+            after = advance(physics, behind, rate, capacity, np.asarray(span_s))
+            late = late + span_s * _late_between(physics, behind, after)
+            behind = after
     place, part = _places(plan.grid, behind)
     value, rows = plan.values[step], np.arange(len(sizes))
-    futures = np.arange(len(behind))[:, None]
-    low, high = value[futures, rows, place], value[futures, rows, place + 1]
+    courses = np.arange(len(behind))[:, None]
+    low, high = value[courses, rows, place], value[courses, rows, place + 1]
     late_price = prices.late_s / max(prices.mean_rps, 1e-6) * rate
     return np.asarray(
         sizes * present.startup_s
@@ -228,6 +271,20 @@ def first_costs(plan: Plan, present: Present, load_rps: Array, step: int = 0) ->
         + low
         + (high - low) * part
     )
+
+
+def _capacity_of(physics: Physics, there: Array) -> Array:
+    """The capacity of sizes that may lie between, or below, those that are weighed."""
+    sizes, known = physics.sizes, physics.capacity_rps
+    return np.where(there < sizes[0], known[0] * there / sizes[0], np.interp(there, sizes, known))
+
+
+def _late_between(physics: Physics, before: Array, after: Array) -> Array:
+    if physics.trigger_s is None:
+        return _part_above(before, after, physics.slo_s)
+    flat = np.stack([before, after]).reshape(2, -1)
+    shares = [late_share(physics, one) for one in flat]
+    return np.asarray((shares[0] + shares[1]) / 2.0).reshape(before.shape)
 
 
 def _places(grid: Array, behind_s: Array) -> tuple[NDArray[np.intp], Array]:

@@ -22,7 +22,7 @@ from penstock.knowledge import Knowledge
 from penstock.lab.scenario import Scenario, simulate
 from penstock.lab.score import Goal, Score, score
 from penstock.model import Decision, Limits, Reason, Snapshot
-from penstock.planning import Physics, Plan, Present, Prices, first_costs, solve
+from penstock.planning import Outlook, Physics, Plan, Present, Prices, first_costs, solve
 from penstock.simulation.continuous import ContinuousJob
 from penstock.simulation.engine import Job
 from penstock.simulation.faults import CapacityDrop, Fault, SourceSilence, with_silence
@@ -69,7 +69,7 @@ def _behind_s(snapshot: Snapshot) -> float:
     delay_s = snapshot.delay_s or 0.0
     if snapshot.trigger_interval_s is None:
         return delay_s
-    durations = [batch.duration_s for batch in snapshot.batches[-3:]]
+    durations = [batch.duration_s for batch in snapshot.batches[-1:]]
     batch_s = max([snapshot.trigger_interval_s, *durations])
     return max(batch_s, delay_s - batch_s)
 
@@ -96,14 +96,14 @@ def foresee(scenario: Scenario, goal: Goal, limits: Limits, margin: float = 1.0)
     sizes = np.arange(least, most + 1, dtype=float)
     capacity = margin * np.asarray([true_capacity_rps(job, int(size)) for size in sizes])
     trigger_s, fixed_s, rescale_s, lead_s = _habits(job)
-    physics = Physics(sizes, capacity[None, :], fixed_s, trigger_s, rescale_s, goal.slo_s)
+    physics = Physics(sizes, capacity, fixed_s, trigger_s, rescale_s, goal.slo_s, _batch_noise(job))
     prices = Prices(
         late_s=goal.late_price / max(goal.price, 1e-9) * most,
         move=3600.0 * goal.move_price / max(goal.price, 1e-9),
         mean_rps=float(loads.mean()),
     )
     heavier = loads / _left_of_capacity(scenario.faults, steps)
-    plan = solve(physics, prices, heavier[None, :], [STEP_S] * steps)
+    plan = solve(physics, prices, Outlook.certain(heavier), [STEP_S] * steps)
     return Oracle(plan, heavier, lead_s)
 
 
@@ -135,6 +135,14 @@ def _habits(job: Job) -> tuple[float | None, float, float, float]:
         down_s = job.restart_s + job.state_bytes / job.restore_bytes_per_s
         return None, 0.0, down_s + job.checkpoint_interval_s / 2.0, job.startup.mean_s()
     raise TypeError(f"no oracle for {type(job).__name__}")
+
+
+def _batch_noise(job: Job) -> float:
+    """The deviation of one batch's work, stragglers included."""
+    if not isinstance(job, MicroBatchJob):
+        return 0.0
+    table = np.asarray(job.noise_table())
+    return float(table.std())
 
 
 def _silences(faults: Sequence[Fault]) -> list[Fault]:

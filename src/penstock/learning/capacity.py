@@ -255,7 +255,7 @@ def _with(
         track,
         work_s=track.work_s + weight * (work_s - track.work_s),
         serial_s=track.serial_s + weight * (serial_s - track.serial_s),
-        noise=max(0.01, sqrt(track.noise**2 + 0.02 * (heard - track.noise**2))),
+        noise=max(0.01, sqrt(track.noise**2 + 0.005 * (heard - track.noise**2))),
         samples=min(samples + 1.0, 2.0 / weight - 1.0),
         astray=astray,
         executors=executors,

@@ -15,7 +15,7 @@ from penstock.knowledge import Knowledge
 from penstock.learning.capacity import Capacity, Track, learn
 from penstock.learning.forecasters import Forecast, forecast
 from penstock.model import Decision, Limits, Reason, Snapshot, not_measured
-from penstock.planning import Physics, Present, Prices, first_costs, solve
+from penstock.planning import Outlook, Physics, Present, Prices, first_costs, solve
 
 Array = NDArray[np.float64]
 
@@ -24,11 +24,12 @@ BIN_S = 30.0
 #: How much past the forecast looks at.
 PAST_S = 5400.0
 #: The steps of the plan after the first: a quarter of an hour, coarser towards its end.
-STEPS_S = (30.0,) * 4 + (60.0,) * 5 + (120.0,) * 4
-#: Three futures: deviations of load and of capacity, in standard deviations, and their weights.
-LOAD_Z = np.array([0.0, 1.3, -1.3])
-CAPACITY_Z = np.array([0.0, -0.7, 0.7])
-WEIGHTS = np.array([0.5, 0.25, 0.25])
+STEPS_S = (30.0,) * 6 + (60.0,) * 6 + (120.0,) * 3
+#: The courses of the load, in standard deviations from the forecast, and how likely each is.
+COURSES = np.array([0.0, -1.356, 1.356, -2.857, 2.857])
+WEIGHTS = np.array([0.53333, 0.22208, 0.22208, 0.01126, 0.01126])
+#: How likely the load is to be on the same course a bin later.
+KEEPS = 0.9
 #: The most sizes of the fleet that are weighed against each other.
 MOST_SIZES = 14
 
@@ -44,7 +45,7 @@ class PenstockMemory(Struct, frozen=True, tag=True, omit_defaults=True):
 
 
 @dataclass(frozen=True, slots=True)
-class Outlook:
+class Sight:
     """All that a plan is made from, at one instant."""
 
     target: int
@@ -138,12 +139,12 @@ class Penstock:
             return not_measured(target, "delay_s", "backlog_records", memory=memory)
         if memory.track.work_s is None:
             return self._first_steps(snapshot, memory)
-        outlook = _outlook(snapshot, knowledge, memory, load)
+        sight = _outlook(snapshot, knowledge, memory, load)
         limits = knowledge.limits
-        sizes = _sizes(outlook, limits, self.slo_s)
-        costs = self._costs(outlook, sizes, limits)
+        sizes = _sizes(sight, limits, self.slo_s)
+        costs = self._costs(sight, sizes, limits)
         best = sizes[int(np.argmin(costs))]
-        return _told(outlook, sizes, costs, best, memory)
+        return _told(sight, sizes, costs, best, memory)
 
     def _first_steps(self, snapshot: Snapshot, memory: PenstockMemory) -> Decision:
         """Before anything is known of its capacity, only a job that is plainly late may grow."""
@@ -155,33 +156,36 @@ class Penstock:
             )
         return not_measured(target, "capacity", memory=memory)
 
-    def _costs(self, outlook: Outlook, sizes: Sequence[int], limits: Limits) -> Array:
+    def _costs(self, sight: Sight, sizes: Sequence[int], limits: Limits) -> Array:
         """What each size leads to, over all futures, in executor-seconds."""
         prices = Prices(
             late_s=self.late_price * limits.max_executors,
             move=3600.0 * self.move_price,
-            mean_rps=outlook.mean_rps,
+            mean_rps=sight.mean_rps,
         )
-        capacity = np.asarray([outlook.capacity.rps(size) for size in sizes])
-        scales = np.maximum(0.2, 1.0 + CAPACITY_Z * outlook.error)
         physics = Physics(
             np.asarray(sizes, dtype=float),
-            scales[:, None] * capacity,
-            outlook.capacity.fixed_s(),
-            outlook.trigger_s,
-            outlook.rescale_s,
+            np.asarray([sight.capacity.rps(size) for size in sizes]),
+            sight.capacity.fixed_s(),
+            sight.trigger_s,
+            sight.rescale_s,
             self.slo_s,
+            sight.capacity.track.noise,
         )
-        mean, deviation = np.asarray(outlook.load.mean), np.asarray(outlook.load.deviation)
-        loads = np.maximum(0.0, mean + LOAD_Z[:, None] * deviation)
+        mean, deviation = np.asarray(sight.load.mean), np.asarray(sight.load.deviation)
+        # Less capacity than was learned is like more load.
+        deviation = np.sqrt(deviation**2 + (sight.error * mean) ** 2)
+        loads = np.maximum(0.0, mean + COURSES[:, None] * deviation)
         present = Present(
-            outlook.target,
-            outlook.active,
-            outlook.behind_s,
-            outlook.startup_s,
-            outlook.pending_s,
+            sight.target,
+            sight.active,
+            sight.behind_s,
+            sight.startup_s,
+            sight.pending_s,
         )
-        plan = solve(physics, prices, _stepped(loads, outlook.startup_s), STEPS_S)
+        courses = _stepped(loads, sight.startup_s)
+        keeps = KEEPS ** (np.asarray(STEPS_S) / BIN_S)
+        plan = solve(physics, prices, Outlook(courses, WEIGHTS, keeps), STEPS_S)
         return np.asarray(WEIGHTS @ first_costs(plan, present, loads[:, 0]))
 
 
@@ -195,12 +199,13 @@ def _learned(memory: PenstockMemory, snapshot: Snapshot, knowledge: Knowledge) -
         # The mean over the last day counts, since lateness is charged against it.
         seen_s = min(86_400.0, seen_s + gap_s)
         mean_rps += (load - mean_rps) * gap_s / seen_s
+    track = learn(memory.track, snapshot, previous)
     return PenstockMemory(
-        learn(memory.track, snapshot, previous),
+        track,
         mean_rps,
         seen_s,
         _startup_s(memory.startup_s, snapshot, knowledge),
-        _rescale_s(memory.rescale_s, snapshot, knowledge),
+        _rescale_s(memory.rescale_s, track, snapshot, knowledge),
     )
 
 
@@ -220,24 +225,44 @@ def _startup_s(known_s: float, snapshot: Snapshot, knowledge: Knowledge) -> floa
     return float(min(600.0, max(5.0, known_s + 0.3 * (max(came) - known_s))))
 
 
-def _rescale_s(known_s: float | None, snapshot: Snapshot, knowledge: Knowledge) -> float | None:
-    """How far behind a rescale leaves the job, from the worst delay in the minute after it."""
-    if not knowledge.rescales or snapshot.delay_s is None:
+def _rescale_s(
+    known_s: float | None, track: Track, snapshot: Snapshot, knowledge: Knowledge
+) -> float | None:
+    """How far behind a change of the fleet leaves the job, from what it was seen to."""
+    history = knowledge.history
+    if not knowledge.rescales or len(history) < 2:
         return known_s
-    since_s = snapshot.at_s - knowledge.rescales[-1].at_s
-    if not 60.0 <= since_s < 70.0:
-        return known_s
-    before = [s.delay_s or 0.0 for s in knowledge.window(since_s + 30.0) if s.at_s < since_s]
-    after = [s.delay_s or 0.0 for s in knowledge.window(since_s)]
-    worst = max(0.0, max(after) - max(before, default=0.0))
-    usual = 2.0 * (snapshot.trigger_interval_s or 0.0)
-    lost_s = min(120.0, max(0.0, worst - usual))
+    if snapshot.trigger_interval_s is not None:
+        before, now = history[-2].fleet, snapshot.fleet
+        if before.active == now.active or track.work_s is None or not snapshot.batches:
+            return known_s
+        lost_s = _held_up_s(track, snapshot, min(before.active, now.active))
+    else:
+        asked_s = knowledge.rescales[-1].at_s
+        if not 60.0 <= snapshot.at_s - asked_s < 70.0 or snapshot.delay_s is None:
+            return known_s
+        recent = [(s.at_s, s.delay_s or 0.0) for s in knowledge.window(100.0)]
+        usual_s = max((delay for at_s, delay in recent if at_s <= asked_s), default=0.0)
+        lost_s = max(0.0, max(delay for at_s, delay in recent if at_s > asked_s) - usual_s)
+    lost_s = min(120.0, lost_s)
     return lost_s if known_s is None else known_s + 0.3 * (lost_s - known_s)
+
+
+def _held_up_s(track: Track, snapshot: Snapshot, executors: int) -> float:
+    """By how much a batch took longer than so many executors need for it, at worst."""
+    rps = Capacity(track, snapshot.fleet.cores_per_executor).rps(executors)
+    if rps <= 0.0:
+        return 0.0
+    fixed_s = track.fixed_s or 0.0
+    return max(
+        0.0,
+        *(b.duration_s - fixed_s - 1.1 * b.input_records / rps for b in snapshot.batches),
+    )
 
 
 def _outlook(
     snapshot: Snapshot, knowledge: Knowledge, memory: PenstockMemory, load: float
-) -> Outlook:
+) -> Sight:
     fleet = snapshot.fleet
     capacity = Capacity(memory.track, fleet.cores_per_executor)
     trigger_s = snapshot.trigger_interval_s
@@ -245,8 +270,8 @@ def _outlook(
     waits = fleet.active < fleet.target
     pending_s = max(2.0, memory.startup_s - asked_s) if waits and asked_s is not None else 0.0
     steps = 1 + int(sum(STEPS_S) / BIN_S)
-    assumed_s = 0.5 if trigger_s is not None else 6.0
-    return Outlook(
+    assumed_s = 0.3 if trigger_s is not None else 6.0
+    return Sight(
         target=fleet.target,
         active=fleet.active,
         behind_s=_behind_s(snapshot, load),
@@ -277,7 +302,7 @@ def _behind_s(snapshot: Snapshot, load: float) -> float:
         delay_s = (snapshot.backlog_records or 0.0) / max(load, 1e-6)
     if snapshot.trigger_interval_s is None:
         return delay_s
-    durations = [batch.duration_s for batch in snapshot.batches[-3:]]
+    durations = [batch.duration_s for batch in snapshot.batches[-1:]]
     batch_s = max([snapshot.trigger_interval_s, *durations])
     return max(batch_s, delay_s - batch_s)
 
@@ -316,22 +341,22 @@ def _stepped(bins_rps: Array, begin_s: float) -> Array:
     return np.asarray(np.where(np.diff(at) > 1e-6, np.diff(upto, axis=1) / width, bins_rps[:, -1:]))
 
 
-def _sizes(outlook: Outlook, limits: Limits, slo_s: float) -> list[int]:
+def _sizes(sight: Sight, limits: Limits, slo_s: float) -> list[int]:
     """The sizes worth weighing: around what the load needs, what there is, and to catch up."""
-    capacity = outlook.capacity
-    low = min(outlook.load.quantile(-1.3)) * 0.85
-    high = max(outlook.load.quantile(1.3)) * 1.2
-    if outlook.behind_s > 0.5 * slo_s:
-        high *= 1.0 + outlook.behind_s / 60.0
+    capacity = sight.capacity
+    low = min(sight.load.quantile(-1.3)) * 0.85
+    high = max(sight.load.quantile(1.3)) * 1.2
+    if sight.behind_s > 0.5 * slo_s:
+        high *= 1.0 + sight.behind_s / 60.0
     least, most = max(limits.min_executors, 1), limits.max_executors
     first = _smallest(capacity, low, least, most)
     last = _smallest(capacity, high, first, most)
-    first, last = min(first, outlook.target), max(last, outlook.target)
+    first, last = min(first, sight.target), max(last, sight.target)
     first, last = max(least, min(first, most)), min(most, max(last, least))
     sizes = list(range(first, last + 1))
     if len(sizes) > MOST_SIZES:
         chosen = {round(x) for x in np.linspace(first, last, MOST_SIZES - 3)}
-        near = {outlook.target - 1, outlook.target, outlook.target + 1}
+        near = {sight.target - 1, sight.target, sight.target + 1}
         sizes = sorted(chosen | {n for n in near if first <= n <= last})
     return sizes
 
@@ -348,18 +373,18 @@ def _smallest(capacity: Capacity, load_rps: float, first: int, last: int) -> int
 
 
 def _told(
-    outlook: Outlook, sizes: Sequence[int], costs: Array, best: int, memory: PenstockMemory
+    sight: Sight, sizes: Sequence[int], costs: Array, best: int, memory: PenstockMemory
 ) -> Decision:
     """The decision, in one sentence with its numbers."""
-    target = outlook.target
-    carries = outlook.capacity.rps(best)
-    peak = max(outlook.load.mean)
-    peak_min = outlook.load.mean.index(peak) * BIN_S / 60.0
+    target = sight.target
+    carries = sight.capacity.rps(best)
+    peak = max(sight.load.mean)
+    peak_min = sight.load.mean.index(peak) * BIN_S / 60.0
     saved = float(costs[sizes.index(target)] - costs.min()) if target in sizes else 0.0
-    now = f"load {outlook.load_rps / 1e3:.1f} k/s"
+    now = f"load {sight.load_rps / 1e3:.1f} k/s"
     ahead = (
         f", to reach {peak / 1e3:.1f} k/s in {peak_min:.0f} min"
-        if peak > 1.05 * outlook.load_rps
+        if peak > 1.05 * sight.load_rps
         else ""
     )
     if best == target:
@@ -370,12 +395,12 @@ def _told(
             f"{best} executors carry {carries / 1e3:.1f} k/s and cost {saved / 3600.0:.2f} "
             f"executor-hours less than {target} over the plan"
         )
-    text = f"{now}{ahead}, {outlook.behind_s:.1f} s behind; {verb}"
+    text = f"{now}{ahead}, {sight.behind_s:.1f} s behind; {verb}"
     evidence = {
-        "load_rps": outlook.load_rps,
+        "load_rps": sight.load_rps,
         "peak_rps": peak,
         "capacity_rps": carries,
-        "behind_s": outlook.behind_s,
+        "behind_s": sight.behind_s,
         "saved_executor_s": saved,
     }
     return Decision.of(best, Reason(code, text, evidence), expected_rps=carries, memory=memory)
