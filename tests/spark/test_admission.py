@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from penstock.model import Batch, Fleet, Snapshot
-from penstock.spark.admission import Admission, can_cap, next_cap, own_cap
+from penstock.spark.admission import Admission, can_cap, cap_for, own_cap
 from penstock.spark.internals import SourceFacts
 
 KAFKA = SourceFacts("kafka", {"subscribe": "bids"})
@@ -34,48 +34,56 @@ class PaperQueries:
         self.caps.append(rows)
 
 
-def seen(records: int, duration_s: float, backlog: float | None) -> Snapshot:
-    return Snapshot(
-        0.0, Fleet(2, 2, 2), 1.0, (batch(records, duration_s),), backlog_records=backlog
-    )
+def seen(*batches: Batch, executors: int = 2) -> Snapshot:
+    return Snapshot(0.0, Fleet(executors, executors, executors), 1.0, batches)
 
 
-def test_a_backlog_that_fits_the_budget_needs_no_cap() -> None:
-    """1000 records took 1 s: 10,000 fit into 10 s."""
-    assert next_cap(None, [batch(1_000, 1.0)], 9_000.0, 10.0) is None
-    assert next_cap(None, [batch(1_000, 1.0)], 11_000.0, 10.0) == 10_000
+def test_the_cap_is_what_the_best_recent_batch_would_do_in_the_budget() -> None:
+    """800 records/s on 2 executors: 400 each, 8000 in 10 s; on 3 executors 12,000."""
+    queries = PaperQueries(KAFKA)
+    query: Any = queries
+    admission = Admission(queries, budget_s=10.0)
+    admission.tend(seen(batch(80, 0.5), batch(1_600, 2.0)), [query])
+    admission.tend(seen(batch(100, 0.5), executors=3), [query])
+    assert queries.caps == [8_000, 12_000]
 
 
-def test_the_cap_follows_a_slower_and_a_faster_job_by_a_factor_of_two_at_most() -> None:
-    assert next_cap(10_000, [batch(10_000, 15.0)], 1e6, 10.0) == 6_666
-    assert next_cap(10_000, [batch(10_000, 60.0)], 1e6, 10.0) == 5_000
-    assert next_cap(10_000, [batch(10_000, 1.0)], 1e6, 10.0) == 20_000
+def test_a_cap_that_would_hardly_move_stays_and_a_new_query_gets_it() -> None:
+    queries, other = PaperQueries(KAFKA), PaperQueries(KAFKA)
+    query: Any = queries
+    newcomer: Any = other
+    other.runId = "another"
+    admission = Admission(queries, budget_s=10.0)
+    admission.tend(seen(batch(1_600, 2.0)), [query])
+    admission.tend(seen(batch(1_700, 2.0)), [query])
+    assert queries.caps == [8_000]
+    admission.tend(seen(), [query, newcomer])
+    assert queries.caps == [8_000, 8_500, 8_500]
 
 
-def test_without_sight_of_the_backlog_or_a_full_batch_the_cap_stays() -> None:
-    assert next_cap(10_000, [batch(10_000, 60.0)], None, 10.0) == 10_000
-    assert next_cap(10_000, [], 1e6, 10.0) == 10_000
-    assert next_cap(10_000, [batch(3_000, 9.0)], 1e6, 10.0) == 10_000
+def test_without_a_batch_there_is_no_cap_and_a_longer_trigger_is_a_longer_budget() -> None:
+    queries = PaperQueries(KAFKA)
+    query: Any = queries
+    admission = Admission(queries, budget_s=0.5)
+    admission.tend(seen(batch(0, 1.0)), [query])
+    assert (queries.caps, admission.cap_records) == ([], None)
+    admission.tend(seen(batch(1_600, 2.0)), [query])
+    assert queries.caps == [800]
 
 
-@given(
-    st.one_of(st.none(), st.integers(1, 10**7)),
-    st.integers(0, 10**8),
-    st.floats(0, 1e4),
-    st.one_of(st.none(), st.floats(0, 1e9)),
-)
+@given(st.lists(st.floats(0, 1e9)), st.integers(1, 100), st.floats(0.001, 1e4))
 def test_a_cap_is_always_at_least_one_record(
-    cap: int | None, records: int, duration_s: float, backlog: float | None
+    rates_rps: list[float], executors: int, budget_s: float
 ) -> None:
-    after = next_cap(cap, [batch(records, duration_s)], backlog, 10.0)
-    assert after is None or after >= 1
+    cap = cap_for(rates_rps, executors, budget_s)
+    assert cap is None or cap >= 1
 
 
 def test_the_cap_is_shared_by_the_sources_and_given_back_at_the_end() -> None:
     queries = PaperQueries(KAFKA, KAFKA)
     query: Any = queries
     admission = Admission(queries, budget_s=10.0)
-    admission.tend(seen(80_000, 40.0, 300_000.0), [query])
+    admission.tend(seen(batch(80_000, 40.0)), [query])
     assert queries.caps == [10_000]
     assert admission.cap_records == 20_000
     admission.end()
@@ -86,10 +94,10 @@ def test_the_users_own_cap_is_never_exceeded_and_comes_back() -> None:
     queries = PaperQueries(SourceFacts("kafka", {"maxOffsetsPerTrigger": "5000"}))
     query: Any = queries
     admission = Admission(queries, budget_s=10.0)
-    admission.tend(seen(80_000, 40.0, 300_000.0), [query])
-    admission.tend(seen(5_000, 1.0, 0.0), [query])
-    assert queries.caps == [5_000, 5_000]
-    assert admission.cap_records is None
+    admission.tend(seen(batch(80_000, 40.0)), [query])
+    admission.tend(seen(batch(5_000, 50.0), executors=1), [query])
+    admission.end()
+    assert queries.caps == [5_000, 5_000, 5_000]
 
 
 def test_sources_that_read_limits_differently_are_left_alone() -> None:
@@ -99,5 +107,5 @@ def test_sources_that_read_limits_differently_are_left_alone() -> None:
     assert own_cap([KAFKA]) is None
     queries = PaperQueries(SourceFacts("rate", {}))
     query: Any = queries
-    Admission(queries, 10.0).tend(seen(80_000, 40.0, 300_000.0), [query])
+    Admission(queries, 10.0).tend(seen(batch(80_000, 40.0)), [query])
     assert queries.caps == []

@@ -1,18 +1,19 @@
-"""Live admission control: how many records a batch may take, while a backlog is worked off.
+"""Live admission control: a batch takes no more records than the fleet gets through in time.
 
 After an outage a query without a cap takes the whole backlog as one batch, which may run for an
 hour, or out of memory. This keeps each batch to what the job gets through in its budget of time,
-and lets the cap follow as the fleet grows. Off by default: it changes a running query through
-an interface that is not public, so it is probed first and used for Kafka sources only.
+and lets the cap follow as the fleet grows and shrinks. Off by default: it changes a running query
+through an interface that is not public, so it is probed first and used for Kafka sources only.
 """
 
 from __future__ import annotations
 
 import logging
+from collections import deque
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Protocol
 
-from penstock.model import Batch, Snapshot
+from penstock.model import Snapshot
 from penstock.spark.internals import JVM_ERRORS, SourceFacts, first_line
 
 if TYPE_CHECKING:
@@ -20,10 +21,10 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-#: The cap moves by this factor at most from one look to the next.
-STRIDE = 2.0
-#: The cap is lifted when this fraction of it would take in all that waits.
-LIFTED_BELOW_FRACTION = 0.5
+#: So many of the last batches say what an executor can do.
+RECENT_BATCHES = 10
+#: A cap that would move by less than this stays.
+STEADY_FRACTION = 0.2
 #: Options of the Kafka source with which the user has chosen a cap.
 OWN_CAP = "maxoffsetspertrigger"
 OWN_FLOOR = "minoffsetspertrigger"
@@ -40,6 +41,9 @@ class QueryDriver(Protocol):
 class Admission:
     """Caps the batches of the queries of one application.
 
+    The cap stands all the time, so that it is there when a backlog comes; batches that fill it
+    show what the fleet can do, and it follows.
+
     Parameters
     ----------
     driver
@@ -51,6 +55,7 @@ class Admission:
     def __init__(self, driver: QueryDriver, budget_s: float) -> None:
         self._driver = driver
         self._budget_s = budget_s
+        self._rates_rps: deque[float] = deque(maxlen=RECENT_BATCHES)
         self._cap: int | None = None
         self._capped: dict[str, StreamingQuery] = {}
 
@@ -59,11 +64,19 @@ class Admission:
         """Records that a batch may take now; ``None`` for as many as there are."""
         return self._cap
 
-    def tend(self, snapshot: Snapshot, queries: Iterable[StreamingQuery]) -> None:
+    def tend(self, snapshot: Snapshot, queries: Sequence[StreamingQuery]) -> None:
         """Let the cap follow what was seen."""
+        executors = max(1, snapshot.fleet.active)
+        for batch in snapshot.batches:
+            if batch.input_records > 0 and batch.duration_s > 0.0:
+                self._rates_rps.append(batch.input_records / batch.duration_s / executors)
         budget_s = max(self._budget_s, snapshot.trigger_interval_s or 0.0)
-        cap = next_cap(self._cap, snapshot.batches, snapshot.backlog_records, budget_s)
-        if cap == self._cap:
+        cap = cap_for(self._rates_rps, executors, budget_s)
+        running = {str(query.runId) for query in queries}
+        self._capped = {run: each for run, each in self._capped.items() if run in running}
+        new = running - self._capped.keys()
+        is_near = self._cap and cap and abs(cap - self._cap) <= STEADY_FRACTION * self._cap
+        if cap is None or (is_near and not new):
             return
         try:
             for query in queries:
@@ -71,8 +84,7 @@ class Admission:
         except JVM_ERRORS as error:
             log.warning("the cap per batch could not be changed: %s", first_line(error))
             return
-        words = "as many records as there are" if cap is None else f"at most {cap} records"
-        log.info("a batch takes %s now", words)
+        log.info("a batch takes at most %d records now", cap)
         self._cap = cap
 
     def end(self) -> None:
@@ -88,6 +100,7 @@ class Admission:
 
     def _limit(self, query: StreamingQuery, cap: int | None) -> None:
         sources = self._driver.sources(query)
+        self._capped[str(query.runId)] = query
         if not can_cap(sources):
             return
         rows = own = own_cap(sources)
@@ -95,42 +108,21 @@ class Admission:
             share = max(1, cap // len(sources))
             rows = share if own is None else min(own, share)
         self._driver.limit_rows_per_trigger(query, rows)
-        self._capped[str(query.runId)] = query
 
 
-def next_cap(
-    cap: int | None, batches: Sequence[Batch], backlog_records: float | None, budget_s: float
-) -> int | None:
-    """The cap after these batches: what the last full one would have got through in the budget.
+def cap_for(rates_rps: Iterable[float], executors: int, budget_s: float) -> int | None:
+    """What a fleet gets through in the budget, by its best batches; ``None`` without any.
 
-    A batch of 80,000 records in 40 s, with 300,000 more waiting, in a budget of 10 s:
+    One executor did 450 and 500 records/s in its last batches; so two of them do 10,000 in 10 s:
 
-    >>> batch = Batch(7, started_at_s=0.0, duration_s=40.0, input_records=80_000)
-    >>> next_cap(None, [batch], 300_000.0, 10.0)
-    20000
+    >>> cap_for([450.0, 500.0], executors=2, budget_s=10.0)
+    10000
 
-    Twice the fleet gets through 20,000 in 5 s, and the cap follows; then nothing waits any more:
-
-    >>> next_cap(20_000, [Batch(8, 0.0, 5.0, 20_000)], 280_000.0, 10.0)
-    40000
-    >>> next_cap(40_000, [Batch(9, 0.0, 4.0, 9_000)], 1_000.0, 10.0) is None
-    True
+    The best and not the mean counts: a small batch is slow per record, because its fixed cost is
+    spread over few of them.
     """
-    if backlog_records is None:
-        return cap
-    if cap is not None and backlog_records < LIFTED_BELOW_FRACTION * cap:
-        return None
-    worked = [each for each in batches if each.input_records > 0 and each.duration_s > 0.0]
-    if not worked:
-        return cap
-    last = worked[-1]
-    fits = last.input_records * budget_s / last.duration_s
-    if cap is None:
-        # Only a backlog that does not fit is worth a cap.
-        return max(1, int(fits)) if backlog_records > fits else None
-    if last.input_records < LIFTED_BELOW_FRACTION * cap:
-        return cap  # a batch that did not fill the cap says little of what would fit
-    return max(1, int(min(max(fits, cap / STRIDE), cap * STRIDE)))
+    best_rps = max(rates_rps, default=0.0)
+    return max(1, int(best_rps * executors * budget_s)) if best_rps > 0.0 else None
 
 
 def can_cap(sources: Sequence[SourceFacts]) -> bool:

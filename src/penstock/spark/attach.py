@@ -41,7 +41,7 @@ from penstock.policies import DEFAULT_POLICY, POLICIES
 from penstock.protocols import Policy
 from penstock.spark.actuator import Patience, SparkActuator
 from penstock.spark.admission import Admission
-from penstock.spark.doctor import UNSCALABLE, Application, examine, refuse_errors
+from penstock.spark.doctor import UNSCALABLE, Application, Finding, examine, refuse_errors
 from penstock.spark.internals import Capabilities, Driver, probe
 from penstock.spark.sensor import SparkSensor
 from penstock.spark.settings import LiveSettings, Mode
@@ -133,7 +133,7 @@ def attach(
     every_s
         Seconds between decisions; by default what the policy asks for.
     admission
-        Cap each batch while a backlog is worked off (`admission`).
+        Cap each batch to what the fleet gets through in time (`admission`).
     limits
         Further limits that the guards enforce, such as ``{"cooldown_s": 60.0}``.
     patience
@@ -174,6 +174,9 @@ class Attachment:
         self._spark = spark
         self._driver = Driver(spark)
         capabilities = check_application(spark, limits, self._live)
+        for finding in _findings(self._driver, limits):
+            if finding.level == "warning":
+                log.info("%s; better: %s", finding.reason, finding.change)
         self._steps: deque[Step] = deque(maxlen=EXPLAINED)
         self._decisions = self._rescales = 0
         self._is_blind = False
@@ -223,7 +226,8 @@ class Attachment:
         if not capabilities.admission_control.available:
             log.warning("no admission control: %s", capabilities.admission_control.reason)
             return None
-        return Admission(self._driver, slo_s)
+        # Half of the time that a record may wait: it waits for one batch and is in the next.
+        return Admission(self._driver, slo_s / 2)
 
     # -- The handle -----------------------------------------------------------------------------
 
@@ -381,13 +385,7 @@ def check_application(
 ) -> Capabilities:
     """Refuse an application that cannot be scaled, in one sentence; returns what can be done."""
     driver = Driver(spark)
-    application = Application(
-        driver.settings() | {"spark.master": driver.master()},
-        min_executors=limits.min_executors,
-        max_executors=limits.max_executors,
-    )
-    findings = examine(application)
-    refuse_errors(findings)
+    refuse_errors(_findings(driver, limits))
     capabilities = probe(spark)
     if not capabilities.request_executors.available:
         raise ConfigError(
@@ -412,10 +410,12 @@ def check_application(
     for query in spark.streams.active:
         if (refusal := unscalable(driver, query)) is not None:
             raise ConfigError(refusal)
-    for finding in findings:
-        if finding.level == "warning":
-            log.info("%s; better: %s", finding.reason, finding.change)
     return capabilities
+
+
+def _findings(driver: Driver, limits: Limits) -> list[Finding]:
+    conf = driver.settings() | {"spark.master": driver.master()}
+    return examine(Application(conf, limits.min_executors, limits.max_executors))
 
 
 def unscalable(driver: Driver, query: StreamingQuery) -> str | None:

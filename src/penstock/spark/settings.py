@@ -21,7 +21,7 @@ class LiveSettings(Struct, frozen=True, forbid_unknown_fields=True):
     every_s
         Seconds between decisions; not set: what the policy asks for.
     admission
-        Cap each batch to what the job gets through in time while a backlog is worked off.
+        Cap each batch to what the fleet gets through in time, so that no backlog is one batch.
     """
 
     mode: Mode = "act"
