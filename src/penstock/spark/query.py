@@ -49,8 +49,8 @@ class Source(Protocol):
         """A batch was committed."""
         ...
 
-    def look(self, now_s: float, is_idle: Callable[[], bool]) -> Sight:
-        """What waits now; `is_idle` says whether no batch is running."""
+    def look(self, now_s: float, idle_at_s: Callable[[], float | None]) -> Sight:
+        """What waits now; `idle_at_s` says when the query last found nothing, if it is idle."""
         ...
 
     def close(self) -> None: ...
@@ -68,7 +68,7 @@ class KafkaSource:
         if offsets is not None:
             self._processed = offsets
 
-    def look(self, now_s: float, is_idle: Callable[[], bool]) -> Sight:
+    def look(self, now_s: float, idle_at_s: Callable[[], float | None]) -> Sight:
         return Sight() if self._processed is None else self._watch.look(self._processed)
 
     def close(self) -> None:
@@ -81,14 +81,14 @@ class PlainSource:
     >>> source = PlainSource(capped=False)
     >>> read = SourceProgress("rate", input_records=100)
     >>> source.take(Batch(0, 10.0, 1.0, 100), read)
-    >>> source.look(12.0, lambda: False)
+    >>> source.look(12.0, lambda: None)
     Sight(arrival_rps=None, backlog_records=None, delay_s=2.0)
 
     The next batch, two seconds later, found 100 records: 50 arrive each second. At 13.5 s those of
     the last 1.5 s wait.
 
     >>> source.take(Batch(1, 12.0, 1.0, 100), read)
-    >>> source.look(13.5, lambda: False)
+    >>> source.look(13.5, lambda: None)
     Sight(arrival_rps=50.0, backlog_records=75.0, delay_s=1.5)
     """
 
@@ -108,14 +108,13 @@ class PlainSource:
             self._records += progress.input_records
         self._taken_to_s = batch.started_at_s
 
-    def look(self, now_s: float, is_idle: Callable[[], bool]) -> Sight:
+    def look(self, now_s: float, idle_at_s: Callable[[], float | None]) -> Sight:
         counted_from_s, taken_to_s = self._counted_from_s, self._taken_to_s
         if self._capped or self._held_back or counted_from_s is None or taken_to_s is None:
             return Sight()
         records, seconds = self._records, taken_to_s - counted_from_s
-        if not records and is_idle():
-            # The query looks at each trigger and finds nothing.
-            self._counted_from_s = self._taken_to_s = now_s
+        if not records and (looked_at_s := idle_at_s()) is not None:
+            self._counted_from_s = self._taken_to_s = max(taken_to_s, looked_at_s)
             return Sight(0.0, 0.0, 0.0)
         delay_s = max(0.0, now_s - taken_to_s)
         if seconds <= 0.0:
@@ -143,7 +142,9 @@ class QueryView:
         self._kafka = kafka
         self._facts = driver.sources(query)
         self._sources: list[Source] = []  # known once the first batch is
-        self.last: Progress | None = None
+        self._newest_s = -1.0  # when the trigger of the newest report was
+        self._looked_at_s: float | None = None
+        self.last: Progress | None = None  # of the last batch
         self.latency_s: float | None = None
         self.demand = 0.0  # mean duration of its batches, in trigger intervals
         self._batches: list[Batch] = []
@@ -159,10 +160,15 @@ class QueryView:
         return -1 if self.last is None else self.last.batch_id
 
     def take(self, progress: Progress) -> None:
-        """A report came; those that came before, and those of an idle query, change nothing."""
+        """A report came, maybe not for the first time."""
         batch = progress.batch
-        if batch is None or progress.batch_id <= self.last_batch_id:
+        self._newest_s = max(self._newest_s, progress.started_at_s)
+        if progress.batch_id <= self.last_batch_id:
             return
+        if batch is None:
+            self._looked_at_s = progress.started_at_s
+            return
+        self._looked_at_s = None
         self.last = progress
         self.latency_s = batch.duration_s
         self._batches.append(batch)
@@ -176,7 +182,7 @@ class QueryView:
         """Reports that no listener handed over, oldest first."""
         found: list[Progress] = []
         for progress in map(parse_progress, self._driver.recent_progress(self._query)):
-            if progress.batch_id <= self.last_batch_id:
+            if progress.started_at_s <= self._newest_s:
                 break
             found.append(progress)
         return found[::-1]
@@ -195,10 +201,13 @@ class QueryView:
         """What waits at all its sources together; one that cannot be seen hides the sum."""
         if not self._sources:
             return Sight()
-        return together([source.look(now_s, self._is_idle) for source in self._sources])
+        return together([source.look(now_s, self._idle_at_s) for source in self._sources])
 
-    def _is_idle(self) -> bool:
-        return not self._query.status["isTriggerActive"]
+    def _idle_at_s(self) -> float | None:
+        """When it found nothing to read, if it has reported that and has not read since."""
+        if self._looked_at_s is None or self._query.status["isTriggerActive"]:
+            return None
+        return self._looked_at_s
 
     @property
     def state_partitions(self) -> int:
