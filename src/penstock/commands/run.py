@@ -55,7 +55,8 @@ def run(
     settings = _settings(config, policy, journal, recommend)
     os.environ["JAVA_HOME"] = str(find_java().home)
     _show_log()
-    from penstock.spark.attach import Attachment, check_application
+    from penstock.spark.attach import Attachment
+    from penstock.spark.fitness import check_application
     from penstock.spark.launch import Launch
 
     def check(spark: SparkSession) -> None:

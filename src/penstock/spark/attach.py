@@ -21,13 +21,11 @@ import threading
 from collections import deque
 from collections.abc import Mapping
 from contextlib import suppress
-from datetime import UTC, datetime
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Literal, TypeVar
+from typing import TYPE_CHECKING, Any
 
 import msgspec
-from msgspec import Struct
 
 from penstock.clock import WallClock
 from penstock.controller import Controller
@@ -41,10 +39,11 @@ from penstock.policies import DEFAULT_POLICY, POLICIES
 from penstock.protocols import Policy
 from penstock.spark.actuator import Patience, SparkActuator
 from penstock.spark.admission import Admission
-from penstock.spark.doctor import UNSCALABLE, Application, Finding, examine, refuse_errors
-from penstock.spark.internals import Capabilities, Driver, probe
+from penstock.spark.fitness import check_application, findings_of, present_size, unscalable
+from penstock.spark.internals import JVM_ERRORS, Capabilities, Driver, first_line
 from penstock.spark.sensor import SparkSensor
 from penstock.spark.settings import LiveSettings, Mode
+from penstock.spark.status import State, Status, sentence
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -57,36 +56,6 @@ TICK_S = 0.1
 #: Decisions that `Attachment.explain` can tell.
 EXPLAINED = 100
 STOP_TIMEOUT_S = 30.0
-
-State = Literal["running", "paused", "stopped", "failed"]
-PolicyType = TypeVar("PolicyType")
-
-_TRIGGERS = {
-    "real_time": "realTime",
-    "continuous": "continuous",
-    "available_now": "availableNow",
-    "once": "once",
-}
-
-
-class Status(Struct, frozen=True):
-    """How the job and its scaler are. Counts are those of the last look."""
-
-    state: State
-    mode: Mode
-    policy: str
-    target: int | None = None
-    registered: int | None = None
-    active: int | None = None
-    is_settled: bool = True
-    delay_s: float | None = None
-    backlog_records: float | None = None
-    decisions: int = 0
-    rescales: int = 0
-    repairs: int = 0
-    losses: int = 0
-    last: str = ""
-    error: str = ""
 
 
 class Recommendation:
@@ -174,7 +143,7 @@ class Attachment:
         self._spark = spark
         self._driver = Driver(spark)
         capabilities = check_application(spark, limits, self._live)
-        for finding in _findings(self._driver, limits):
+        for finding in findings_of(self._driver, limits):
             if finding.level == "warning":
                 log.info("%s; better: %s", finding.reason, finding.change)
         self._steps: deque[Step] = deque(maxlen=EXPLAINED)
@@ -217,7 +186,7 @@ class Attachment:
             can_decommission=capabilities.decommission.available,
             patience=patience,
         )
-        actuator.begin(_present_size(driver, limits), WallClock().now())
+        actuator.begin(present_size(driver, limits), WallClock().now())
         return actuator
 
     def _admission_control(self, capabilities: Capabilities, slo_s: float) -> Admission | None:
@@ -319,8 +288,13 @@ class Attachment:
                 self._turn(now_s)
 
     def _turn(self, now_s: float) -> None:
-        queries = self._spark.streams.active
-        if self._refuse_new(queries):
+        try:
+            queries = self._spark.streams.active
+            if self._refuse_new(queries):
+                return
+        except JVM_ERRORS as error:
+            # One of them ended while it was looked at; there is a next turn.
+            log.debug("the queries cannot be listed now: %s", first_line(error))
             return
         step = self._controller.turn(now_s)
         self._steps.append(step)
@@ -380,71 +354,6 @@ class Attachment:
         return batches
 
 
-def check_application(
-    spark: SparkSession, limits: Limits, live: LiveSettings | None = None
-) -> Capabilities:
-    """Refuse an application that cannot be scaled, in one sentence; returns what can be done."""
-    driver = Driver(spark)
-    refuse_errors(_findings(driver, limits))
-    capabilities = probe(spark)
-    if not capabilities.request_executors.available:
-        raise ConfigError(
-            f"executors cannot be added: {capabilities.request_executors.reason}; "
-            "run on a standalone cluster, YARN or Kubernetes"
-        )
-    acts = live is None or live.mode == "act"
-    if (
-        acts
-        and driver.uses_dynamic_allocation()
-        and not capabilities.stop_dynamic_allocation.available
-    ):
-        raise ConfigError(
-            "Spark's dynamic allocation cannot be stopped here: "
-            "set spark.dynamicAllocation.enabled=false"
-        )
-    if capabilities.count_resource_profiles.available and driver.resource_profiles() > 1:
-        raise ConfigError(
-            f"the application uses {driver.resource_profiles()} resource profiles, and a fleet has "
-            "one kind of executor: drop withResources, or run those stages as a job of their own"
-        )
-    for query in spark.streams.active:
-        if (refusal := unscalable(driver, query)) is not None:
-            raise ConfigError(refusal)
-    return capabilities
-
-
-def _findings(driver: Driver, limits: Limits) -> list[Finding]:
-    conf = driver.settings() | {"spark.master": driver.master()}
-    return examine(Application(conf, limits.min_executors, limits.max_executors))
-
-
-def unscalable(driver: Driver, query: StreamingQuery) -> str | None:
-    """Why a query has no size to choose, with the way out; ``None`` if it has."""
-    trigger = _TRIGGERS.get(driver.mode(query))
-    if trigger is None:
-        return None
-    reason, change = UNSCALABLE[trigger]
-    return f"{reason}: {change}"
-
-
-def sentence(step: Step) -> str:
-    """One decision in one line: when, from how many to how many, and why.
-
-    >>> from penstock.model import Decision, Fleet, Reason, Snapshot
-    >>> wish = Decision.of(5, Reason("load_rises", "900 records/s need 5 executors"))
-    >>> sentence(Step(1_700_000_000.0, Snapshot(0.0, Fleet(3, 3, 3)), wish, Receipt(True)))
-    '22:13:20Z 3 -> 5 executors: 900 records/s need 5 executors'
-    """
-    at = datetime.fromtimestamp(step.at_s, UTC).strftime("%H:%M:%SZ")
-    why = "; ".join(reason.text for reason in step.decision.reasons)
-    if step.snapshot is None:
-        return f"{at} {why}"
-    before, after = step.snapshot.fleet.target, step.decision.target_executors
-    size = f"{before} executors" if before == after else f"{before} -> {after} executors"
-    refused = step.receipt is not None and not step.receipt.accepted
-    return f"{at} {size}: {why}" + (f" ({step.receipt.text})" if step.receipt and refused else "")
-
-
 def _policy(policy: str | Policy, slo_s: float) -> tuple[str, Policy]:
     """A policy by its notation or as itself, told the SLO if it has a use for it."""
     if not 0.0 < slo_s < float("inf"):
@@ -473,12 +382,3 @@ def _open_journal(
     if isinstance(journal, FileJournal):
         return journal, knowledge
     return FileJournal(path, run={"policy": name}), knowledge
-
-
-def _present_size(driver: Driver, limits: Limits) -> int:
-    """How many executors there are, or are on their way, within the bounds."""
-    size = driver.requested_total_executors()
-    if size is None:
-        size = len(set(driver.executor_ids()) - driver.leaving())
-        size = size or int(driver.conf("spark.executor.instances", "0"))
-    return max(limits.min_executors, min(size, limits.max_executors))

@@ -1,0 +1,79 @@
+"""Whether a running application can be scaled, and from which size."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from penstock.errors import ConfigError
+from penstock.model import Limits
+from penstock.spark.doctor import UNSCALABLE, Application, Finding, examine, refuse_errors
+from penstock.spark.internals import Capabilities, Driver, probe
+from penstock.spark.settings import LiveSettings
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+    from pyspark.sql.streaming.query import StreamingQuery
+
+_TRIGGERS = {
+    "real_time": "realTime",
+    "continuous": "continuous",
+    "available_now": "availableNow",
+    "once": "once",
+}
+
+
+def check_application(
+    spark: SparkSession, limits: Limits, live: LiveSettings | None = None
+) -> Capabilities:
+    """Refuse an application that cannot be scaled, in one sentence; returns what can be done."""
+    driver = Driver(spark)
+    refuse_errors(findings_of(driver, limits))
+    capabilities = probe(spark)
+    if not capabilities.request_executors.available:
+        raise ConfigError(
+            f"executors cannot be added: {capabilities.request_executors.reason}; "
+            "run on a standalone cluster, YARN or Kubernetes"
+        )
+    acts = live is None or live.mode == "act"
+    if (
+        acts
+        and driver.uses_dynamic_allocation()
+        and not capabilities.stop_dynamic_allocation.available
+    ):
+        raise ConfigError(
+            "Spark's dynamic allocation cannot be stopped here: "
+            "set spark.dynamicAllocation.enabled=false"
+        )
+    if capabilities.count_resource_profiles.available and driver.resource_profiles() > 1:
+        raise ConfigError(
+            f"the application uses {driver.resource_profiles()} resource profiles, and a fleet has "
+            "one kind of executor: drop withResources, or run those stages as a job of their own"
+        )
+    for query in spark.streams.active:
+        if (refusal := unscalable(driver, query)) is not None:
+            raise ConfigError(refusal)
+    return capabilities
+
+
+def findings_of(driver: Driver, limits: Limits) -> list[Finding]:
+    """What the doctor says to the settings that the application runs with."""
+    conf = driver.settings() | {"spark.master": driver.master()}
+    return examine(Application(conf, limits.min_executors, limits.max_executors))
+
+
+def unscalable(driver: Driver, query: StreamingQuery) -> str | None:
+    """Why a query has no size to choose, with the way out; ``None`` if it has."""
+    trigger = _TRIGGERS.get(driver.mode(query))
+    if trigger is None:
+        return None
+    reason, change = UNSCALABLE[trigger]
+    return f"{reason}: {change}"
+
+
+def present_size(driver: Driver, limits: Limits) -> int:
+    """How many executors there are, or are on their way, within the bounds."""
+    size = driver.requested_total_executors()
+    if size is None:
+        size = len(set(driver.executor_ids()) - driver.leaving())
+        size = size or int(driver.conf("spark.executor.instances", "0"))
+    return max(limits.min_executors, min(size, limits.max_executors))
