@@ -13,7 +13,7 @@ from rich.panel import Panel
 from rich.table import Table
 from rich.text import Text
 
-from penstock.commands.chart import columns, rows
+from penstock.commands.chart import rows
 from penstock.commands.words import instant, move, rate, reasons, seconds
 from penstock.demo.plan import MAX_EXECUTORS, PEAK_RPS, SLO_S, Plan
 from penstock.model import Snapshot, Step
@@ -160,7 +160,7 @@ def draw(shown: Shown, label: str, elapsed_s: float, width: int) -> Panel:
     parts: list[Text | Table] = [
         _numbers(seen[-1] if seen else None, throughput_rps(steps)),
         Text(),
-        *_charts(seen, inner - LABEL_WIDTH),
+        *_charts(seen, float(plan.load_s), inner - LABEL_WIDTH),
         Text(),
         _decisions(steps),
     ]
@@ -193,19 +193,37 @@ def _numbers(seen: Snapshot | None, done_rps: float | None) -> Table:
     return table
 
 
-def _charts(seen: Sequence[Snapshot], width: int) -> list[Text]:
-    load = columns([snapshot.arrival_rps or 0.0 for snapshot in seen], width)
-    fleet = columns([float(snapshot.fleet.active) for snapshot in seen], width)
-    delay = columns([snapshot.delay_s or 0.0 for snapshot in seen], width)
+def _charts(seen: Sequence[Snapshot], load_s: float, width: int) -> list[Text]:
+    load = over_time([(at.at_s, at.arrival_rps or 0.0) for at in seen], load_s, width)
+    fleet = over_time([(at.at_s, float(at.fleet.active)) for at in seen], load_s, width)
+    delay = over_time([(at.at_s, at.delay_s or 0.0) for at in seen], load_s, width)
     worst = max([SLO_S, *delay])
-    lines = _chart(["load", f"{rate(PEAK_RPS)}", "", ""], load, PEAK_RPS, "cyan")
-    lines += _chart(["executors", f"{MAX_EXECUTORS}", "", ""], fleet, MAX_EXECUTORS, "green")
+    lines = _chart(["load", rate(PEAK_RPS), "", ""], load, PEAK_RPS, "cyan")
+    lines += _chart(["executors", str(MAX_EXECUTORS), "", ""], fleet, MAX_EXECUTORS, "green")
     late = _chart(["delay", seconds(worst), f"SLO {SLO_S:g} s"], delay, worst, "yellow")
     for line in late:
         for place, value in enumerate(delay):
             if value > SLO_S:
                 line.stylize("bold red", LABEL_WIDTH + place, LABEL_WIDTH + place + 1)
     return lines + late
+
+
+def over_time(values: Sequence[tuple[float, float]], load_s: float, width: int) -> list[float]:
+    """A column for each part of the whole run so far; what was seen holds until the next look.
+
+    >>> over_time([(100.0, 1.0), (105.0, 3.0), (110.0, 2.0)], load_s=20.0, width=8)
+    [1.0, 1.0, 3.0, 3.0, 2.0]
+    """
+    if not values:
+        return []
+    begin_s, found, place = values[0][0], list[float](), 0
+    columns = min(width, 1 + int((values[-1][0] - begin_s) / load_s * width))
+    for column in range(columns):
+        at_s = begin_s + column * load_s / width
+        while place + 1 < len(values) and values[place + 1][0] <= at_s:
+            place += 1
+        found.append(values[place][1])
+    return found
 
 
 def _chart(
