@@ -1,0 +1,238 @@
+"""The tables of Borkowski et al. (2019), and what ours say of its claims."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from itertools import combinations, product
+from typing import Protocol
+
+from penstock.lab.papers.study import Claim, Comparison, Entry, Metric, Number
+from penstock.lab.statistics import Ecdf, deviation, mean, welch
+
+SCENARIOS = ("Pyramid", "Square", "Lab")
+FILTERS = ("PURE", "GW", "EKF")
+
+_NAMES = ("vm_hours", "events", "image_s", "query_s", "violations")
+#: Tables 3 to 5: VM time, scaling events, image and query time (s), SLA violations (thousands).
+_PRINTED = {
+    ("Pyramid", "PURE"): (8.0, 420.6, 2.7, 0.6, 53.8),
+    ("Pyramid", "GW"): (8.4, 304.6, 2.1, 0.5, 51.7),
+    ("Pyramid", "EKF"): (8.9, 58.5, 1.5, 0.3, 47.1),
+    ("Square", "PURE"): (8.6, 326.1, 4.6, 0.9, 63.2),
+    ("Square", "GW"): (9.0, 294.2, 3.9, 0.8, 63.9),
+    ("Square", "EKF"): (9.2, 28.5, 1.8, 0.3, 47.6),
+    ("Lab", "PURE"): (9.9, 423.45, 3.0, 0.8, 69.9),
+    ("Lab", "GW"): (10.6, 288.0, 2.7, 0.5, 67.0),
+    ("Lab", "EKF"): (12.1, 54.6, 1.6, 0.3, 63.8),
+}
+PAPER: dict[str, dict[str, dict[str, float]]] = {
+    scenario: {rule: dict(zip(_NAMES, _PRINTED[scenario, rule], strict=True)) for rule in FILTERS}
+    for scenario in SCENARIOS
+}
+METRICS = (
+    Metric("vm_hours", "h", 1),
+    Metric("events", "", 1),
+    Metric("image_s", "s", 2),
+    Metric("query_s", "s", 2),
+    Metric("violations", "1000", 1),
+)
+#: What is tested in pairs; the time of a query is that of an image without its work.
+_TESTED = ("vm_hours", "events", "image_s", "violations")
+_LEVEL = 0.05
+
+
+class Measured(Protocol):
+    """One run, as the study reports it."""
+
+    @property
+    def vm_hours(self) -> float: ...
+    @property
+    def events(self) -> float: ...
+    @property
+    def image_s(self) -> float: ...
+    @property
+    def query_s(self) -> float: ...
+    @property
+    def violations(self) -> float: ...
+
+
+Results = Mapping[tuple[str, str], Sequence[Measured]]
+
+
+def column(results: Results, scenario: str, rule: str, metric: str) -> list[float]:
+    """One number of every run of a configuration."""
+    return [float(getattr(one, metric)) for one in results[scenario, rule]]
+
+
+def average(results: Results, scenario: str, rule: str, metric: str) -> float:
+    """As the tables print it: a mean over runs, violations in thousands over 20 runs."""
+    scale = 20.0 / 1000.0 if metric == "violations" else 1.0
+    return scale * mean(column(results, scenario, rule, metric))
+
+
+def result_table(scenario: str, results: Results) -> Comparison:
+    """Table 3, 4 or 5."""
+    entries = tuple(
+        Entry(
+            rule,
+            dict(PAPER[scenario][rule]),
+            {name: average(results, scenario, rule, name) for name in _NAMES},
+        )
+        for rule in FILTERS
+    )
+    number = 3 + SCENARIOS.index(scenario)
+    return Comparison(f"Table {number}: {scenario}", METRICS, entries)
+
+
+def break_even(results: Results) -> Comparison:
+    """Equations 20 to 23: what a VM hour may cost for EKF to pay off against GW."""
+
+    def total(rule: str, metric: str) -> float:
+        return sum(average(results, scenario, rule, metric) for scenario in SCENARIOS)
+
+    def printed(rule: str, metric: str) -> float:
+        return sum(PAPER[scenario][rule][metric] for scenario in SCENARIOS)
+
+    paper = _margins(*(printed("EKF", m) / printed("GW", m) for m in _COMPARED))
+    ours = _margins(*(total("EKF", m) / total("GW", m) for m in _COMPARED))
+    metrics = tuple(Metric(name, "", 3) for name in paper)
+    return Comparison(
+        "Break-even of EKF against GW (equations 20 to 23)",
+        metrics,
+        (Entry("all loads", paper, ours),),
+    )
+
+
+_COMPARED = ("vm_hours", "violations", "image_s")
+
+
+def _margins(vm: float, violations: float, time: float) -> dict[str, Number]:
+    """The price of a VM hour, in SLA penalties and in revenue per image, at which EKF breaks even.
+
+    >>> [round(value or 0.0, 2) for value in _margins(1.078, 0.868, 0.563).values()]
+    [0.08, 0.13, 0.44, 1.05, 1.65]
+    """
+    fewer = 1.0 - violations
+    return {
+        "more VM time": vm - 1.0,
+        "fewer violations": fewer,
+        "less image time": 1.0 - time,
+        "VM hour / penalty": (1.0 + fewer) / vm,
+        "VM hour / revenue": 1.0 / time / vm,
+    }
+
+
+def box_tables(results: Results) -> tuple[Comparison, ...]:
+    """What a box plot draws: the five numbers of each configuration."""
+    places = {"least": 0.0, "lower quartile": 0.25, "median": 0.5, "upper quartile": 0.75}
+    tables = []
+    for metric in METRICS[:3]:
+        entries = []
+        for scenario, rule in product(SCENARIOS, FILTERS):
+            spread = Ecdf.of(column(results, scenario, rule, metric.name))
+            ours: dict[str, Number] = {name: spread.quantile(p) for name, p in places.items()}
+            ours["most"] = spread.values[-1]
+            entries.append(Entry(f"{scenario}, {rule}", {}, ours))
+        columns = tuple(Metric(name, metric.unit, metric.decimals) for name in entries[0].ours)
+        tables.append(Comparison(f"Spread over runs: {metric.name}", columns, tuple(entries)))
+    return tuple(tables)
+
+
+def claims(results: Results, sizes: Comparison) -> tuple[Claim, ...]:
+    """B1 to B4."""
+    return (
+        _fewer_events(results),
+        _more_vm_time(results, sizes),
+        _lowest_times(results),
+        _significant(results),
+    )
+
+
+def _fewer_events(results: Results) -> Claim:
+    evidence = {}
+    holds = True
+    for scenario, (rule, least) in product(SCENARIOS, (("PURE", 0.8), ("GW", 0.75))):
+        ekf = average(results, scenario, "EKF", "events")
+        cut = 1.0 - ekf / average(results, scenario, rule, "events")
+        evidence[f"{scenario}, against {rule}"] = cut
+        holds = holds and cut > least
+    return Claim(
+        "B1",
+        "EKF cuts scaling events by more than 80 % against PURE and 75 % against GW on every load",
+        holds,
+        evidence,
+        "" if holds else "the Kalman filter's corrections after a jump are events as well",
+    )
+
+
+def _more_vm_time(results: Results, sizes: Comparison) -> Claim:
+    evidence = {
+        f"{scenario}, against {rule}": average(results, scenario, "EKF", "vm_hours")
+        / average(results, scenario, rule, "vm_hours")
+        - 1.0
+        for scenario, rule in product(SCENARIOS, ("PURE", "GW"))
+    }
+    for entry in sizes.entries:
+        evidence[entry.label] = entry.ours["vm_hours"] or 0.0
+    changes = list(evidence.values())[: 2 * len(SCENARIOS)]
+    holds = all(0.02 <= change <= 0.25 for change in changes)
+    reason = (
+        "The paper puts the extra VM time down to its a and b, which it does not print, as it does "
+        "not print for which load EKF sizes. With b fitted as described and the middle of the band "
+        "as the aim, EKF needs fewer VMs, because PURE and GW ask again for VMs that are booting "
+        "and overshoot. The paper's EKF ran at a utilisation of about 0.5, close to the lower "
+        "threshold; sizing for 0.5 comes nearer (hours in the evidence)."
+    )
+    return Claim(
+        "B2",
+        "EKF uses 2 to 25 % more VM time than PURE and GW",
+        holds,
+        evidence,
+        "" if holds else reason,
+    )
+
+
+def _lowest_times(results: Results) -> Claim:
+    evidence = {}
+    holds = True
+    for scenario, metric in product(SCENARIOS, ("image_s", "violations")):
+        by_rule = {rule: average(results, scenario, rule, metric) for rule in FILTERS}
+        evidence |= {f"{scenario}, {metric}, {rule}": v for rule, v in by_rule.items()}
+        holds = holds and by_rule["EKF"] == min(by_rule.values())
+    reason = (
+        "Where the load changes in small steps, PURE and GW have overshot to so many VMs that "
+        "nothing waits; EKF has no such reserve. The paper's EKF had: see B2."
+    )
+    return Claim(
+        "B3",
+        "Processing time and SLA violations are lowest with EKF",
+        holds,
+        evidence,
+        "" if holds else reason,
+    )
+
+
+def _significant(results: Results) -> Claim:
+    """The paper finds all pairs but one different, VM time on Square between GW and EKF."""
+    tests = {
+        f"{scenario}, {metric}, {left} and {right}": welch(
+            column(results, scenario, left, metric), column(results, scenario, right, metric)
+        ).p
+        for scenario, metric in product(SCENARIOS, _TESTED)
+        for left, right in combinations(FILTERS, 2)
+    }
+    unclear = {pair: p for pair, p in tests.items() if p >= _LEVEL}
+    evidence = {"pairs": float(len(tests)), "significant": float(len(tests) - len(unclear))}
+    holds = len(unclear) <= 1
+    return Claim(
+        "B4",
+        "Differences between all pairs are significant at p < 0.05 (the paper: all but one)",
+        holds,
+        evidence | unclear,
+        "" if holds else "these pairs lie closer together here than they scatter from run to run",
+    )
+
+
+def deviations(results: Results, scenario: str, rule: str) -> dict[str, float]:
+    """Standard deviations over runs, as the tables print them."""
+    return {name: deviation(column(results, scenario, rule, name)) for name in _NAMES}
