@@ -30,6 +30,8 @@ from numpy.typing import NDArray
 
 Array = NDArray[np.float64]
 
+#: The farthest behind that a plan tells apart, in multiples of the SLO.
+FARTHEST = 12.0
 #: Where a swing is looked at, in deviations, and how likely it is: Gauss and Hermite's five points.
 SWINGS = np.array([-2.857, -1.356, 0.0, 1.356, 2.857])
 SWING_WEIGHTS = np.array([0.01126, 0.22208, 0.53333, 0.22208, 0.01126])
@@ -123,9 +125,10 @@ class Present(Struct, frozen=True):
     pending_s: float
 
 
-def levels(slo_s: float, count: int = 28) -> Array:
-    """How far behind, in seconds: fine below the SLO, coarse above it."""
-    return np.asarray(3.0 * slo_s * (np.arange(count) / (count - 1)) ** 2)
+def levels(physics: Physics, count: int = 28) -> Array:
+    """How far behind, in seconds: fine below the SLO, coarse far above it."""
+    low = physics.trigger_s or 0.0
+    return np.asarray(low + (FARTHEST * physics.slo_s - low) * np.linspace(0.0, 1.0, count) ** 3)
 
 
 def advance(
@@ -142,7 +145,7 @@ def advance(
     use = np.where(np.abs(use - 1.0) < 1e-3, 1.001, use)
     target = physics.fixed_s / (1.0 - use)
     away, growth = begin - target, np.log(np.maximum(use, 1e-9))
-    longest = 8.0 * physics.slo_s
+    longest = FARTHEST * physics.slo_s
 
     def after_batches(batches: Array) -> Array:
         grown = target + away * np.exp(np.minimum(batches * growth, 20.0))
@@ -179,7 +182,7 @@ def _part_above(before: Array, after: Array, level: float) -> Array:
 
 def solve(physics: Physics, prices: Prices, outlook: Outlook, steps_s: Sequence[float]) -> Plan:
     """Work backwards from the horizon; beyond it, who is behind the SLO pays for catching up."""
-    grid, sizes = levels(physics.slo_s), physics.sizes
+    grid, sizes = levels(physics), physics.sizes
     lengths = np.asarray(steps_s, dtype=float)
     loads = np.maximum(outlook.load_rps, 1e-6)
     late_price = prices.late_s / max(prices.mean_rps, 1e-6) * loads
@@ -239,38 +242,49 @@ def solve(physics: Physics, prices: Prices, outlook: Outlook, steps_s: Sequence[
     return Plan(physics, prices, grid, values)
 
 
-def first_costs(plan: Plan, present: Present, load_rps: Array, step: int = 0) -> Array:
+def first_costs(
+    plan: Plan, present: Present, load_rps: Array, piece_s: float, step: int = 0
+) -> Array:
     """What each size costs until newly asked executors work, and what it leads to from `step` on.
 
-    A row per course. Until those come that were asked for earlier, the job runs with what is there.
+    `load_rps` has a row per course and a column for each piece of `piece_s` from now on; so does
+    the result for each size. Until those come that were asked for earlier, the job runs with what
+    is there.
     """
     physics, prices, sizes = plan.physics, plan.prices, plan.physics.sizes
-    until_s = min(present.pending_s, present.startup_s)
     moves = np.where(sizes != present.target, physics.rescale_s, 0.0)
-    rate = np.maximum(load_rps, 1e-6)[:, None]
-    behind: Array = np.broadcast_to(present.behind_s + moves, (len(rate), len(sizes)))
-    late = np.zeros_like(behind)
-    for span_s, there in (
-        (until_s, present.active),
-        (present.startup_s - until_s, max(present.active, present.target)),
-    ):
-        if span_s > 0.0:
-            capacity = _capacity_of(physics, np.minimum(sizes, there))
-            after = advance(physics, behind, rate, capacity, np.asarray(span_s))
-            late = late + span_s * _late_between(physics, behind, after)
-            behind = after
+    behind: Array = np.broadcast_to(present.behind_s + moves, (len(load_rps), len(sizes)))
+    late_cost = np.zeros_like(behind)
+    late_price = prices.late_s / max(prices.mean_rps, 1e-6)
+    last, now_s = load_rps.shape[1] - 1, 0.0
+    for end_s in _edges(present, piece_s):
+        there = present.active
+        if now_s >= present.pending_s:
+            there = max(there, present.target)
+        rate = np.maximum(load_rps[:, min(int(now_s / piece_s + 1e-6), last), None], 1e-6)
+        capacity = _capacity_of(physics, np.minimum(sizes, there))
+        after = advance(physics, behind, rate, capacity, np.asarray(end_s - now_s))
+        share = _late_between(physics, behind, after)
+        late_cost = late_cost + late_price * rate * (end_s - now_s) * share
+        behind, now_s = after, end_s
     place, part = _places(plan.grid, behind)
     value, rows = plan.values[step], np.arange(len(sizes))
     courses = np.arange(len(behind))[:, None]
     low, high = value[courses, rows, place], value[courses, rows, place + 1]
-    late_price = prices.late_s / max(prices.mean_rps, 1e-6) * rate
     return np.asarray(
         sizes * present.startup_s
         + prices.move * np.abs(sizes - present.target)
-        + late_price * late
+        + late_cost
         + low
         + (high - low) * part
     )
+
+
+def _edges(present: Present, piece_s: float) -> list[float]:
+    """The instants of the first step at which the load or the fleet changes, and its end."""
+    inner = {piece_s * piece for piece in range(1, int(present.startup_s / piece_s) + 1)}
+    inner.add(present.pending_s)
+    return [*sorted(edge for edge in inner if 0.0 < edge < present.startup_s), present.startup_s]
 
 
 def _capacity_of(physics: Physics, there: Array) -> Array:
@@ -290,10 +304,11 @@ def _late_between(physics: Physics, before: Array, after: Array) -> Array:
 def _places(grid: Array, behind_s: Array) -> tuple[NDArray[np.intp], Array]:
     """Between which points of the grid, and how far from the lower one.
 
-    The grid is a parabola, so the place is a square root away.
+    The grid is a cubic, so the place is a cube root away.
     """
     last = len(grid) - 1
-    place = np.sqrt(np.minimum(behind_s / grid[-1], 1.0)) * last
+    along = (behind_s - grid[0]) / (grid[-1] - grid[0])
+    place = np.cbrt(np.minimum(np.maximum(along, 0.0), 1.0)) * last
     low = np.minimum(place.astype(np.intp), last - 1)
     part = (behind_s - grid[low]) / (grid[low + 1] - grid[low])
-    return low, np.minimum(part, 1.0)
+    return low, np.minimum(np.maximum(part, 0.0), 1.0)

@@ -30,9 +30,11 @@ from penstock.simulation.microbatch import MicroBatchJob
 from penstock.simulation.stages import plan as stage_plan
 from penstock.simulation.stages import spread
 
-STEP_S = 30.0
+STEP_S = 10.0
 #: Shares of the true capacity that are planned with; the cheapest run is kept.
-MARGINS = (1.0, 0.97, 0.94)
+MARGINS = (1.0, 0.98, 0.95)
+#: How many seconds earlier executors are asked for than they would be needed on average.
+LEAD_S = 5.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,8 +61,8 @@ class Oracle:
             self.startup_s,
             max(2.0, self.startup_s - (since_s or 0.0)) if waits else 0.0,
         )
-        load = self.loads_rps[here : here + 2].mean()
-        costs = first_costs(self.plan, present, np.asarray([load]), ahead)[0]
+        coming = self.loads_rps[None, here : here + 12]
+        costs = first_costs(self.plan, present, coming, STEP_S, ahead)[0]
         best = int(self.plan.physics.sizes[int(np.argmin(costs))])
         return Decision.of(best, Reason("foreseen", f"{best} executors are the cheapest from here"))
 
@@ -104,7 +106,7 @@ def foresee(scenario: Scenario, goal: Goal, limits: Limits, margin: float = 1.0)
     )
     heavier = loads / _left_of_capacity(scenario.faults, steps)
     plan = solve(physics, prices, Outlook.certain(heavier), [STEP_S] * steps)
-    return Oracle(plan, heavier, lead_s)
+    return Oracle(plan, heavier, lead_s + LEAD_S)
 
 
 def true_capacity_rps(job: Job, executors: int) -> float:

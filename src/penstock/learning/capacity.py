@@ -40,6 +40,8 @@ FAR = 2.5
 NEWS = 4
 #: From so many waves on, tasks of unequal length fill the gap that the last wave leaves.
 MANY_WAVES = 6.0
+#: How many batches the line of work over records remembers.
+LINE_BATCHES = 400.0
 #: How many measurements a changed fleet leaves the ones before worth: executors differ.
 AFTER_CHANGE = 6.0
 
@@ -49,6 +51,47 @@ class Wave(Struct, frozen=True, gc=False, array_like=True):
 
     tasks: int
     share: float
+
+
+class Line(Struct, frozen=True, gc=False, omit_defaults=True):
+    """The straight line of work over records, from moments that forget.
+
+    What a batch costs before its first record shows in how much dearer the records of small batches
+    are: ``work / records = cost + overhead / records``. While all batches are about as large the
+    two cannot be told apart, and the overhead is taken to be 0.
+    """
+
+    count: float = 0.0
+    inverse: float = 0.0
+    cost_s: float = 0.0
+    inverse_var: float = 0.0
+    both_var: float = 0.0
+
+    def with_point(self, records: float, work_s: float) -> Line:
+        weight = max(1.0 / (self.count + 1.0), 1.0 / LINE_BATCHES)
+        off, off_s = 1.0 / records - self.inverse, work_s / records - self.cost_s
+        return Line(
+            min(self.count + 1.0, LINE_BATCHES),
+            self.inverse + weight * off,
+            self.cost_s + weight * off_s,
+            (1.0 - weight) * (self.inverse_var + weight * off * off),
+            (1.0 - weight) * (self.both_var + weight * off * off_s),
+        )
+
+    def overhead_s(self) -> float:
+        """The work of a batch without records.
+
+        >>> line = Line()
+        >>> for records in (1_000, 5_000, 2_000, 8_000, 4_000, 6_000):
+        ...     line = line.with_point(records, 0.2 + 1e-4 * records)
+        >>> round(line.overhead_s(), 2)
+        0.2
+        """
+        if self.count < 3.0:
+            return 0.0
+        # A spread of a tenth is as good as none: noise alone can make a line of it.
+        doubt = 0.01 * self.inverse**2
+        return max(0.0, self.both_var / (self.inverse_var + doubt))
 
 
 class Track(Struct, frozen=True, gc=False, omit_defaults=True):
@@ -68,6 +111,7 @@ class Track(Struct, frozen=True, gc=False, omit_defaults=True):
     astray: int = 0
     executors: int = 0
     at_s: float = 0.0
+    line: Line = Line()
 
 
 class Capacity(Struct, frozen=True, gc=False):
@@ -84,8 +128,12 @@ class Capacity(Struct, frozen=True, gc=False):
             work_s * spread(self.track.waves, executors, self.cores) + self.track.serial_s
         )
 
-    def fixed_s(self) -> float:
-        return self.track.fixed_s or 0.0
+    def fixed_s(self, executors: int) -> float:
+        """What a batch costs before its first record."""
+        if self.track.fixed_s is None or executors < 1:
+            return 0.0
+        overhead_s = self.track.line.overhead_s()
+        return self.track.fixed_s + overhead_s * spread(self.track.waves, executors, self.cores)
 
     def error(self, now_s: float) -> float:
         """The relative standard error; grows again while nothing is measured."""
@@ -143,7 +191,12 @@ def _learn_batches(track: Track, snapshot: Snapshot, previous: Snapshot | None) 
     executors = snapshot.fleet.active
     wave_s = spread(track.waves, executors, snapshot.fleet.cores_per_executor)
     for batch, work_s in zip(batches, work, strict=True):
-        s_per_record = work_s / batch.input_records
+        line = track.line
+        if track.astray == 0:
+            line = line.with_point(batch.input_records, work_s / wave_s)
+            track = replace(track, line=line)
+        overhead_s = min(line.overhead_s() * wave_s, 0.8 * work_s)
+        s_per_record = (work_s - overhead_s) / batch.input_records
         parallel_s = s_per_record
         if core_s is not None:
             parallel_s = min(s_per_record, USUAL_IMBALANCE * core_s * wave_s)

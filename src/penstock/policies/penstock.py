@@ -166,7 +166,7 @@ class Penstock:
         physics = Physics(
             np.asarray(sizes, dtype=float),
             np.asarray([sight.capacity.rps(size) for size in sizes]),
-            sight.capacity.fixed_s(),
+            sight.capacity.fixed_s(max(1, sight.active)),
             sight.trigger_s,
             sight.rescale_s,
             self.slo_s,
@@ -186,7 +186,7 @@ class Penstock:
         courses = _stepped(loads, sight.startup_s)
         keeps = KEEPS ** (np.asarray(STEPS_S) / BIN_S)
         plan = solve(physics, prices, Outlook(courses, WEIGHTS, keeps), STEPS_S)
-        return np.asarray(WEIGHTS @ first_costs(plan, present, loads[:, 0]))
+        return np.asarray(WEIGHTS @ first_costs(plan, present, loads, BIN_S))
 
 
 def _learned(memory: PenstockMemory, snapshot: Snapshot, knowledge: Knowledge) -> PenstockMemory:
@@ -250,14 +250,15 @@ def _rescale_s(
 
 def _held_up_s(track: Track, snapshot: Snapshot, executors: int) -> float:
     """By how much a batch took longer than so many executors need for it, at worst."""
-    rps = Capacity(track, snapshot.fleet.cores_per_executor).rps(executors)
-    if rps <= 0.0:
-        return 0.0
-    fixed_s = track.fixed_s or 0.0
-    return max(
-        0.0,
-        *(b.duration_s - fixed_s - 1.1 * b.input_records / rps for b in snapshot.batches),
-    )
+    capacity = Capacity(track, snapshot.fleet.cores_per_executor)
+    rps, fixed_s = capacity.rps(executors), capacity.fixed_s(executors)
+    held_up_s = 0.0
+    for batch in snapshot.batches:
+        usual_s = fixed_s + 1.1 * batch.input_records / max(rps, 1e-9)
+        # Of a batch that is long by itself a few percent would look like a hold-up.
+        if usual_s < 5.0 * (snapshot.trigger_interval_s or 0.0):
+            held_up_s = max(held_up_s, batch.duration_s - usual_s)
+    return held_up_s
 
 
 def _outlook(
@@ -324,7 +325,10 @@ def _bins(knowledge: Knowledge) -> tuple[float, ...]:
         total += snapshot.arrival_rps
         count += 1
     if count:
-        bins.append(total / count)
+        mean, latest = total / count, knowledge.history[-1].arrival_rps
+        # A bin that a jump runs through shows neither what was nor what is.
+        jumped = latest is not None and abs(latest - mean) > 0.25 * max(latest, mean)
+        bins.append(latest if latest is not None and jumped else mean)
     return tuple(bins)
 
 
