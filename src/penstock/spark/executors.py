@@ -12,7 +12,8 @@ from penstock.spark.internals import Driver, Json
 from penstock.spark.progress import parse_instant
 from penstock.spark.stages import QueryStages
 
-
+#: How often executors tell their memory.
+HEARTBEAT_S = 10.0
 #: Of a stage with more tasks than this, these stand for all.
 TASKS_PER_STAGE = 128
 
@@ -88,12 +89,15 @@ class ExecutorWatch:
 
     Spark adds a task to its executor's time when it ends; those under way count by how long they
     have been running, so that a long task does not look like idleness followed by overwork.
+    Memory is the highest heap so far, garbage included: Spark tells no other.
     """
 
     def __init__(self, driver: Driver) -> None:
         self._driver = driver
         self._heap_bytes = driver.executor_memory_bytes()
         self._spent_s: dict[str, float] = {}
+        self._peaks: dict[str, int] = {}
+        self._peaks_at_s = -HEARTBEAT_S
 
     def read(
         self,
@@ -112,6 +116,8 @@ class ExecutorWatch:
             each["id"]: each["totalDuration"] / 1e3 + under_way_s.get(each["id"], 0.0)
             for each in listed
         }
+        if now_s - self._peaks_at_s >= HEARTBEAT_S:
+            self._peaks, self._peaks_at_s = self._driver.heap_peaks(), now_s
         samples = tuple(
             self._sample(each, crew, now_s, wall_s, spent_s, done)
             for each in listed
@@ -132,8 +138,8 @@ class ExecutorWatch:
         name: str = summary["id"]
         started_at_s = parse_instant(summary["addTime"])
         ready = name in crew.registered and name not in crew.leaving
-        peak = (summary.get("peakMemoryMetrics") or {}).get("JVMHeapMemory", 0)
-        memory = peak / self._heap_bytes if peak > 0 else None
+        peak = self._peaks.get(name)
+        memory = peak / self._heap_bytes if peak else None
         if wall_s is None:
             return ExecutorSample(name, started_at_s, ready, memory_fraction=memory)
         there_s = min(wall_s, max(1e-3, now_s - started_at_s))
