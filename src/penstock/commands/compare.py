@@ -17,7 +17,17 @@ from penstock.errors import unknown
 from penstock.lab.contender import contender
 from penstock.lab.scenario import ENGINES
 from penstock.lab.score import Goal
-from penstock.lab.tournament import Cell, Row, Standing, cells, play_all, standings, wins
+from penstock.lab.tournament import (
+    ORACLE,
+    Cell,
+    Row,
+    Standing,
+    cells,
+    play_all,
+    play_judged,
+    standings,
+    wins,
+)
 from penstock.policies import POLICIES
 from penstock.simulation.expressions import parse_workload
 
@@ -30,6 +40,9 @@ def compare(
     seeds: Listed = None,
     processes: int | None = None,
     options: RunOptions | None = None,
+    no_regret: Annotated[
+        bool, Parameter(help="Skip the oracle that knows what comes, against which regret counts.")
+    ] = False,
     json: Annotated[bool, Parameter(help="A list of rows as JSON, one per run.")] = False,
 ) -> int:
     """Rank policies over workloads, engines and seeds by what they cost.
@@ -37,7 +50,8 @@ def compare(
     Parameters
     ----------
     policy
-        Policies with their parameters; all policies without it.
+        Policies with their parameters; all policies without it. The name oracle shows the lower
+        bound itself.
     workload
         Loads, each in the one-line notation.
     engine
@@ -62,7 +76,7 @@ def compare(
         faults=options.faults(),
     )
     _check(grid)
-    rows = _play(grid, processes)
+    rows = _play(grid, processes, regret=not no_regret)
     if json:
         print_json(rows)
     else:
@@ -73,7 +87,8 @@ def compare(
 def _check(grid: Sequence[Cell]) -> None:
     """Find every mistake before the first run, not in the middle of the night."""
     for text in dict.fromkeys(cell.policy for cell in grid):
-        contender(text, grid[0].bounds)
+        if text != ORACLE:
+            contender(text, grid[0].bounds)
     for name in dict.fromkeys(cell.scenario.engine for cell in grid):
         if name not in ENGINES:
             raise unknown("engine", name, ENGINES)
@@ -81,7 +96,7 @@ def _check(grid: Sequence[Cell]) -> None:
         parse_workload(text).natural_duration_s()
 
 
-def _play(grid: Sequence[Cell], processes: int | None) -> list[Row]:
+def _play(grid: Sequence[Cell], processes: int | None, *, regret: bool) -> list[Row]:
     bar = Progress(
         TextColumn("comparing"),
         BarColumn(),
@@ -92,8 +107,10 @@ def _play(grid: Sequence[Cell], processes: int | None) -> list[Row]:
         disable=not sys.stderr.isatty(),
     )
     with bar:
-        task = bar.add_task("runs", total=len(grid))
-        return play_all(grid, processes, lambda done: bar.update(task, completed=done))
+        scenarios = {cell.scenario for cell in grid} if regret else set()
+        task = bar.add_task("runs", total=len(grid) + len(scenarios))
+        play = play_judged if regret else play_all
+        return play(grid, processes, lambda done: bar.update(task, completed=done))
 
 
 def _show(table: Sequence[Standing], goal: Goal) -> None:
@@ -109,6 +126,8 @@ def _show(table: Sequence[Standing], goal: Goal) -> None:
     )
     scored = f"the first {goal.warmup_s / 60:g} min are not scored"
     screen.print(f"cost = {' + '.join(terms)}; {scored}", style="dim")
+    if any(standing.regret is not None for standing in table):
+        screen.print("regret = cost / cost of an oracle that knows what comes - 1", style="dim")
     if len({(s.workload, s.engine) for s in table}) > 1:
         screen.print("won: " + ", ".join(f"{name} {count}" for name, count in wins(table)))
 

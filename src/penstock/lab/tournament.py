@@ -11,11 +11,17 @@ from math import sqrt
 from typing import Any
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from penstock.lab.contender import contender
+from penstock.lab.oracle import oracle_score
 from penstock.lab.scenario import Scenario, simulate
 from penstock.lab.score import Goal, score
+from penstock.model import Limits
 from penstock.simulation.faults import Fault
+
+#: The name under which the lower bound takes part. It knows the future, so it is no policy.
+ORACLE = "oracle"
 
 #: Two-sided 95 % points of Student's t for 1, 2, ... degrees of freedom; 1.96 from there on.
 STUDENT_95 = (
@@ -97,9 +103,12 @@ def cells(
 
 def play(cell: Cell) -> Row:
     """Carry out one cell."""
-    entry = contender(cell.policy, cell.bounds, cell.goal)
-    outcome = simulate(cell.scenario, entry.policy, entry.limits)
-    result = score(outcome, cell.goal, entry.limits.max_executors)
+    if cell.policy == ORACLE:
+        result = oracle_score(cell.scenario, cell.goal, Limits(**cell.bounds))
+    else:
+        entry = contender(cell.policy, cell.bounds, cell.goal)
+        outcome = simulate(cell.scenario, entry.policy, entry.limits)
+        result = score(outcome, cell.goal, entry.limits.max_executors)
     return Row(
         policy=cell.policy,
         workload=cell.scenario.workload,
@@ -115,6 +124,34 @@ def play(cell: Cell) -> Row:
         moved_executors=result.moved_executors,
         cost=result.cost,
     )
+
+
+def play_judged(
+    grid: Sequence[Cell],
+    processes: int | None = None,
+    progress: Callable[[int], None] | None = None,
+) -> list[Row]:
+    """The same as `play_all`, with the regret of each row: the oracle runs once per scenario.
+
+    Oracles take longest, so they go first: no process is left alone with one at the end.
+    """
+    judges = [
+        Cell(ORACLE, scenario, grid[0].goal, grid[0].bounds)
+        for scenario in dict.fromkeys(cell.scenario for cell in grid)
+    ]
+    others = [cell for cell in grid if cell.policy != ORACLE]
+    rows = play_all([*judges, *others], processes, progress)
+    judged = dict(zip((cell.scenario for cell in judges), rows, strict=False))
+    played = iter(rows[len(judges) :])
+    return [
+        _with_regret(judged[cell.scenario] if cell.policy == ORACLE else next(played),
+                     judged[cell.scenario])
+        for cell in grid
+    ]  # fmt: skip
+
+
+def _with_regret(row: Row, judge: Row) -> Row:
+    return replace(row, regret=row.cost / judge.cost - 1.0 if judge.cost > 0.0 else None)
 
 
 def play_all(
