@@ -20,6 +20,7 @@ from penstock.model import Decision, Limits, Reason, Snapshot
 from penstock.spark.attach import Attachment
 from penstock.spark.internals import Driver
 from penstock.testbed import Testbed, wait_until
+from tests.spark.conftest import end_driver
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -56,12 +57,6 @@ class Broken(Dial):
 
 
 @pytest.fixture(scope="module")
-def bed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Testbed]:
-    with Testbed(slots=4, kafka=False, run_directory=tmp_path_factory.mktemp("bed")) as running:
-        yield running
-
-
-@pytest.fixture(scope="module")
 def spark(bed: Testbed) -> Iterator[SparkSession]:
     from pyspark import SparkConf
     from pyspark.sql import SparkSession
@@ -77,22 +72,6 @@ def spark(bed: Testbed) -> Iterator[SparkSession]:
         yield session
         session.stop()
         end_driver()
-
-
-def end_driver() -> None:
-    """End the Java process behind PySpark, which would otherwise serve the next session too."""
-    from pyspark import SparkContext
-
-    gateway: Any = SparkContext._gateway
-    if gateway is None:
-        return
-    if SparkContext._active_spark_context is not None:
-        SparkContext._active_spark_context.stop()
-    gateway.shutdown()
-    gateway.proc.stdin.close()
-    gateway.proc.wait()
-    SparkContext._gateway = None
-    SparkContext._jvm = None
 
 
 @pytest.fixture
