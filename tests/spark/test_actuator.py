@@ -188,6 +188,21 @@ def test_a_cluster_that_has_no_more_says_so_once_and_more_is_refused_until_later
     assert bed.apply(6)[0]
 
 
+def test_a_cluster_that_still_gives_one_by_one_is_not_held_to_have_no_more(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    bed = Bed(1, room=2)
+    bed.apply(6)
+    for room in (2, 3, 4):
+        bed.driver.room = room
+        bed.driver.give()
+        bed.pass_s(100)
+    assert caplog.messages == []
+    bed.pass_s(100)
+    (said,) = caplog.messages
+    assert said.startswith("6 executors were asked for 320 s ago and 4 are there")
+
+
 def test_room_that_comes_late_is_taken_and_the_ceiling_forgotten() -> None:
     bed = Bed(2, room=3)
     bed.apply(5)

@@ -119,6 +119,8 @@ class SparkActuator:
         self._helped: set[str] = set()
         self._surplus_since_s: float | None = None
         self._short_since_s: float | None = None
+        self._came = 0
+        self._came_at_s = 0.0
         self._ceiling: int | None = None
         self._ceiling_at_s = 0.0
         self._next_look_at_s = 0.0
@@ -276,7 +278,7 @@ class SparkActuator:
         self._helped &= sight.leaving
 
     def _learn_ceiling(self, target: int, sight: Sight, now_s: float) -> None:
-        """What was asked for long ago and has not come will not come soon."""
+        """What was asked for long ago and has not come will not come soon; stragglers may."""
         active = len(sight.active)
         if self._ceiling is not None and active > self._ceiling:
             self._ceiling = None
@@ -284,9 +286,12 @@ class SparkActuator:
             self._short_since_s = None
             return
         if self._short_since_s is None:
-            self._short_since_s = now_s
+            self._short_since_s = self._came_at_s = now_s
+        elif active > self._came:
+            self._came_at_s = now_s
+        self._came = active
         waited_s = now_s - self._short_since_s
-        if self._ceiling is None and waited_s >= self._patience.arrive_s:
+        if self._ceiling is None and now_s - self._came_at_s >= self._patience.arrive_s:
             self._ceiling, self._ceiling_at_s = active, now_s
             log.warning(
                 "%d executors were asked for %.0f s ago and %d are there: %s",
