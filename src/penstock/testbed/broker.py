@@ -121,10 +121,15 @@ class Broker:
 def new_cluster_id() -> str:
     """A new one as Kafka wants it: 16 random bytes in 22 characters.
 
-    >>> len(new_cluster_id())
-    22
+    One in 64 would begin with a dash, which Kafka's tool takes for an option.
+
+    >>> len(new_cluster_id()), any(new_cluster_id().startswith("-") for _ in range(1000))
+    (22, False)
     """
-    return base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")
+    while True:
+        identity = base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")
+        if not identity.startswith("-"):
+            return identity
 
 
 def server_properties(port: int, controller_port: int, data: Path) -> str:
