@@ -15,7 +15,7 @@ from penstock.clock import WallClock
 from penstock.commands.demo_view import LiveView, PlainView
 from penstock.commands.output import console
 from penstock.commands.words import rate, seconds
-from penstock.demo.plan import LOW_RPS, MAX_EXECUTORS, PEAK_RPS, SLO_S, Plan, make_plan, quickened
+from penstock.demo.plan import LOW_RPS, MAX_EXECUTORS, SLO_S, Plan, make_plan, quickened
 from penstock.demo.stage import Performance, elapsed, performance
 from penstock.errors import ConfigError
 from penstock.jobs.playback import Report
@@ -113,7 +113,7 @@ def _introduction(plan: Plan, entry: Contender) -> list[str]:
     """What will be seen, and what of it is a device of the demo."""
     lines = [
         f"{entry.label} keeps {plan.query} within {SLO_S:g} s with 1 to {MAX_EXECUTORS} executors, "
-        f"while the load goes from {rate(LOW_RPS)} to {rate(PEAK_RPS)} and back "
+        f"while the load goes from {rate(LOW_RPS)} to {rate(plan.peak_rps)} and back "
         f"in {seconds(float(plan.load_s))}.",
         f"A pace is on: each record waits {plan.pace_s * 1e3:g} ms, so that one machine can play "
         "a cluster. Broker, cluster and query are real.",

@@ -15,7 +15,7 @@ from rich.text import Text
 
 from penstock.commands.chart import rows
 from penstock.commands.words import instant, move, rate, reasons, seconds
-from penstock.demo.plan import MAX_EXECUTORS, PEAK_RPS, SLO_S, Plan
+from penstock.demo.plan import MAX_EXECUTORS, SLO_S, Plan
 from penstock.model import Snapshot, Step
 
 WIDEST = 110
@@ -160,7 +160,7 @@ def draw(shown: Shown, label: str, elapsed_s: float, width: int) -> Panel:
     parts: list[Text | Table] = [
         _numbers(seen[-1] if seen else None, throughput_rps(steps)),
         Text(),
-        *_charts(seen, float(plan.load_s), inner - LABEL_WIDTH),
+        *_charts(seen, plan, inner - LABEL_WIDTH),
         Text(),
         _decisions(steps),
     ]
@@ -193,12 +193,13 @@ def _numbers(seen: Snapshot | None, done_rps: float | None) -> Table:
     return table
 
 
-def _charts(seen: Sequence[Snapshot], load_s: float, width: int) -> list[Text]:
+def _charts(seen: Sequence[Snapshot], plan: Plan, width: int) -> list[Text]:
+    load_s, peak_rps = float(plan.load_s), plan.peak_rps
     load = over_time([(at.at_s, at.arrival_rps or 0.0) for at in seen], load_s, width)
     fleet = over_time([(at.at_s, float(at.fleet.active)) for at in seen], load_s, width)
     delay = over_time([(at.at_s, at.delay_s or 0.0) for at in seen], load_s, width)
     worst = max([SLO_S, *delay])
-    lines = _chart(["load", rate(PEAK_RPS), "", ""], load, PEAK_RPS, "cyan")
+    lines = _chart(["load", rate(peak_rps), "", ""], load, peak_rps, "cyan")
     lines += _chart(["executors", str(MAX_EXECUTORS), "", ""], fleet, MAX_EXECUTORS, "green")
     late = _chart(["delay", seconds(worst), f"SLO {SLO_S:g} s"], delay, worst, "yellow")
     for line in late:

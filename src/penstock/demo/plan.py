@@ -33,6 +33,8 @@ WARM_UP_RPS = 100.0
 LOW_RPS = 400.0
 #: About five executors' worth: what a batch costs besides its records comes on top of the pace.
 PEAK_RPS = 3400.0
+#: A wave that is shorter than this rises less high.
+FULL_WAVE_S = 160.0
 
 DEFAULT_MINUTES = 5.0
 FAST_MINUTES = 1.35
@@ -76,9 +78,9 @@ class Plan(Struct, frozen=True):
     --------
     The load starts low, comes to its peak in the middle and goes down again:
 
-    >>> rates = Plan("q11", 100).rates_rps()
+    >>> rates = Plan("q11", 200).rates_rps()
     >>> len(rates), round(rates[0]), round(max(rates)), round(rates[-1])
-    (100, 400, 3399, 400)
+    (200, 400, 3400, 400)
     """
 
     query: str = "q11"
@@ -109,11 +111,21 @@ class Plan(Struct, frozen=True):
         """
         return min(10.0, max(1.0, 1800.0 / self.load_s))
 
+    @property
+    def peak_rps(self) -> float:
+        """The top of the load: lower in a short demo, since executors take seconds to start.
+
+        >>> [round(Plan("q11", load_s).peak_rps) for load_s in (81, 180, 300)]
+        [1900, 3400, 3400]
+        """
+        rise = (PEAK_RPS - LOW_RPS) * min(1.0, self.load_s / FULL_WAVE_S)
+        return LOW_RPS + round(rise, -2)
+
     def rates_rps(self) -> list[float]:
         """The load of each second: a tenth of the time low, one wave, and low again."""
         head = self.load_s // 10
         wave = round(0.72 * self.load_s)
-        rise = (PEAK_RPS - LOW_RPS) / 2
+        rise = (self.peak_rps - LOW_RPS) / 2
         hump = [LOW_RPS + rise * (1 - cos(2 * pi * (at + 0.5) / wave)) for at in range(wave)]
         tail = self.load_s - head - wave
         return [LOW_RPS] * head + hump + [LOW_RPS] * tail

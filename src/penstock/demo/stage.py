@@ -212,7 +212,7 @@ def _start(
     producer = Producer.start(bed, plan, "producer", "--rates", str(rates))
     stack.callback(producer.stop)
     warm_up.stop()
-    workload = f"wave of {plan.load_s} s, {sizes.LOW_RPS:g} to {sizes.PEAK_RPS:g} records/s"
+    workload = f"wave of {plan.load_s} s, {sizes.LOW_RPS:g} to {plan.peak_rps:g} records/s"
     facts = {"policy": entry.label, "workload": workload, "query": plan.query}
     facts |= {"engine": "spark", "pace": f"{plan.pace_s:g} s per record"}
     book = WatchedJournal(journal, run=facts)
