@@ -71,7 +71,7 @@ def test_without_a_batch_there_is_no_cap_and_a_longer_trigger_is_a_longer_budget
     assert queries.caps == [800]
 
 
-@given(st.lists(st.floats(0, 1e9)), st.integers(1, 100), st.floats(0.001, 1e4))
+@given(st.lists(st.floats(0, 1e9), max_size=10), st.integers(1, 100), st.floats(0.001, 1e4))
 def test_a_cap_is_always_at_least_one_record(
     rates_rps: list[float], executors: int, budget_s: float
 ) -> None:
