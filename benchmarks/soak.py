@@ -1,0 +1,202 @@
+"""Hours of load that rises and falls, with something breaking every other minute: ``make soak``.
+
+``make soak ARGS="--minutes 5"`` is a short one. At the end every record must have been counted
+once, the scaler must still run, and neither its memory nor its threads may have grown.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import tempfile
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from math import pi, sin
+from pathlib import Path
+from random import Random
+from typing import TYPE_CHECKING
+
+from tests.survival.scene import (
+    Feed,
+    broker_away,
+    commit,
+    counting,
+    end_driver,
+    new_topic,
+    now_s,
+    passes_s,
+    processed,
+    results,
+    session,
+    truth,
+)
+
+import penstock
+from penstock.clock import WallClock
+from penstock.spark.attach import Attachment
+from penstock.spark.internals import Driver
+from penstock.testbed import Testbed, wait_until
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+    from pyspark.sql.streaming.query import StreamingQuery
+
+SLOTS = 8
+COST_S = 0.004
+#: One executor carries 250 records/s at most; the load goes from half of one to four.
+LOW_RPS, HIGH_RPS = 120.0, 900.0
+LOAD_PERIOD_S = 900.0
+REPORT_EVERY_S = 60.0
+FAULT_EVERY_S = (60.0, 180.0)
+#: What a Python process may take more at the end than after its first third.
+GROWTH_BYTES = 64 * 1024 * 1024
+
+
+def say(text: str) -> None:
+    print(text, flush=True)
+
+
+@dataclass
+class Soak:
+    """A job that is scaled for hours, and who breaks it."""
+
+    bed: Testbed
+    spark: SparkSession
+    query: StreamingQuery
+    feed: Feed
+    journal: Path
+    policy: str
+    lots: Random
+    handle: Attachment = field(init=False)
+    faults: int = 0
+
+    @contextmanager
+    def scaled(self) -> Iterator[None]:
+        self.attach()
+        try:
+            yield
+        finally:
+            self.handle.stop()
+
+    def attach(self) -> None:
+        self.handle = penstock.attach(
+            self.spark, self.policy, min=1, max=SLOTS, journal=self.journal
+        )
+
+    def run(self, seconds: float) -> list[str]:
+        """What was found wrong."""
+        begun_s = report_at_s = now_s()
+        fault_at_s = begun_s + self.lots.uniform(*FAULT_EVERY_S)
+        early_bytes, early_threads = 0, 0
+        for at_s in WallClock().ticks(1.0):
+            elapsed_s = at_s - begun_s
+            if elapsed_s >= seconds or not self.query.isActive:
+                break
+            wave = (1.0 - sin(pi / 2 + 2.0 * pi * elapsed_s / LOAD_PERIOD_S)) / 2.0
+            self.feed.rate_rps = LOW_RPS + (HIGH_RPS - LOW_RPS) * wave
+            if elapsed_s <= seconds / 3.0:
+                early_bytes, early_threads = resident_bytes(), threading.active_count()
+            if at_s >= report_at_s:
+                report_at_s = at_s + REPORT_EVERY_S
+                self.report(elapsed_s)
+            if at_s >= fault_at_s:
+                self.break_something()
+                fault_at_s = now_s() + self.lots.uniform(*FAULT_EVERY_S)
+        return [*self.complaints(), *grown(early_bytes, early_threads)]
+
+    def report(self, elapsed_s: float) -> None:
+        status = self.handle.status()
+        say(
+            f"{elapsed_s / 60.0:6.1f} min  load {self.feed.rate_rps:4.0f}/s  executors "
+            f"{status.active} of {status.target}  delay {status.delay_s or 0.0:5.1f} s  "
+            f"rescales {status.rescales}  losses {status.losses}  repairs {status.repairs}  "
+            f"faults {self.faults}  {resident_bytes() / 2**20:.0f} MiB  {status.state}"
+        )
+
+    def break_something(self) -> None:
+        self.faults += 1
+        fault = self.lots.choice(["executor", "broker", "target", "scaler"])
+        say(f"           breaking: {fault}")
+        if fault == "executor" and self.bed.executors():
+            self.bed.kill_executor()
+        elif fault == "broker":
+            with broker_away(self.bed):
+                passes_s(self.lots.uniform(3.0, 20.0))
+        elif fault == "target":
+            Driver(self.spark).request_total_executors(self.lots.randrange(SLOTS + 1))
+        elif fault == "scaler":
+            self.handle.stop()
+            self.attach()
+
+    def complaints(self) -> list[str]:
+        found = []
+        if not self.query.isActive:
+            found.append(f"the query ended: {self.query.exception()}")
+        if self.handle.status().state != "running":
+            found.append(f"Penstock is {self.handle.status().state}: {self.handle.status().error}")
+        return found
+
+
+def grown(early_bytes: int, early_threads: int) -> list[str]:
+    found = []
+    if (more := resident_bytes() - early_bytes) > GROWTH_BYTES:
+        found.append(f"memory grew by {more / 2**20:.0f} MiB after the first third")
+    # One more or less may be on its way.
+    if (now := threading.active_count()) > early_threads + 2:
+        found.append(f"{now} threads instead of {early_threads} after the first third")
+    return found
+
+
+def resident_bytes() -> int:
+    """What this process holds of the memory; 0 where the system does not tell."""
+    try:
+        lines = Path("/proc/self/status").read_text().splitlines()
+    except FileNotFoundError:
+        return 0
+    return next(1024 * int(line.split()[1]) for line in lines if line.startswith("VmRSS"))
+
+
+def soak(bed: Testbed, directory: Path, options: argparse.Namespace) -> list[str]:
+    topic, output = new_topic(bed), new_topic(bed)
+    with (
+        session(bed, executors=1) as spark,
+        Feed(bed, topic, rate_rps=LOW_RPS) as feed,
+        counting(bed, spark, topic, output, directory / "state", cost_s=COST_S) as query,
+    ):
+        commit(query, 3)
+        job = Soak(bed, spark, query, feed, options.journal, options.policy, Random(options.seed))
+        with job.scaled():
+            found = job.run(60.0 * options.minutes)
+            records = feed.end()
+            if query.isActive:
+                wait_until(lambda: processed(query) == records, 600.0, "records are left over")
+            job.report(60.0 * options.minutes)
+    counted = results(bed, output)
+    wrong = [key for key, total in truth(records).items() if counted.get(key) != total]
+    say(f"{records} records, {job.faults} faults, {len(wrong)} keys of 100 counted wrong")
+    return [*found, *([f"keys {wrong} were counted wrong"] if wrong else [])]
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(prog="make soak", description="Runs a scaled job for hours.")
+    parser.add_argument("--minutes", type=float, default=240.0, help="how long (default 240)")
+    parser.add_argument("--policy", default="penstock", help="a policy (default penstock)")
+    parser.add_argument("--seed", type=int, default=1, help="what breaks when (default 1)")
+    parser.add_argument("--journal", type=Path, help="where to keep the journal")
+    options = parser.parse_args()
+    with tempfile.TemporaryDirectory(prefix="penstock-soak-") as directory:
+        options.journal = options.journal or Path(directory, "soak.jsonl")
+        try:
+            with Testbed(slots=SLOTS, run_directory=Path(directory, "bed")) as bed:
+                found = soak(bed, Path(directory), options)
+        finally:
+            end_driver()
+    for complaint in found:
+        print(f"soak: {complaint}", file=sys.stderr)
+    return 1 if found else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
