@@ -97,7 +97,13 @@ def test_a_stateful_query_is_seen_whole(spark: SparkSession, tmp_path: Path) -> 
         assert first.operators == ()
         assert [each.busy_fraction for each in first.executors] == [None, None]
         taken = readings(
-            sensor, lambda seen: len(seen.operators) == 2 and seen.operators[1].service_time_s
+            sensor,
+            lambda seen: (
+                len(seen.operators) == 2
+                and seen.operators[1].service_time_s
+                and seen.executors[0].state_partitions is not None
+                and seen.executors[0].throughput_rps is not None
+            ),
         )
     last = taken[-1]
     assert last.trigger_interval_s == 1.0

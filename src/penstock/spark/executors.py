@@ -45,22 +45,25 @@ class Shares(Struct, frozen=True):
     """What each executor did, going by the newest batch.
 
     `records` of the interval that it read, partitions of state that it holds, and the processor
-    time in a second of its tasks.
+    time in a second of its tasks. ``None`` as long as no stage has told.
     """
 
-    records: dict[str, float]
-    state_partitions: dict[str, int]
+    records: dict[str, float] | None
+    state_partitions: dict[str, int] | None
     cpu_per_run: dict[str, float]
 
 
-def shares(driver: Driver, queries: Iterable[QueryStages]) -> Shares:
+def shares(driver: Driver, queries: Iterable[QueryStages], *, stateful: bool) -> Shares:
     """Ask who ran the newest stage of each place that reads a source or holds state."""
+    read_at_all = 0.0
     records: dict[str, float] = defaultdict(float)
     partitions: dict[str, float] = defaultdict(float)
     run_s: dict[str, float] = defaultdict(float)
     cpu_s: dict[str, float] = defaultdict(float)
     for query in queries:
         for place, role in zip(query.places, query.roles(), strict=True):
+            if role == "source":
+                read_at_all += place.tally.records_in
             if place.newest is None or role == "shuffle":
                 continue
             tasks = [
@@ -77,9 +80,10 @@ def shares(driver: Driver, queries: Iterable[QueryStages]) -> Shares:
                 elif read:
                     part = metrics["inputMetrics"]["recordsRead"] / read
                     records[name] += part * place.tally.records_in
+    held = {name: round(count) for name, count in partitions.items()}
     return Shares(
-        records,
-        {name: round(count) for name, count in partitions.items()},
+        records if records or not read_at_all else None,
+        held if held or not stateful else None,
         {name: cpu_s[name] / spent_s for name, spent_s in run_s.items() if spent_s > 0.0},
     )
 
@@ -144,7 +148,7 @@ class ExecutorWatch:
             return ExecutorSample(name, started_at_s, ready, memory_fraction=memory)
         there_s = min(wall_s, max(1e-3, now_s - started_at_s))
         worked_s = max(0.0, spent_s[name] - self._spent_s.get(name, 0.0))
-        cpu_per_run = done.cpu_per_run.get(name)
+        cpu_per_run, held = done.cpu_per_run.get(name), done.state_partitions
         busy = min(1.0, worked_s / (max(1, summary["maxTasks"]) * there_s))
         return ExecutorSample(
             name,
@@ -153,8 +157,8 @@ class ExecutorWatch:
             cpu_fraction=None if cpu_per_run is None else busy * cpu_per_run,
             busy_fraction=busy,
             memory_fraction=memory,
-            throughput_rps=done.records.get(name, 0.0) / wall_s,
-            state_partitions=done.state_partitions.get(name, 0),
+            throughput_rps=None if done.records is None else done.records.get(name, 0.0) / wall_s,
+            state_partitions=None if held is None else held.get(name, 0),
         )
 
     def _under_way_s(

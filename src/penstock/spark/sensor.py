@@ -230,12 +230,13 @@ class SparkSensor:
         wall_s = self._wall_s(self._details_at_s, now_s)
         self._details_at_s = now_s
         queries = self._stages.read({view.run_id: view.state_partitions for view in views})
+        stateful = any(view.state_partitions for view in views)
         executors, slots = self._executors.read(
             crew,
             now_s,
             wall_s,
             running=self._stages.running,
-            done=shares(self._driver, queries.values()),
+            done=shares(self._driver, queries.values(), stateful=stateful),
         )
         operators: list[OperatorSample] = []
         if wall_s is not None:
