@@ -47,5 +47,10 @@ def spread(
             if progress is not None:
                 progress(len(futures) - len(waiting))
         return [future.result() for future in futures]
+    except BaseException:
+        # Whoever interrupts wants it to end now, not when the work that is under way is done.
+        for worker in multiprocessing.active_children():
+            worker.terminate()
+        raise
     finally:
-        pool.shutdown(wait=False, cancel_futures=True)
+        pool.shutdown(cancel_futures=True)

@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import multiprocessing
-import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from concurrent.futures import FIRST_COMPLETED, ProcessPoolExecutor, wait
 from itertools import product
 from math import sqrt
 from typing import Any
@@ -17,6 +14,7 @@ from penstock.lab.contender import contender
 from penstock.lab.oracle import oracle_score
 from penstock.lab.scenario import Scenario, simulate
 from penstock.lab.score import Goal, score
+from penstock.lab.spread import spread
 from penstock.model import Limits
 from penstock.simulation.faults import Fault
 
@@ -160,32 +158,7 @@ def play_all(
     progress: Callable[[int], None] | None = None,
 ) -> list[Row]:
     """Carry out all cells, in processes, and give their rows in the order of the grid."""
-    workers = max(1, min(processes or os.cpu_count() or 1, len(grid)))
-    if workers == 1:
-        rows = []
-        for cell in grid:
-            rows.append(play(cell))
-            if progress is not None:
-                progress(len(rows))
-        return rows
-    # Forking costs milliseconds where it is to be had; spawned workers import everything anew.
-    method = "fork" if "fork" in multiprocessing.get_all_start_methods() else "spawn"
-    pool = ProcessPoolExecutor(workers, mp_context=multiprocessing.get_context(method))
-    try:
-        futures = [pool.submit(play, cell) for cell in grid]
-        waiting = set(futures)
-        while waiting:
-            done, waiting = wait(waiting, return_when=FIRST_COMPLETED)
-            for future in done:
-                future.result()
-            if progress is not None:
-                progress(len(futures) - len(waiting))
-        return [future.result() for future in futures]
-    except BaseException:
-        pool.shutdown(wait=False, cancel_futures=True)
-        raise
-    finally:
-        pool.shutdown(cancel_futures=True)
+    return spread(play, grid, processes, progress)
 
 
 def standings(rows: Iterable[Row]) -> list[Standing]:
