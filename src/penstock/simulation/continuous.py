@@ -23,7 +23,7 @@ from msgspec import Meta, Struct
 from penstock.errors import ConfigError
 from penstock.model import Receipt, Snapshot
 from penstock.simulation.dataflow import IDLE, Dataflow, Operator
-from penstock.simulation.engine import Engine, Outcome
+from penstock.simulation.engine import Outcome
 from penstock.simulation.faults import (
     CapacityDrop,
     Fault,
@@ -192,7 +192,7 @@ class ContinuousJob(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
         executors: int,
         seed: int,
         faults: Sequence[Fault] = (),
-    ) -> Engine:
+    ) -> ContinuousRun:
         """A run with one arrival rate per second, warm, with `executors` already there."""
         return ContinuousRun(self, rates_rps, executors=executors, seed=seed, faults=faults)
 
@@ -244,6 +244,11 @@ class ContinuousRun:
         self._next_change_s = 0.0
         self._next_event_s = 0.0
         self._take_stock()
+
+    @property
+    def capacity_rps(self) -> float:
+        """What the workers of the moment can do, were the job not stopped: no sensor shows it."""
+        return self._regime.capacity_rps
 
     def read(self, now_s: float) -> Snapshot:
         """Run on to `now_s` and report what Flink's own metrics would show.

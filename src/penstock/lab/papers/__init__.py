@@ -18,6 +18,9 @@ Say = Callable[[str], None]
 
 STUDIES: dict[str, str] = {
     "koper2022": "18 scaler settings on three Nexmark queries over Flink",
+    "daedalus2024": "Daedalus, two HPAs and a fixed fleet on three Flink jobs",
+    "borkowski2019": "two thresholds on raw, smoothed and Kalman-filtered cpu",
+    "russo2021": "backlog, queueing theory and DS2 on a pipeline of images",
 }
 
 

@@ -1,0 +1,135 @@
+"""Daedalus against Kubernetes and a fixed fleet: loads, beliefs, claims."""
+
+from __future__ import annotations
+
+import pytest
+
+from penstock.lab.papers.daedalus2024 import (
+    JOBS,
+    MOST,
+    PAPER,
+    POLICIES,
+    RUN_S,
+    Cell,
+    Measured,
+    Recovery,
+    calibrate,
+    engine_job,
+    load,
+    reproduce,
+    run,
+    seconds_waited,
+)
+from penstock.lab.papers.daedalus_claims import claims
+from penstock.simulation.engine import Curve, Outcome
+
+
+def published() -> dict[tuple[str, str], list[Measured]]:
+    return {
+        (job, policy): [
+            Measured(
+                workers=PAPER[job][policy]["workers"],
+                latency_ms=PAPER[job][policy]["latency_ms"],
+                p50_ms=0.0,
+                p95_ms=0.0,
+                rescales=0.0,
+                capacity_errors=(0.01, 0.02, 0.03, 0.04),
+                wapes=(0.01, 0.02, 0.03, 0.04),
+                recoveries=(Recovery(100.0, 60.0),),
+            )
+        ]
+        for job in JOBS
+        for policy in POLICIES
+    }
+
+
+def test_the_sine_has_the_shape_of_the_paper() -> None:
+    rates = load("WordCount", 1.0)
+    peak = engine_job("WordCount").capacity_rps(MOST)
+    assert len(rates) == RUN_S
+    # int(27500 sin + 32500): 60000 after 2700 s, 5000 after 8100 s, 32500 at the start.
+    assert rates[2700] == max(rates) == pytest.approx(peak)
+    assert rates[8100] / rates[2700] == pytest.approx(5000 / 60000, rel=1e-3)
+    assert rates[0] / rates[2700] == pytest.approx(32500 / 60000, rel=1e-6)
+
+
+@pytest.mark.parametrize(("job", "share"), [("YSB", 211_334 / 550_000), ("Traffic", 0.3)])
+def test_recorded_loads_keep_their_mean_relative_to_their_peak(job: str, share: float) -> None:
+    rates = load(job, 0.8)
+    assert len(rates) == RUN_S
+    assert max(rates) == pytest.approx(0.8 * engine_job(job).capacity_rps(MOST))
+    assert sum(rates) / RUN_S / max(rates) == pytest.approx(share, rel=0.02)
+
+
+def test_twelve_workers_idle_as_much_as_the_recorded_ones_when_the_busiest_is_full() -> None:
+    job = engine_job("WordCount")
+    engine = job.start([2.0 * job.capacity_rps(MOST)] * 300, executors=MOST, seed=1)
+    engine.read(60.0)
+    cpus = [one.cpu_fraction or 0.0 for one in engine.read(300.0).executors]
+    assert max(cpus) == pytest.approx(1.0, abs=0.05)
+    assert sum(cpus) / MOST == pytest.approx(0.80, abs=0.03)
+
+
+def test_latency_is_that_of_whatever_leaves_and_a_stopped_job_has_none() -> None:
+    arrivals = Curve([0.0, 10.0], [0.0, 10.0])
+    # Nothing leaves until second 5, then two a second.
+    departures = Curve([0.0, 5.0, 10.0], [0.0, 0.0, 10.0])
+    waited = seconds_waited(Outcome(10.0, arrivals, departures, [], []))
+    assert waited.tolist() == [4.0, 3.0, 2.0, 1.0, 0.0]
+
+
+def test_a_run_of_daedalus_holds_its_beliefs_against_what_is_so() -> None:
+    cell = Cell("Traffic", "Daedalus", 1, 0.9)
+    measured = run(cell)
+    assert measured == run(cell)
+    assert 2.0 < measured.workers < 7.0
+    assert len(measured.wapes) > 300
+    assert len(measured.recoveries) > 5
+    assert all(pair.measured_s > 0.0 for pair in measured.recoveries)
+
+
+def test_a_fixed_fleet_has_no_beliefs_and_no_rescales() -> None:
+    measured = run(Cell("WordCount", "static", 1, 0.9))
+    assert (measured.workers, measured.rescales) == (12.0, 0.0)
+    assert measured.latency_ms == pytest.approx(961.0, rel=0.01)
+    assert measured.capacity_errors == ()
+    assert measured.recoveries == ()
+
+
+def test_the_calibration_raises_the_load_until_hpa_has_the_workers_of_the_paper() -> None:
+    peaks = calibrate(1, [0.6, 1.0])
+    assert peaks["YSB"] == 1.0  # HPA 80 held 10 of 12 workers on it
+    assert peaks["Traffic"] == 0.6  # and 5.9 on this
+
+
+def test_all_claims_hold_on_the_papers_own_numbers() -> None:
+    found = claims(published())
+    assert [claim.claim for claim in found] == ["D1", "D2", "D3", "D4", "D5", "D6"]
+    assert all(claim.holds for claim in found)
+    assert found[0].evidence["Traffic"] == pytest.approx(0.708, abs=0.001)
+
+
+def test_claims_that_fail_say_why() -> None:
+    results = published()
+    bad = Measured(12.0, 99_000.0, 0.0, 0.0, 0.0, (0.2,), (0.3,), (Recovery(60.0, 100.0),))
+    for job in JOBS:
+        results[job, "Daedalus"] = [bad]
+    found = claims(results)
+    assert not any(claim.holds for claim in found)
+    assert all(claim.reason for claim in found)
+
+
+def test_no_rescale_is_no_evidence_for_a_recovery() -> None:
+    results = published()
+    for job in JOBS:
+        results[job, "Daedalus"] = [Measured(5.0, 1.0, 0.0, 0.0, 0.0)]
+    assert claims(results)[5].evidence == {"rescales": 0.0}
+
+
+def test_the_study_comes_out_as_published() -> None:
+    study = reproduce(1, lambda _: None, runs=1)
+    assert [claim.claim for claim in study.claims] == ["D1", "D2", "D3", "D4", "D5", "D6"]
+    assert {claim.claim for claim in study.claims if claim.holds} >= {"D1", "D2", "D4", "D5"}
+    assert study.calibrations[0].errors["workers, HPA 85 (not fitted)"] < 0.15
+    workers = {e.label: e.ours["workers"] for e in study.tables[1].entries}
+    assert workers["Daedalus"] == pytest.approx(5.5, abs=1.0)
