@@ -77,6 +77,12 @@ def test_a_curved_busy_gauge_shows_little_at_half_load_and_the_same_when_full() 
     assert operator(seen(curved, 50_000.0, 1), "map").busy_fraction == pytest.approx(0.8)
 
 
+def test_a_curved_cpu_gauge_rises_early() -> None:
+    # The square root of a quarter of the load is half of the way from 0.1 to 1.
+    cpu = seen(job(cpu_exponent=0.5), 2_500.0, 1).executors[0].cpu_fraction
+    assert cpu == pytest.approx(0.1 + 0.9 * 0.5)
+
+
 def test_sources_can_be_held_back_a_little_although_the_job_keeps_up() -> None:
     # At half load: 0.4 x 0.5^2 of the time that the source is not busy (0.5 x 0.8 x 40/60).
     source = operator(seen(job(calm_backpressure_fraction=0.4), 5_000.0, 1), "source")
@@ -104,28 +110,21 @@ def test_new_workers_cost_more_downtime_than_workers_that_leave() -> None:
     assert delay_after(-1, until_s=17.0, join_s=4.0) == pytest.approx(7.0 - 2.0 * 10.0 / 8.0)
 
 
-def test_a_cold_worker_holds_all_others_up_until_it_is_warm() -> None:
-    # Three workers at half speed: 15,000/s against 8,000/s that arrive. Down from 10 to 15; the
-    # 5 s behind shrink by 7/8 s per second.
-    cold = {"cold_fraction": 0.5, "warmup_s": 60.0}
-    assert delay_after(+1, until_s=17.0, **cold) == pytest.approx(5.0 - 2.0 * 7.0 / 8.0)
-    assert delay_after(+1, until_s=17.0) == pytest.approx(5.0 - 2.0 * 22.0 / 8.0, abs=0.51)
-
-
-def test_a_cold_worker_is_at_full_speed_once_its_time_is_over() -> None:
-    # At 1/5 of 10,000/s each, three workers do 6,000/s, and 2,000/s more wait each second; warm
-    # at second 30, they work off 22,000/s.
-    run = job(restart_s=0.0, cold_fraction=0.2, warmup_s=20.0).start(
-        [8_000.0] * 100, executors=2, seed=1
+def test_a_restarted_job_is_cold_and_warms_up_in_steps() -> None:
+    # Two workers at 20,000/s are back at once, at half of that; in four steps of 5 s they do
+    # 1/2, 5/8, 3/4 and 7/8 of it. 18,000/s arrive.
+    run = job(restart_s=0.0, cold_fraction=0.5, warmup_s=20.0).start(
+        [18_000.0] * 100, executors=3, seed=1
     )
     run.read(10.0)
-    run.apply(3, 10.0)
-    assert run.read(30.0).backlog_records == pytest.approx(40_000.0)
-    assert run.read(31.0).backlog_records == pytest.approx(18_000.0)
-    assert run.read(32.0).backlog_records == 0.0
+    run.apply(2, 10.0)
+    backlog = 0.0
+    for at_s, fraction in ((15.0, 0.5), (20.0, 0.625), (25.0, 0.75), (30.0, 0.875), (35.0, 1.0)):
+        backlog += 5.0 * (18_000.0 - 20_000.0 * fraction)
+        assert run.read(at_s).backlog_records == pytest.approx(backlog)
 
 
-def test_workers_that_are_there_from_the_start_are_warm() -> None:
+def test_a_job_is_warm_when_a_run_begins() -> None:
     run = job(cold_fraction=0.1, warmup_s=1000.0).start([8_000.0] * 20, executors=1, seed=1)
     assert run.read(10.0).backlog_records == 0.0
 

@@ -38,6 +38,8 @@ from penstock.simulation.stream import Stream, swings
 #: How often a job whose capacity depends on its delay is looked at, and the delay that is none.
 _LOOK_EVERY_S = 5.0
 _IN_TIME_S = 1.0
+#: A job warms up in so many steps.
+_WARMUP_STEPS = 4
 
 _THREE_STAGES = (
     Operator("source", 20e-6),
@@ -86,7 +88,8 @@ class ContinuousJob(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     join_s
         Downtime on top if new workers join: their first tasks are deployed to cold machines.
     warmup_s, cold_fraction
-        For so long after it registered, a new worker runs at this fraction of its speed.
+        A restarted job begins at this fraction of its speed and is warm after so long: its code
+        is loaded and compiled anew. The job is warm when a run begins.
     state_bytes, restore_bytes_per_s
         State to load before the job resumes; how many workers load it makes no difference.
     detect_loss_s
@@ -95,9 +98,9 @@ class ContinuousJob(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
         Time between checkpoints; 0 means that nothing is ever read again.
     busy_at_saturation
         What the busy gauge of a full operator shows.
-    busy_exponent
-        How the busy gauge follows the load below that: 1 is in proportion, 2 shows a quarter of
-        full at half of the load.
+    busy_exponent, cpu_exponent
+        How the gauges follow the load below that: 1 is in proportion, 2 shows a quarter of full
+        at half of the load.
     calm_loss_in_busy, calm_loss_in_cpu, pressed_loss_in_busy, pressed_loss_in_cpu
         Time that workers lose to contention: the part of it that gauges count as busy time and
         as cpu, while the job keeps up and while records wait.
@@ -142,6 +145,7 @@ class ContinuousJob(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     checkpoint_interval_s: Annotated[float, Meta(ge=0)] = 5.0
     busy_at_saturation: Annotated[float, Meta(gt=0, le=1)] = 0.95
     busy_exponent: Annotated[float, Meta(gt=0)] = 1.0
+    cpu_exponent: Annotated[float, Meta(gt=0)] = 1.0
     calm_loss_in_busy: Annotated[float, Meta(ge=0, le=1)] = 1.0
     calm_loss_in_cpu: Annotated[float, Meta(ge=0, le=1)] = 1.0
     pressed_loss_in_busy: Annotated[float, Meta(ge=0, le=1)] = 1.0
@@ -284,6 +288,14 @@ class ContinuousRun:
             job.checkpoint_interval_s,
         )
 
+    def glance(self, now_s: float) -> tuple[float, float]:
+        """Run on to `now_s`: records read so far, and for how long the oldest has been waiting.
+
+        For whoever needs no gauges, and does not want to disturb them.
+        """
+        self._advance(now_s)
+        return self._stream.processed, self._stream.delay_s()
+
     def apply(self, target_executors: int, now_s: float) -> Receipt:
         """Ask for a fleet of that size; fewer stops the job at once, more when they are there."""
         self._advance(now_s)
@@ -424,13 +436,12 @@ class ContinuousRun:
         slowdown = 1.0
         for drop in active(self._faults, CapacityDrop, now_s):
             slowdown *= max(0.0, 1.0 - drop.fraction)
+        warmth, warmer_at_s = self._warmth(now_s)
+        slowdown *= warmth
         hot_fraction = job.hot_fraction
         for skew in active(self._faults, SkewSetsIn, now_s):
             hot_fraction = max(hot_fraction, skew.hot_fraction)
         speeds = [one.speed * one.pace for one in self._running[: job.partitions]]
-        warm_at_s = inf
-        if job.cold_fraction < 1.0:
-            warm_at_s = self._cool(speeds, now_s)
         conditions = (speeds, hot_fraction, slowdown, self._late)
         if conditions != self._conditions:
             self._conditions, fleet_changed = conditions, True
@@ -448,7 +459,7 @@ class ContinuousRun:
         self._next_event_s = min(
             roster.next_event_s,
             self._wave_until_s,
-            warm_at_s,
+            warmer_at_s,
             self._look_at_s,
             self._down_until_s if down else inf,
             self._edges_s[-1] if self._edges_s else inf,
@@ -456,13 +467,12 @@ class ContinuousRun:
         if fleet_changed:
             self._gauges.look(roster, self._running, self._regime)
 
-    def _cool(self, speeds: list[float], now_s: float) -> float:
-        """Slow those down that are still cold; when the next of them is warm."""
-        job, warm_at_s = self._job, inf
-        for index, one in enumerate(self._running[: job.partitions]):
-            # Those that are there from the start have been running before.
-            until_s = one.ready_at_s + job.warmup_s if one.ready_at_s > 0.0 else 0.0
-            if until_s > now_s:
-                speeds[index] *= job.cold_fraction
-                warm_at_s = min(warm_at_s, until_s)
-        return warm_at_s
+    def _warmth(self, now_s: float) -> tuple[float, float]:
+        """The part of its speed that a restarted job has, and when that will have grown."""
+        job, resumed_s = self._job, self._down_until_s
+        if job.warmup_s == 0.0 or resumed_s == 0.0 or now_s >= resumed_s + job.warmup_s:
+            return 1.0, inf
+        step_s = job.warmup_s / _WARMUP_STEPS
+        steps = max(0, int((now_s - resumed_s) / step_s + 1e-9))
+        fraction = job.cold_fraction + (1.0 - job.cold_fraction) * steps / _WARMUP_STEPS
+        return fraction, resumed_s + (steps + 1) * step_s

@@ -153,6 +153,7 @@ class Gauges:
         rps = used * self._regime.capacity_rps / max(1, len(self._working))
         cpu_used = used * self._seen(job.calm_loss_in_cpu, job.pressed_loss_in_cpu, pressed)
         busy_used = used * self._seen(job.calm_loss_in_busy, job.pressed_loss_in_busy, pressed)
+        cpu_used **= job.cpu_exponent
         busy_used **= job.busy_exponent
         return tuple(
             [

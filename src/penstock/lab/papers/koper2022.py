@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import partial
+from itertools import pairwise
 from statistics import fmean
 
 import numpy as np
@@ -142,7 +143,7 @@ def measure(outcome: Outcome, base_s: float) -> Measured:
     arrived_at_s = np.interp(departed, outcome.arrivals.records, outcome.arrivals.at_s)
     waited_s = np.maximum(0.0, at_s - arrived_at_s)
     workers = _sampled(outcome.paid, at_s.tolist())
-    changes = sum(before != after for before, after in zip(workers, workers[1:], strict=False))
+    changes = sum(before != after for before, after in pairwise(workers))
     return Measured(float(waited_s.mean()) + base_s, fmean(workers), float(changes))
 
 

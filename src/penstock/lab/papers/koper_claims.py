@@ -137,23 +137,23 @@ def _k6(workers: dict[str, Column]) -> Claim:
 
 
 def _k7(latency: dict[str, Column]) -> Claim:
-    return _extreme(
-        "K7", "the HPA at 90 % has the worst latency on query 11", latency["q11"], "hpa 90", max
-    )
+    column = latency["q11"]
+    worst = max(column, key=column.__getitem__)
+    text = "the HPA at 90 % has the worst latency on query 11"
+    return _extreme("K7", text, column, "hpa 90", worst)
 
 
 def _k8(latency: dict[str, Column]) -> Claim:
-    return _extreme(
-        "K8", "the HPA at 50 % has the lowest latency on query 1", latency["q1"], "hpa 50", min
-    )
+    column = latency["q1"]
+    best = min(column, key=column.__getitem__)
+    text = "the HPA at 50 % has the lowest latency on query 1"
+    return _extreme("K8", text, column, "hpa 50", best)
 
 
-def _extreme(claim: str, text: str, column: Column, expected: str, pick: type[max]) -> Claim:  # type: ignore[valid-type]
-    found = pick(column, key=column.__getitem__)  # type: ignore[operator]
+def _extreme(claim: str, text: str, column: Column, expected: str, found: str) -> Claim:
     evidence = {expected: column[expected], found: column[found]}
-    return Claim(
-        claim, text, found == expected, evidence, "" if found == expected else f"it is {found}"
-    )
+    reason = "" if found == expected else f"it is {found}"
+    return Claim(claim, text, found == expected, evidence, reason)
 
 
 def _k9(total: dict[str, Column]) -> Claim:

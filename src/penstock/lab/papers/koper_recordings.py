@@ -12,10 +12,11 @@ import msgspec
 from msgspec import Struct
 
 from penstock.lab.papers.study import Calibration
-from penstock.simulation.calibrate import Row, errors, fit, replay
 from penstock.simulation.continuous import ContinuousJob
 from penstock.simulation.dataflow import Dataflow, Operator
+from penstock.simulation.fit_continuous import fit, replay
 from penstock.simulation.fleet import Startup
+from penstock.simulation.recorded import Row, errors
 
 QUERIES = ("q1", "q3", "q11")
 
@@ -36,7 +37,7 @@ FULL_BUSY_FRACTION = 0.8
 FITTED_ON = {
     "q1": {"dhalion-adapted": 1.0, "ds2": 1.0, "hpa": 1.0},
     "q3": {"dhalion-adapted": 0.5},
-    "q11": {"hpa": 0.5, "ds2-adapted": 0.5},
+    "q11": {"hpa": 1.0, "ds2-adapted": 0.5},
 }
 
 #: What no recording shows: from request to registration, and how long a restart waits for more
@@ -213,10 +214,10 @@ def calibrated(query: str) -> tuple[ContinuousJob, Calibration]:
 
 
 _FITTED = (
-    "contention", "coherence", "late_coherence", "restart_s", "join_s", "cold_fraction",
-    "idle_cpu_fraction", "full_cpu_fraction", "restart_cpu_fraction", "calm_loss_in_cpu",
-    "pressed_loss_in_cpu", "busy_exponent", "calm_loss_in_busy", "pressed_loss_in_busy",
-    "calm_backpressure_fraction", "pipeline_latency_s",
+    "contention", "late_coherence", "late_after_s", "restart_s", "join_s", "cold_fraction",
+    "warmup_s", "idle_cpu_fraction", "full_cpu_fraction", "cpu_exponent", "restart_cpu_fraction",
+    "calm_loss_in_cpu", "pressed_loss_in_cpu", "busy_exponent", "calm_loss_in_busy",
+    "pressed_loss_in_busy", "calm_backpressure_fraction",
 )  # fmt: skip
 
 

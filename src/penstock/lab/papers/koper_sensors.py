@@ -1,4 +1,4 @@
-"""How Koper's study saw its jobs: throughput at the sink, cpu from Kubernetes' metrics server."""
+"""How Koper's study saw its jobs: by Flink's gauges, and cpu by Kubernetes' metrics server."""
 
 from __future__ import annotations
 
@@ -18,7 +18,10 @@ def as_the_study_measured(engine: Engine, *, minute_cpu: bool) -> Engine:
 
 
 class Instruments:
-    """An engine whose throughput is that of its last operator.
+    """An engine seen through gauges of its operators.
+
+    Throughput is that of the last operator. While the job is down there are no operators, and so
+    neither throughput nor lag; what arrives is still known, for Kafka counts it.
 
     With `minute_cpu` the cpu of a worker is its mean over a full minute, renewed once a minute; a
     worker that has not been there for one is not measured yet.
@@ -33,9 +36,16 @@ class Instruments:
 
     def read(self, now_s: float) -> Snapshot:
         seen = self._engine.read(now_s)
-        if not seen.operators:
-            return seen
         executors = self._with_minute_cpu(seen, now_s) if self._minute_cpu else seen.executors
+        if not seen.throughput_rps:
+            return msgspec.structs.replace(
+                seen,
+                throughput_rps=None,
+                backlog_records=None,
+                delay_s=None,
+                executors=executors,
+                operators=(),
+            )
         return msgspec.structs.replace(
             seen, throughput_rps=seen.operators[-1].input_rps, executors=executors
         )

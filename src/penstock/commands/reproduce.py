@@ -1,0 +1,131 @@
+"""``penstock reproduce``: a published study run again, beside what it printed."""
+
+from __future__ import annotations
+
+import sys
+from typing import Annotated
+
+from cyclopts import Parameter
+from rich.console import Console
+from rich.status import Status
+from rich.table import Table
+from rich.text import Text
+
+from penstock.commands.output import console, print_json
+from penstock.errors import ConfigError, unknown
+from penstock.lab.papers import STUDIES
+from penstock.lab.papers import reproduce as run_again
+from penstock.lab.papers.study import Calibration, Claim, Comparison, Distance, Number, Study
+
+
+def reproduce(
+    study: str,
+    /,
+    *,
+    processes: int | None = None,
+    json: Annotated[bool, Parameter(help="The study as one JSON document.")] = False,
+) -> int:
+    """Run a published study again and print its tables beside ours. Exits with 1 if a claim fails.
+
+    Parameters
+    ----------
+    study
+        The name of the study, or all.
+    processes
+        How many runs at once; one per core without it.
+    """
+    if study != "all" and study not in STUDIES:
+        raise unknown("study", study, [*STUDIES, "all"])
+    if processes is not None and processes < 1:
+        raise ConfigError(f"--processes must be at least 1, not {processes}")
+    names = list(STUDIES) if study == "all" else [study]
+    studies = [_run(name, processes) for name in names]
+    if json:
+        print_json(studies if study == "all" else studies[0])
+    else:
+        for one in studies:
+            show(one, console())
+    return 0 if all(claim.holds for one in studies for claim in one.claims) else 1
+
+
+def _run(name: str, processes: int | None) -> Study:
+    screen = Console(stderr=True)
+    if not sys.stderr.isatty():
+        return run_again(name, processes)
+    with Status(f"{name}: starting", console=screen) as status:
+        return run_again(name, processes, lambda text: status.update(f"{name}: {text}"))
+
+
+def show(study: Study, screen: Console) -> None:
+    """The whole study for people: tables, claims, how near, and what the engine was fitted on."""
+    screen.print(Text(study.title, style="bold"))
+    screen.print(study.protocol, markup=False)
+    screen.print()
+    for table in study.tables:
+        screen.print(_side_by_side(table))
+        screen.print()
+    screen.print(_claims(study.claims))
+    screen.print(f"{study.held} of {len(study.claims)} claims hold", style="bold")
+    if study.distances:
+        screen.print()
+        screen.print(_distances(study.distances))
+    for calibration in study.calibrations:
+        screen.print()
+        _tell(calibration, screen)
+    screen.print()
+    screen.print(Text(f"source: {study.source}", style="dim"))
+
+
+def _side_by_side(table: Comparison) -> Table:
+    shown = Table(title=table.title, title_justify="left", box=None, pad_edge=False)
+    shown.add_column("", no_wrap=True)
+    for metric in table.metrics:
+        unit = f" {metric.unit}" if metric.unit else ""
+        shown.add_column(f"{metric.name}{unit}\npaper", justify="right", no_wrap=True)
+        shown.add_column("\nours", justify="right", no_wrap=True, style="bold")
+    for entry in table.entries:
+        cells = []
+        for metric in table.metrics:
+            for side in (entry.paper, entry.ours):
+                cells.append(_number(side.get(metric.name), metric.decimals))
+        shown.add_row(entry.label, *cells)
+    return shown
+
+
+def _claims(claims: tuple[Claim, ...]) -> Table:
+    shown = Table(title="claims", title_justify="left", box=None, pad_edge=False)
+    shown.add_column("")
+    shown.add_column("")
+    shown.add_column("what the paper says, and what was found", overflow="fold")
+    for claim in claims:
+        text = Text(claim.text)
+        if claim.reason:
+            text.append(f"\n{claim.reason}", style="dim")
+        mark = Text("✓", style="green") if claim.holds else Text("✗", style="red")
+        shown.add_row(mark, claim.claim, text)
+    return shown
+
+
+def _distances(distances: tuple[Distance, ...]) -> Table:
+    shown = Table(title="how near", title_justify="left", box=None, pad_edge=False)
+    shown.add_column("")
+    shown.add_column("", justify="right")
+    shown.add_column("aim", justify="right")
+    for each in distances:
+        aim = "" if each.aim is None else f"{'≥' if each.more_is_better else '≤'} {each.aim:g}"
+        style = {True: "green", False: "red", None: ""}[each.reached]
+        shown.add_row(each.name, Text(f"{each.value:.2f}", style=style), aim)
+    return shown
+
+
+def _tell(calibration: Calibration, screen: Console) -> None:
+    screen.print(Text(f"engine for {calibration.job}: {calibration.text}"))
+    found = ", ".join(f"{name} {value:.4g}" for name, value in calibration.fitted.items())
+    screen.print(Text(f"  found: {found}", style="dim"))
+    if calibration.errors:
+        off = ", ".join(f"{name} {value:.1%}" for name, value in calibration.errors.items())
+        screen.print(f"  off on what was held back: {off}", markup=False)
+
+
+def _number(value: Number, decimals: int) -> str:
+    return "-" if value is None else f"{value:.{decimals}f}"
