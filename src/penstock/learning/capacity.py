@@ -115,13 +115,19 @@ class Track(Struct, frozen=True, gc=False, omit_defaults=True):
 
 
 class Capacity(Struct, frozen=True, gc=False):
-    """The highest rate that a number of executors carries, without pauses between batches."""
+    """The highest rate that a number of executors carries, without pauses between batches.
+
+    `most` is the number of executors beyond which further ones have nothing to do.
+    """
 
     track: Track
     cores: int
+    most: int | None = None
 
     def rps(self, executors: int) -> float:
         work_s = self.track.work_s
+        if self.most is not None and executors > self.most:
+            executors = self.most
         if work_s is None or executors < 1:
             return 0.0
         return 1.0 / (

@@ -12,7 +12,8 @@ second, which sees half a minute back and takes a second.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Protocol
+from functools import lru_cache
+from typing import NamedTuple, Protocol
 
 import numpy as np
 from msgspec import Struct
@@ -20,6 +21,10 @@ from numpy.typing import NDArray
 
 Array = NDArray[np.float64]
 
+#: With fewer values than this nothing can be tried.
+FEWEST = 7
+#: How many steps ahead forecasters are tried on; beyond, errors are taken to stay.
+FARTHEST_TRIED = 20
 #: How many past instants the forecasters are tried on.
 ORIGINS = 24
 #: A step between two bins that is so many times the usual one and a fifth of the level is a shift.
@@ -134,6 +139,9 @@ def forecast(
 ) -> Forecast:
     """Predict `steps` bins ahead with the forecaster that did best on what was seen.
 
+    The last value may be of a bin that still fills: fitting and trying use those before it, so
+    that they are done once per bin however often a forecast is asked for.
+
     Examples
     --------
     A load that has not moved will not move; with two values there is nothing to try on:
@@ -142,12 +150,30 @@ def forecast(
     ([100.0, 100.0, 100.0], [0.0, 0.0])
     """
     seen = since_shift(np.asarray(values, dtype=float))
-    if len(seen) < 6:
+    if len(seen) < FEWEST:
         level = float(seen[-2:].mean()) if len(seen) else 0.0
         # Nothing is known of how it moves: a tenth of itself per step is a guess on the safe side.
         spread = [0.1 * level * min(1.0 + 0.2 * step, 3.0) for step in range(steps)]
         steady = len(seen) > 1 and float(np.ptp(seen)) == 0.0
         return Forecast([level] * steps, [0.0] * steps if steady else spread, "naive")
+    best = choose(tuple(seen[:-1].tolist()), min(steps, FARTHEST_TRIED), order, period)
+    mean = np.maximum(0.0, best.forecaster.predict(seen[None, :], steps)[0])
+    deviation = [*best.deviation, *[best.deviation[-1]] * steps][:steps]
+    return Forecast(mean.tolist(), deviation, best.model)
+
+
+class Choice(NamedTuple):
+    """The forecaster that did best, and how far off it was at each step ahead."""
+
+    forecaster: Forecaster
+    deviation: list[float]
+    model: str
+
+
+@lru_cache(maxsize=64)
+def choose(values: tuple[float, ...], ahead: int, order: int, period: int | None) -> Choice:
+    """Fit all forecasters, let them predict what is known, and take the one that was nearest."""
+    seen = np.asarray(values)
     tries: dict[str, Forecaster] = {"naive": Naive()}
     if len(seen) >= 12:
         tries["drift"] = Drift()
@@ -156,35 +182,31 @@ def forecast(
         tries["autoregression"] = Autoregression.fit(seen, fitted)
     if period is not None and len(seen) >= period + 8:
         tries["seasonal"] = Seasonal(period)
-    return _best(seen, steps, tries)
-
-
-def _best(seen: Array, steps: int, tries: dict[str, Forecaster]) -> Forecast:
-    """The forecaster with the smallest errors, those of the near future counting most."""
-    ahead = min(steps, 20)
     needed = max(3, min(30, len(seen) // 2))
     last = len(seen) - 1
     origins = np.unique(np.linspace(needed, last, min(ORIGINS, last - needed + 1)).astype(int))
+    if period is not None and "seasonal" in tries:
+        needed = max(needed, period)
+        origins = origins[origins >= needed]
     pasts = np.stack([seen[origin - needed : origin] for origin in origins])
     truth = np.full((len(origins), ahead), np.nan)
     for row, origin in enumerate(origins):
         known = seen[origin : origin + ahead]
         truth[row, : len(known)] = known
-    weight = 1.0 / np.sqrt(1.0 + np.arange(ahead))
-    best_error, best, deviation = np.inf, "naive", np.zeros(ahead)
+    counted = np.sum(~np.isnan(truth), axis=0)
+    # Nearer steps count for more: a plan acts on them, and makes the rest anew.
+    weight = np.where(counted > 0, 1.0 / np.sqrt(1.0 + np.arange(ahead)), 0.0)
+    best, best_error = Choice(tries["naive"], [0.0] * ahead, "naive"), np.inf
     for name, model in tries.items():
-        squares = (model.predict(pasts, ahead) - truth) ** 2
-        counted = np.maximum(1, np.sum(~np.isnan(squares), axis=0))
-        errors = np.sqrt(np.nansum(squares, axis=0) / counted)
+        squares = np.nan_to_num((model.predict(pasts, ahead) - truth) ** 2)
+        errors = np.sqrt(squares.sum(axis=0) / np.maximum(1, counted))
         # A fitted model has seen what it is tried on: it must be clearly better to be taken.
-        score = float((errors * weight).sum()) * (1.1 if name == "autoregression" else 1.0)
-        if score < best_error:
-            best_error, best, deviation = score, name, errors
-    mean = np.maximum(0.0, tries[best].predict(seen[None, :], steps)[0])
-    # Errors grow with the distance; a dip in the tried ones is luck.
-    grown = np.maximum.accumulate(deviation)
-    spread = np.concatenate([grown, np.full(max(0, steps - ahead), grown[-1])])[:steps]
-    return Forecast(mean.tolist(), spread.tolist(), best)
+        error = float((errors * weight).sum()) * (1.1 if name == "autoregression" else 1.0)
+        if error < best_error:
+            # Errors grow with the distance; a dip in the tried ones is luck.
+            best_error = error
+            best = Choice(model, np.maximum.accumulate(errors).tolist(), name)
+    return best
 
 
 def since_shift(values: Array) -> Array:

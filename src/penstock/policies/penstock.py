@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
-from functools import lru_cache
+from dataclasses import dataclass, replace
+from math import ceil
 from typing import Annotated, ClassVar
 
 import numpy as np
@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from penstock.knowledge import Knowledge
 from penstock.learning.capacity import Capacity, Track, learn
 from penstock.learning.forecasters import Forecast, forecast
+from penstock.learning.rescaling import learn_hold_up, learn_startup
 from penstock.model import Decision, Limits, Reason, Snapshot, not_measured
 from penstock.planning import Outlook, Physics, Present, Prices, first_costs, solve
 
@@ -60,6 +61,8 @@ class Sight:
     rescale_s: float
     trigger_s: float | None
     mean_rps: float
+    late_s: float = 0.0
+    move_s: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,8 +142,12 @@ class Penstock:
             return not_measured(target, "delay_s", "backlog_records", memory=memory)
         if memory.track.work_s is None:
             return self._first_steps(snapshot, memory)
-        sight = _outlook(snapshot, knowledge, memory, load)
         limits = knowledge.limits
+        sight = replace(
+            _outlook(snapshot, knowledge, memory, load),
+            late_s=self.late_price * limits.max_executors,
+            move_s=3600.0 * self.move_price,
+        )
         sizes = _sizes(sight, limits, self.slo_s)
         costs = self._costs(sight, sizes, limits)
         best = sizes[int(np.argmin(costs))]
@@ -158,11 +165,7 @@ class Penstock:
 
     def _costs(self, sight: Sight, sizes: Sequence[int], limits: Limits) -> Array:
         """What each size leads to, over all futures, in executor-seconds."""
-        prices = Prices(
-            late_s=self.late_price * limits.max_executors,
-            move=3600.0 * self.move_price,
-            mean_rps=sight.mean_rps,
-        )
+        prices = Prices(late_s=sight.late_s, move=sight.move_s, mean_rps=sight.mean_rps)
         physics = Physics(
             np.asarray(sizes, dtype=float),
             np.asarray([sight.capacity.rps(size) for size in sizes]),
@@ -191,7 +194,7 @@ class Penstock:
 
 def _learned(memory: PenstockMemory, snapshot: Snapshot, knowledge: Knowledge) -> PenstockMemory:
     """What this turn adds to what is known."""
-    history = knowledge.history
+    history, rescales = knowledge.history, knowledge.rescales
     previous = history[-2] if len(history) > 1 else None
     gap_s = min(600.0, snapshot.at_s - previous.at_s) if previous is not None else 0.0
     load, seen_s, mean_rps = snapshot.arrival_rps, memory.seen_s, memory.mean_rps
@@ -199,74 +202,28 @@ def _learned(memory: PenstockMemory, snapshot: Snapshot, knowledge: Knowledge) -
         # The mean over the last day counts, since lateness is charged against it.
         seen_s = min(86_400.0, seen_s + gap_s)
         mean_rps += (load - mean_rps) * gap_s / seen_s
-    track = learn(memory.track, snapshot, previous)
-    return PenstockMemory(
-        track,
-        mean_rps,
-        seen_s,
-        _startup_s(memory.startup_s, snapshot, knowledge),
-        _rescale_s(memory.rescale_s, track, snapshot, knowledge),
-    )
-
-
-def _startup_s(known_s: float, snapshot: Snapshot, knowledge: Knowledge) -> float:
-    """How long executors take to come, from those that came since the last request."""
-    if not knowledge.rescales or knowledge.rescales[-1].after <= knowledge.rescales[-1].before:
-        return known_s
-    asked_s = knowledge.rescales[-1].at_s
-    came = [
-        one.started_at_s - asked_s
-        for one in snapshot.executors
-        if one.ready and one.started_at_s > asked_s
-    ]
-    if not came or knowledge.history[-2].fleet.active == snapshot.fleet.active:
-        return known_s
-    # The slowest counts: a plan that waits for the mean is late half of the time.
-    return float(min(600.0, max(5.0, known_s + 0.3 * (max(came) - known_s))))
-
-
-def _rescale_s(
-    known_s: float | None, track: Track, snapshot: Snapshot, knowledge: Knowledge
-) -> float | None:
-    """How far behind a change of the fleet leaves the job, from what it was seen to."""
-    history = knowledge.history
-    if not knowledge.rescales or len(history) < 2:
-        return known_s
-    if snapshot.trigger_interval_s is not None:
-        before, now = history[-2].fleet, snapshot.fleet
-        if before.active == now.active or track.work_s is None or not snapshot.batches:
-            return known_s
-        lost_s = _held_up_s(track, snapshot, min(before.active, now.active))
-    else:
-        asked_s = knowledge.rescales[-1].at_s
-        if not 60.0 <= snapshot.at_s - asked_s < 70.0 or snapshot.delay_s is None:
-            return known_s
-        recent = [(s.at_s, s.delay_s or 0.0) for s in knowledge.window(100.0)]
-        usual_s = max((delay for at_s, delay in recent if at_s <= asked_s), default=0.0)
-        lost_s = max(0.0, max(delay for at_s, delay in recent if at_s > asked_s) - usual_s)
-    lost_s = min(120.0, lost_s)
-    return lost_s if known_s is None else known_s + 0.3 * (lost_s - known_s)
-
-
-def _held_up_s(track: Track, snapshot: Snapshot, executors: int) -> float:
-    """By how much a batch took longer than so many executors need for it, at worst."""
-    capacity = Capacity(track, snapshot.fleet.cores_per_executor)
-    rps, fixed_s = capacity.rps(executors), capacity.fixed_s(executors)
-    held_up_s = 0.0
-    for batch in snapshot.batches:
-        usual_s = fixed_s + 1.1 * batch.input_records / max(rps, 1e-9)
-        # Of a batch that is long by itself a few percent would look like a hold-up.
-        if usual_s < 5.0 * (snapshot.trigger_interval_s or 0.0):
-            held_up_s = max(held_up_s, batch.duration_s - usual_s)
-    return held_up_s
+    track, startup_s, rescale_s = memory.track, memory.startup_s, memory.rescale_s
+    asked_s = rescales[-1].at_s if rescales else None
+    # What is shown late of a fleet that has changed since tells nothing of the present one.
+    if asked_s is None or not asked_s >= snapshot.at_s:
+        track = learn(track, snapshot, previous)
+    if asked_s is not None:
+        if rescales[-1].after > rescales[-1].before:
+            startup_s = learn_startup(startup_s, snapshot, previous, asked_s)
+        rescale_s = learn_hold_up(rescale_s, track, knowledge.window(100.0), asked_s)
+    return PenstockMemory(track, mean_rps, seen_s, startup_s, rescale_s)
 
 
 def _outlook(
     snapshot: Snapshot, knowledge: Knowledge, memory: PenstockMemory, load: float
 ) -> Sight:
     fleet = snapshot.fleet
-    capacity = Capacity(memory.track, fleet.cores_per_executor)
-    trigger_s = snapshot.trigger_interval_s
+    trigger_s, cores = snapshot.trigger_interval_s, fleet.cores_per_executor
+    # A dataflow runs one instance per worker, a batch one task per core.
+    most = snapshot.partitions
+    if most is not None and trigger_s is not None:
+        most = ceil(most / cores)
+    capacity = Capacity(memory.track, cores, most)
     asked_s = knowledge.since_rescale_s()
     waits = fleet.active < fleet.target
     pending_s = max(2.0, memory.startup_s - asked_s) if waits and asked_s is not None else 0.0
@@ -277,7 +234,7 @@ def _outlook(
         active=fleet.active,
         behind_s=_behind_s(snapshot, load),
         load_rps=load,
-        load=_forecast(_bins(knowledge), steps),
+        load=forecast(_bins(knowledge), steps),
         capacity=capacity,
         error=capacity.error(snapshot.at_s),
         startup_s=memory.startup_s,
@@ -286,11 +243,6 @@ def _outlook(
         trigger_s=trigger_s,
         mean_rps=max(memory.mean_rps, 1e-6),
     )
-
-
-@lru_cache(maxsize=256)
-def _forecast(bins: tuple[float, ...], steps: int) -> Forecast:
-    return forecast(bins, steps)
 
 
 def _behind_s(snapshot: Snapshot, load: float) -> float:
@@ -381,30 +333,71 @@ def _told(
 ) -> Decision:
     """The decision, in one sentence with its numbers."""
     target = sight.target
-    carries = sight.capacity.rps(best)
     peak = max(sight.load.mean)
-    peak_min = sight.load.mean.index(peak) * BIN_S / 60.0
-    saved = float(costs[sizes.index(target)] - costs.min()) if target in sizes else 0.0
-    now = f"load {sight.load_rps / 1e3:.1f} k/s"
-    ahead = (
-        f", to reach {peak / 1e3:.1f} k/s in {peak_min:.0f} min"
-        if peak > 1.05 * sight.load_rps
-        else ""
-    )
-    if best == target:
-        code, verb = "plan_holds", f"{best} executors carry {carries / 1e3:.1f} k/s: none to move"
-    else:
-        code = "plan_grows" if best > target else "plan_shrinks"
-        verb = (
-            f"{best} executors carry {carries / 1e3:.1f} k/s and cost {saved / 3600.0:.2f} "
-            f"executor-hours less than {target} over the plan"
-        )
-    text = f"{now}{ahead}, {sight.behind_s:.1f} s behind; {verb}"
+    saved_s = float(costs[sizes.index(target)] - costs.min()) if target in sizes else 0.0
     evidence = {
         "load_rps": sight.load_rps,
         "peak_rps": peak,
-        "capacity_rps": carries,
+        "capacity_rps": sight.capacity.rps(best),
         "behind_s": sight.behind_s,
-        "saved_executor_s": saved,
+        "saved_executor_s": saved_s,
     }
-    return Decision.of(best, Reason(code, text, evidence), expected_rps=carries, memory=memory)
+    code, verb = _verdict(sight, best, saved_s)
+    text = f"{_course(sight, peak)}; {verb}"
+    return Decision.of(
+        best,
+        Reason(code, text, evidence),
+        expected_rps=evidence["capacity_rps"],
+        memory=memory,
+    )
+
+
+def _course(sight: Sight, peak_rps: float) -> str:
+    """Where the load goes, in words."""
+    mean, now = sight.load.mean, sight.load_rps
+    if peak_rps > 1.05 * now:
+        ahead_min = mean.index(peak_rps) * BIN_S / 60.0
+        return f"load rises from {_k(now)} to {_k(peak_rps)} in {ahead_min:.0f} min"
+    if min(mean) < 0.95 * now:
+        ahead_min = mean.index(min(mean)) * BIN_S / 60.0
+        return f"load falls from {_k(now)} to {_k(min(mean))} in {ahead_min:.0f} min"
+    return f"load stays at {_k(now)}"
+
+
+def _verdict(sight: Sight, best: int, saved_s: float) -> tuple[str, str]:
+    """What is done about it, and what for."""
+    target, capacity = sight.target, sight.capacity
+    carries = f"{target} executors carry {_k(capacity.rps(target))}"
+    bound = _bound(sight)
+    if best <= target and bound is not None:
+        return "more_will_not_help", f"{carries}, {sight.behind_s:.0f} s behind: {bound}"
+    if best == target:
+        return "plan_holds", f"{carries}, {sight.behind_s:.1f} s behind: no move pays"
+    moved = abs(best - target)
+    many = "one" if moved == 1 else str(moved)
+    if best < target:
+        left = f"{best} would carry {_k(capacity.rps(best))}"
+        return "plan_shrinks", f"{carries}, {left}: {many} fewer saves {saved_s:.0f} executor-s"
+    cost_s = moved * (sight.startup_s + sight.move_s)
+    late_s = (saved_s + cost_s) / max(sight.late_s, 1e-9)
+    return "plan_grows", (
+        f"{carries}, {sight.behind_s:.1f} s behind; {many} more now costs "
+        f"{cost_s / 3600.0:.2f} executor-hours and avoids {late_s:.1f} s of lateness"
+    )
+
+
+def _bound(sight: Sight) -> str | None:
+    """Why no fleet would do better, where the load is more than any carries."""
+    capacity, target = sight.capacity, sight.target
+    here, twice = capacity.rps(target), capacity.rps(2 * target)
+    if sight.load_rps < 0.97 * here or twice > 1.05 * here:
+        return None
+    if capacity.most is not None and target >= capacity.most:
+        return f"{capacity.most} executors have all partitions, more would have none"
+    if capacity.track.serial_s * here > 0.5:
+        return "one task or key holds the others up, and more executors do not speed it up"
+    return "what a record costs does not shrink with more executors"
+
+
+def _k(rps: float) -> str:
+    return f"{rps / 1e3:.1f} k/s"
