@@ -45,6 +45,8 @@ TOPIC = "events"
 WARM_UP_BATCHES = 3
 FIRST_BATCH_TIMEOUT_S = 180.0
 WARM_UP_TIMEOUT_S = 30.0
+#: The load begins so long after its producer, at the latest.
+LEAD_S = 6
 #: Until the driver's Java has ended by itself before it is killed.
 END_TIMEOUT_S = 5.0
 
@@ -208,10 +210,11 @@ def _start(
     from penstock.spark.settings import LiveSettings
 
     rates = directory / "rates.json"
-    rates.write_text(json.dumps(plan.rates_rps()))
+    rates.write_text(json.dumps([sizes.LOW_RPS] * LEAD_S + plan.rates_rps()))
     producer = Producer.start(bed, plan, "producer", "--rates", str(rates))
     stack.callback(producer.stop)
     warm_up.stop()
+    _settle(query)
     workload = f"wave of {plan.load_s} s, {sizes.LOW_RPS:g} to {plan.peak_rps:g} records/s"
     facts = {"policy": entry.label, "workload": workload, "query": plan.query}
     facts |= {"engine": "spark", "pace": f"{plan.pace_s:g} s per record"}
@@ -304,6 +307,18 @@ def _warm_up(query: StreamingQuery, producer: Producer, say: Say) -> None:
             f"this machine is busy: a batch takes {last_batch()[1]:.1f} s at "
             f"{sizes.WARM_UP_RPS:g} records/s; expect a larger fleet and longer delays"
         )
+
+
+def _settle(query: StreamingQuery) -> None:
+    """Wait for a batch of the usual size, so that the first that is seen is one of many."""
+
+    def usual() -> bool:
+        progress: Any = query.lastProgress
+        rows = 0 if progress is None else int(progress["numInputRows"])
+        return rows >= 0.75 * sizes.LOW_RPS * sizes.TRIGGER_S
+
+    with suppress(TimeoutError):  # then the load begins all the same
+        wait_until(usual, LEAD_S, "", every_s=0.25)
 
 
 def check_alive(query: StreamingQuery) -> None:
