@@ -7,7 +7,7 @@ from itertools import combinations, product
 from typing import Protocol
 
 from penstock.lab.papers.study import Claim, Comparison, Entry, Metric, Number
-from penstock.lab.statistics import Ecdf, deviation, mean, welch
+from penstock.lab.statistics import Ecdf, mean, welch
 
 SCENARIOS = ("Pyramid", "Square", "Lab")
 FILTERS = ("PURE", "GW", "EKF")
@@ -231,8 +231,3 @@ def _significant(results: Results) -> Claim:
         evidence | unclear,
         "" if holds else "these pairs lie closer together here than they scatter from run to run",
     )
-
-
-def deviations(results: Results, scenario: str, rule: str) -> dict[str, float]:
-    """Standard deviations over runs, as the tables print them."""
-    return {name: deviation(column(results, scenario, rule, name)) for name in _NAMES}

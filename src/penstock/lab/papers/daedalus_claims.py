@@ -50,8 +50,10 @@ def _half_of_static(results: Results) -> Claim:
         saved,
         _because(
             all(part > 0.5 for part in saved.values()),
-            "the sine is above half of its peak for most of the time, and the fleet has to be "
-            "large enough for the peak of the next 15 minutes",
+            "the sine of WordCount is on average 54 % of its peak, and its peak is 95 % of what 12 "
+            "workers can do: to carry it without any reserve takes about half of them. The paper "
+            "saved 55 %, so its peak lay further below what 12 workers can do; how far, it does "
+            "not say",
         ),
     )
 
@@ -93,7 +95,12 @@ def _latency(results: Results) -> Claim:
         "The mean latency of Daedalus is within 1.6 s of that of the HPAs (ms)",
         holds,
         evidence,
-        _because(holds, "it runs closer to its limit, and recoveries take longer for that"),
+        _because(
+            holds,
+            "where the difference is far below zero it is the HPA that falls behind: it waits five "
+            "minutes before it grows, and grows only when cpu is a tenth above its target, which "
+            "a job with skew hardly shows",
+        ),
     )
 
 
