@@ -197,7 +197,7 @@ def results(bed: Testbed, output: str) -> Totals:
             consumer.assign([place])
             seen = 0
             while seen < end:
-                for record in consumer.consume(10_000, timeout=30.0):
+                for record in consumer.consume(min(end - seen, 10_000), timeout=30.0):
                     seen = (record.offset() or 0) + 1
                     key, value = record.key(), record.value()
                     assert isinstance(key, bytes)

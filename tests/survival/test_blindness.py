@@ -66,6 +66,9 @@ class Scaled:
         self._spark = spark
         self._dial = dial
         self._journal = journal
+        come_to(spark, 1)
+        self.wait_for("dial")
+        self._rescales = handle.status().rescales  # it may have had to come to one
 
     def steps(self) -> list[Step]:
         return list(read_steps(self._journal))
@@ -88,11 +91,11 @@ class Scaled:
         blind = self.wait_for(code, BLIND_TURNS)
         assert {step.decision.target_executors for step in blind} == {1}
         assert not any(step.receipt for step in blind)
-        assert self.handle.status().rescales == 0
+        assert self.handle.status().rescales == self._rescales
 
     def resumes(self) -> None:
         come_to(self._spark, 2)
-        assert self.handle.status().rescales == 1
+        assert self.handle.status().rescales == self._rescales + 1
         assert self.handle.status().error == ""
 
 
@@ -100,10 +103,7 @@ class Scaled:
 def scaled(spark: SparkSession, tmp_path: Path, needs: str) -> Iterator[Scaled]:
     dial, journal = Dial(1, needs=needs), tmp_path / "live.jsonl"
     with penstock.attach(spark, dial, min=1, max=4, journal=journal) as handle:
-        scene = Scaled(spark, handle, dial, journal)
-        come_to(spark, 1)
-        scene.wait_for("dial")
-        yield scene
+        yield Scaled(spark, handle, dial, journal)
 
 
 def said(caplog: pytest.LogCaptureFixture, sentence: str) -> int:
