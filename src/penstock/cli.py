@@ -73,6 +73,16 @@ COMMANDS = {
         "run.jsonl",
         "hpa.jsonl ds2.jsonl --out compare.html --slo 5s",
     ),
+    "reproduce": (
+        "Run a published study again, beside its own tables; exit 1 if a claim does not hold.",
+        "koper2022",
+        "all --json",
+    ),
+    "calibrate": (
+        "Fit a simulated engine to a journal, and say how well it predicts the rest.",
+        "run.jsonl",
+        "live.jsonl --part 0.7 --json",
+    ),
     "init": ("Write a commented penstock.toml.", "", "jobs/penstock.toml --policy hpa"),
 }
 
