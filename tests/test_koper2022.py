@@ -1,0 +1,209 @@
+"""Koper's study: what was published, how it measured, and what its claims are checked on."""
+
+from __future__ import annotations
+
+import pytest
+
+from penstock.lab.papers import koper2022
+from penstock.lab.papers.koper2022 import SCALERS, Cell, measure, run
+from penstock.lab.papers.koper_claims import claims
+from penstock.lab.papers.koper_recordings import (
+    QUERIES,
+    busiest_to_mean,
+    recordings,
+    rows_of,
+    sink_records,
+    template,
+)
+from penstock.lab.papers.koper_sensors import as_the_study_measured
+from penstock.lab.papers.study import Claim, Comparison, Entry
+from penstock.simulation.continuous import ContinuousJob
+from penstock.simulation.dataflow import Dataflow, Operator
+from penstock.simulation.engine import Curve, Level, Outcome
+from penstock.simulation.fit_continuous import replay
+from penstock.simulation.fleet import Startup
+
+
+def test_all_54_published_rows_are_there_and_their_runs_recompute_to_them() -> None:
+    for query in QUERIES:
+        rows = {(row.scaler, row.setting): row for row in recordings().published(query)}
+        assert len(rows) == 18
+        assert {scaler for scaler, _ in rows} == set(SCALERS)
+        for one in recordings().runs:
+            if one.query != query:
+                continue
+            published = rows[one.scaler, one.setting]
+            latency_s = sum(row[5] for row in one.rows) / len(one.rows)
+            workers = sum(row[2] for row in one.rows) / len(one.rows)
+            assert latency_s == pytest.approx(published.latency_s, abs=0.01)
+            assert workers == pytest.approx(published.workers, abs=0.01)
+
+
+def test_what_reaches_the_sink_is_all_of_it_or_half_of_it() -> None:
+    assert sink_records("q1") == pytest.approx(1.0, abs=0.02)
+    assert sink_records("q3") == pytest.approx(0.48, abs=0.03)
+    assert sink_records("q11") == pytest.approx(1.0, abs=0.02)
+
+
+def test_the_decisions_of_ds2_tell_how_busy_the_busiest_operator_was() -> None:
+    # A source that is half again as busy as all on average; a window that is twice as busy.
+    assert busiest_to_mean("q1") == pytest.approx(1.45, abs=0.1)
+    assert busiest_to_mean("q11") == pytest.approx(2.1, abs=0.15)
+    assert busiest_to_mean("q3") is None
+
+
+@pytest.mark.parametrize("query", QUERIES)
+def test_a_template_divides_the_work_as_the_gauges_say(query: str) -> None:
+    flow = Dataflow(template(query).operators)
+    busy = flow.regime([1.0]).busy
+    ratio = busiest_to_mean(query)
+    if ratio is not None:
+        assert max(busy) / (sum(busy) / len(busy)) == pytest.approx(ratio, rel=0.01)
+    sink = flow.inputs[flow.index["sink"]]
+    assert sink == pytest.approx(1.0 if query == "q1" else sink_records(query))
+
+
+def test_a_recorded_run_is_replayed_row_by_row() -> None:
+    rows = rows_of(recordings().runs[0])[:60]
+    shown = replay(template("q11"), rows, 60.0)
+    assert [row.at_s for row in shown] == [row.at_s for row in rows]
+    assert [row.workers for row in shown[5:]] == [row.workers for row in rows[5:]]
+
+
+STEADY = ContinuousJob(
+    operators=(
+        Operator("source", 50e-6),
+        Operator("sink", 50e-6, upstream=("source",)),
+    ),
+    speed_spread=0.0,
+    capacity_noise=0.0,
+    measurement_noise=0.0,
+    restart_spread=0.0,
+    restart_s=20.0,
+    state_bytes=0.0,
+    startup=Startup(0.0, 0.0),
+    wait_for_workers_s=0.0,
+)
+
+
+def test_flink_tells_nothing_of_a_job_that_is_down() -> None:
+    engine = as_the_study_measured(STEADY.start([5e3] * 200, executors=2, seed=1), minute_cpu=False)
+    engine.read(15.0)
+    engine.apply(1, 15.0)
+    down = engine.read(30.0)
+    assert (down.throughput_rps, down.delay_s, down.backlog_records, down.operators) == (
+        None, None, None, (),
+    )  # fmt: skip
+    assert down.arrival_rps == pytest.approx(5e3)
+    assert engine.read(60.0).throughput_rps is not None
+
+
+def test_cpu_is_a_mean_over_a_minute_and_unknown_before_the_first() -> None:
+    rates = [2e3] * 60 + [8e3] * 60
+    run = STEADY.start(rates, executors=1, seed=1)
+    engine = as_the_study_measured(run, minute_cpu=True)
+    plain = STEADY.start(rates, executors=1, seed=1)
+    seen = {at_s: engine.read(float(at_s)).executors[0].cpu_fraction for at_s in range(15, 121, 15)}
+    raw = {at_s: plain.read(float(at_s)).executors[0].cpu_fraction for at_s in range(15, 121, 15)}
+    assert seen[45] is None
+    assert seen[60] == seen[75] == seen[105] == pytest.approx(raw[30])
+    assert seen[120] == pytest.approx(raw[90])
+
+
+def test_a_worker_that_came_in_the_middle_of_a_minute_is_not_measured_yet() -> None:
+    run = STEADY.start([5e3] * 200, executors=1, seed=1)
+    engine = as_the_study_measured(run, minute_cpu=True)
+    for at_s in range(15, 91, 15):
+        engine.read(float(at_s))
+    engine.apply(2, 90.0)
+    engine.read(105.0)
+    old, new = engine.read(120.0).executors
+    assert old.cpu_fraction is not None
+    assert new.cpu_fraction is None
+
+
+def test_lag_workers_and_rescales_are_sampled_every_15_s() -> None:
+    # Ten records/s; nothing departs in the first 30 s, then all at 20/s until second 60.
+    outcome = Outcome(
+        60.0,
+        Curve([0.0, 60.0], [0.0, 600.0]),
+        Curve([0.0, 30.0, 60.0], [0.0, 0.0, 600.0]),
+        [Level(0.0, 8), Level(20.0, 4), Level(40.0, 5), Level(44.0, 4)],
+        [],
+    )
+    found = measure(outcome, 0.5)
+    # Lags at 15, 30, 45, 60 s: 15, 30, 15, 0. Workers 8, 4, 4, 4.
+    assert found.latency_s == pytest.approx(15.0 + 0.5)
+    assert found.workers == pytest.approx(5.0)
+    assert found.rescales == 1.0
+
+
+@pytest.mark.parametrize("scaler", SCALERS)
+def test_every_scaler_runs_for_140_minutes_inside_the_bounds(scaler: str) -> None:
+    setting = recordings().published("q1")[0].setting if scaler == "hpa" else 50
+    job = ContinuousJob(operators=(Operator("source", 6e-6), Operator("sink", 6e-6, ("source",))))
+    found = run(Cell("q1", job, scaler, setting, seed=1))
+    assert 1.0 <= found.workers <= 16.0
+    assert found.latency_s >= job.pipeline_latency_s
+    assert run(Cell("q1", job, scaler, setting, seed=1)) == found
+
+
+def _published() -> tuple[Comparison, ...]:
+    """The paper's own tables as if they were ours."""
+    tables = []
+    for query in QUERIES:
+        entries = []
+        for row in recordings().published(query):
+            numbers: dict[str, float | None] = {
+                "latency": row.latency_s,
+                "workers": row.workers,
+                "latency + workers": row.latency_s + row.workers,
+                "rescales": float(row.rescales),
+            }
+            entries.append(Entry(f"{row.scaler} {row.setting}", numbers, numbers))
+        tables.append(Comparison(query, koper2022.METRICS, tuple(entries)))
+    return tuple(tables)
+
+
+def _changed(query: str, label: str, metric: str, value: float) -> dict[str, Claim]:
+    tables = []
+    for table in _published():
+        entries = tuple(
+            Entry(entry.label, entry.paper, {**entry.ours, metric: value})
+            if (table.title, entry.label) == (query, label)
+            else entry
+            for entry in table.entries
+        )
+        tables.append(Comparison(table.title, table.metrics, entries))
+    return {claim.claim: claim for claim in claims(tables)}
+
+
+def test_all_claims_hold_on_the_paper_s_own_numbers() -> None:
+    found = claims(_published())
+    assert [claim.claim for claim in found] == [f"K{i}" for i in range(1, 12)]
+    assert [claim.claim for claim in found if not claim.holds] == []
+    assert all(claim.evidence and not claim.reason for claim in found)
+
+
+@pytest.mark.parametrize(
+    ("claim", "query", "label", "metric", "value", "reason"),
+    [
+        ("K1", "q3", "varga-v1 50", "workers", 9.5, "q3 varga-v1 50 uses 9.5"),
+        ("K2", "q1", "varga-v2 30", "workers", 12.0, "it cuts q1 30 by 19%"),
+        ("K3", "q3", "hpa 90", "latency", 2e3, "on q3 it is hpa 90"),
+        ("K4", "q1", "ds2-adapted 0", "rescales", 15.0, "more often in q1 0 by 2.0"),
+        ("K5", "q1", "ds2-adapted 33", "latency", 35.2, "higher in q1 33 (2.00 times)"),
+        ("K6", "q11", "hpa 70", "workers", 12.0, "not on q11"),
+        ("K7", "q11", "ds2 0", "latency", 1e3, "it is ds2 0"),
+        ("K8", "q1", "varga-v1 30", "latency", 0.1, "it is varga-v1 30"),
+        ("K9", "q3", "hpa 50", "latency + workers", 1.0, "the first three are hpa 50"),
+        ("K10", "q1", "dhalion-adapted 1", "workers", 4.0, "q1 most over least by"),
+        ("K11", "q11", "hpa 50", "latency + workers", 1.0, "it is hpa 50"),
+    ],
+)
+def test_a_claim_that_does_not_hold_says_where(
+    claim: str, query: str, label: str, metric: str, value: float, reason: str
+) -> None:
+    found = _changed(query, label, metric, value)
+    assert not found[claim].holds
+    assert reason in found[claim].reason
