@@ -145,14 +145,21 @@ def advance(
     use = np.where(np.abs(use - 1.0) < 1e-3, 1.001, use)
     target = physics.fixed_s / (1.0 - use)
     away, growth = begin - target, np.log(np.maximum(use, 1e-9))
-    longest = FARTHEST * physics.slo_s
+    # However its batches grow, a job falls behind by no more than what comes beyond its capacity.
+    worst = begin + step_s * (np.maximum(0.0, 1.0 - 1.0 / use) + physics.fixed_s / begin)
+    worst = np.minimum(worst, FARTHEST * physics.slo_s)
 
     def after_batches(batches: Array) -> Array:
         grown = target + away * np.exp(np.minimum(batches * growth, 20.0))
-        return np.minimum(np.maximum(grown, floor), longest)
+        return np.minimum(np.maximum(grown, floor), worst)
 
-    first = after_batches(step_s / begin)
-    return after_batches(2.0 * step_s / (begin + first))
+    # How many batches there are depends on how long they become: between two kinds of mean. Who
+    # catches up is through the long ones sooner than they took to come in.
+    quick = np.minimum(use, 1.0)
+    first = np.maximum(quick * begin, floor)
+    last = np.maximum(quick * after_batches(step_s / first), floor)
+    length = 0.25 * (first + last) + 0.5 * np.sqrt(first * last)
+    return after_batches(step_s / length)
 
 
 def late_share(physics: Physics, behind_s: Array) -> Array:

@@ -30,7 +30,7 @@ FORGET_S = 90.0
 #: An executor that is younger than this is still warming up.
 WARM_UP_S = 20.0
 #: Imbalance up to this comes from executors that differ; what is above does not go away with more.
-USUAL_IMBALANCE = 1.12
+USUAL_IMBALANCE = 1.3
 #: What a busy gauge shows of a full operator, before it was seen full.
 BUSY_WHEN_FULL = 0.95
 #: The relative deviation of one measurement, before there are enough to tell.
@@ -307,7 +307,8 @@ def _with(
         # In the same proportion: a straggler says nothing about what is serial.
         shrink = (1.0 + max(-far, min(far, off))) / (1.0 + off)
         work_s, serial_s = work_s * shrink, serial_s * shrink
-    gap_s = min(max(0.0, at_s - track.at_s), FORGET_S)
+    # After a silence one measurement alone must not replace all that was known.
+    gap_s = min(max(0.0, at_s - track.at_s), FORGET_S / 4.0)
     weight = max(gap_s / FORGET_S, 1.0 / (samples + 1.0))
     heard = min(off * off, 36.0 * track.noise**2)
     return replace(

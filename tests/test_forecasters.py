@@ -1,0 +1,106 @@
+"""Forecasters against series whose future is known."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from penstock.learning.forecasters import (
+    Autoregression,
+    Drift,
+    Naive,
+    Seasonal,
+    forecast,
+    since_shift,
+)
+
+
+def wave(count: int, period: float = 40.0) -> np.ndarray:
+    return 100.0 + 50.0 * np.sin(2.0 * np.pi * np.arange(count) / period)
+
+
+def test_naive_repeats_the_mean_of_the_last_two() -> None:
+    assert Naive().predict(np.array([[1.0, 4.0, 6.0]]), 3).tolist() == [[5.0, 5.0, 5.0]]
+
+
+def test_drift_follows_a_line_and_flattens() -> None:
+    line = 10.0 * np.arange(12.0)[None, :]
+    ahead = Drift(damping=0.9).predict(line, 3)[0]
+    # The last value is 110; steps of 9, 8.1 and 7.29 follow.
+    assert ahead.tolist() == pytest.approx([119.0, 127.1, 134.39])
+
+
+def test_seasonal_repeats_the_last_period_shifted_to_where_it_is_now() -> None:
+    past = np.array([[1.0, 2.0, 3.0, 4.0, 11.0, 12.0, 13.0, 14.0]])
+    ahead = Seasonal(4).predict(past, 5)[0]
+    assert np.diff(ahead).tolist() == pytest.approx([1.0, 1.0, 1.0, -3.0])
+
+
+def test_autoregression_continues_a_wave() -> None:
+    model = Autoregression.fit(wave(160), order=12)
+    ahead = model.predict(wave(160)[None, :], 40)[0]
+    assert np.abs(ahead - wave(200)[160:]).max() < 2.0
+
+
+def test_autoregression_does_not_leave_what_was_ever_seen_by_far() -> None:
+    climbing = 2.0 ** np.arange(12.0)
+    ahead = Autoregression.fit(climbing, order=3).predict(climbing[None, :], 50)[0]
+    assert ahead.max() <= 1.5 * climbing.max() + 1e-6
+
+
+def test_a_wave_is_forecast_by_autoregression_and_beats_naive_by_far() -> None:
+    seen, truth = wave(120), wave(140)[120:]
+    made = forecast(seen.tolist(), 20)
+    assert made.model == "autoregression"
+    naive = Naive().predict(seen[None, :], 20)[0]
+    assert np.abs(np.array(made.mean) - truth).mean() < 0.1 * np.abs(naive - truth).mean()
+
+
+def test_the_deviation_tells_how_far_off_it_will_be() -> None:
+    lots = np.random.default_rng(7)
+    noisy = wave(170) + 4.0 * lots.standard_normal(170)
+    made = forecast(noisy[:150].tolist(), 20)
+    assert 3.0 < made.deviation[0] < 8.0
+    off = np.abs(np.array(made.mean) - noisy[150:]) / np.array(made.deviation)
+    assert np.mean(off < 2.0) >= 0.8
+
+
+def test_deviation_never_shrinks_with_the_distance() -> None:
+    lots = np.random.default_rng(3)
+    walk = 100.0 + np.cumsum(lots.standard_normal(120))
+    deviation = forecast(walk.tolist(), 30).deviation
+    assert len(deviation) == 30
+    assert deviation == sorted(deviation)
+
+
+def test_a_shift_makes_the_past_worthless() -> None:
+    made = forecast([10.0, 11.0] * 20 + [90.0, 91.0], 3)
+    assert made.mean == [90.5] * 3
+    assert made.model == "naive"
+
+
+def test_noise_alone_is_no_shift() -> None:
+    lots = np.random.default_rng(1)
+    values = 100.0 + 5.0 * lots.standard_normal(100)
+    assert len(since_shift(values)) == 100
+
+
+def test_the_same_values_give_the_same_forecast() -> None:
+    values = wave(90).tolist()
+    assert forecast(values, 10) == forecast(list(values), 10)
+
+
+@pytest.mark.parametrize("values", [[], [5.0], [0.0] * 40, [7.0] * 200], ids=str)
+def test_short_empty_and_constant_pasts_have_a_forecast(values: list[float]) -> None:
+    made = forecast(values, 4)
+    assert made.mean == [values[-1] if values else 0.0] * 4
+
+
+@given(st.lists(st.floats(0.0, 1e7), max_size=60), st.integers(1, 31))
+def test_a_forecast_is_finite_and_never_negative(values: list[float], steps: int) -> None:
+    made = forecast(values, steps)
+    assert len(made.mean) == len(made.deviation) == steps
+    assert all(0.0 <= one < np.inf for one in [*made.mean, *made.deviation])
+    assert all(low <= high for low, high in zip(made.quantile(-1), made.quantile(1), strict=True))
