@@ -265,7 +265,10 @@ def _throughput_rps(batches: Mapping[str, tuple[Batch, ...]], wall_s: float | No
 
 
 def _partitions(views: list[QueryView], details: Details) -> int | None:
-    """The most tasks that can run at once: those of each query's widest stage, added up."""
-    widest = [details.tasks.get(view.run_id) or view.fewest_tasks for view in views]
+    """The most tasks that can run at once: those of each query's widest stage, added up.
+
+    A quiet batch has fewer tasks than the source has partitions; the next one may need them all.
+    """
+    widest = [max(details.tasks.get(view.run_id) or 0, view.fewest_tasks or 0) for view in views]
     known = [tasks for tasks in widest if tasks]
     return sum(known) if known and len(known) == len(widest) else None

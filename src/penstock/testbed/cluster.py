@@ -66,6 +66,8 @@ class Cluster:
             f"-Djava.io.tmpdir={temporary}",
             # An occupied port is an error: without this, Spark would move on to the next.
             "-Dspark.port.maxRetries=0",
+            # Nobody submits over it, and its port is fixed: two clusters at once would collide.
+            "-Dspark.master.rest.enabled=false",
             "-cp",
             f"{spark_home()}/jars/*",
         ]
