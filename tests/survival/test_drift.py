@@ -118,6 +118,7 @@ def test_a_cluster_that_cannot_give_more_says_so_once_and_more_is_refused(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     """The application may have 16 executors, the cluster has room for four."""
+    caplog.set_level(logging.INFO, "penstock")
     dial, journal = Dial(2), tmp_path / "live.jsonl"
     patience = Patience(arrive_s=20.0)
     with penstock.attach(spark, dial, min=1, max=8, journal=journal, patience=patience) as handle:
@@ -137,6 +138,7 @@ def test_a_cluster_that_cannot_give_more_says_so_once_and_more_is_refused(
         )
         passes_s(5.0)
         assert len(complaints()) == 1
+        assert len([text for text in caplog.messages if "8 are wanted" in text]) == 1
         assert "and 4 are there: add workers, raise spark.cores.max" in complaints()[0]
         assert Driver(spark).requested_total_executors() == 6  # room may come
         dial.executors = 1

@@ -150,6 +150,7 @@ class Attachment:
         self._decisions = self._rescales = 0
         self._is_blind = False
         self._refused: set[str] = set()
+        self._refusal: tuple[int, str] | None = None
         self._error = ""
         self._is_paused = threading.Event()
         self._stopping = threading.Event()
@@ -320,7 +321,7 @@ class Attachment:
         return refused
 
     def _tell(self, step: Step) -> None:
-        """Changes only: a rescale, sight lost, sight regained."""
+        """Changes only: a rescale, another refusal, sight lost, sight regained."""
         is_blind = step.snapshot is None
         if is_blind != self._is_blind:
             log.log(
@@ -329,11 +330,16 @@ class Attachment:
                 step.decision.reasons[0].text if is_blind else "the job can be seen again",
             )
         self._is_blind = is_blind
-        if step.receipt is None:
+        receipt, told = step.receipt, self._refusal
+        self._refusal = None
+        if receipt is None:
             return
-        if step.receipt.accepted:
+        if receipt.accepted:
             self._rescales += 1
-        log.info("%s", sentence(step))
+        else:
+            self._refusal = (step.decision.target_executors, receipt.text)
+        if receipt.accepted or self._refusal != told:
+            log.info("%s", sentence(step))
 
     def _let_go(self) -> None:
         for each in (self._admission, self._actuator):
