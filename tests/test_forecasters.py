@@ -6,19 +6,23 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from numpy.typing import NDArray
 
 from penstock.learning.forecasters import (
     Autoregression,
     Drift,
     Naive,
     Seasonal,
+    find_period,
     forecast,
     since_shift,
 )
 
+Array = NDArray[np.float64]
 
-def wave(count: int, period: float = 40.0) -> np.ndarray:
-    return 100.0 + 50.0 * np.sin(2.0 * np.pi * np.arange(count) / period)
+
+def wave(count: int, period: float = 40.0) -> Array:
+    return np.asarray(100.0 + 50.0 * np.sin(2.0 * np.pi * np.arange(count) / period))
 
 
 def test_naive_repeats_the_mean_of_the_last_two() -> None:
@@ -35,7 +39,29 @@ def test_drift_follows_a_line_and_flattens() -> None:
 def test_seasonal_repeats_the_last_period_shifted_to_where_it_is_now() -> None:
     past = np.array([[1.0, 2.0, 3.0, 4.0, 11.0, 12.0, 13.0, 14.0]])
     ahead = Seasonal(4).predict(past, 5)[0]
-    assert np.diff(ahead).tolist() == pytest.approx([1.0, 1.0, 1.0, -3.0])
+    assert ahead.tolist() == pytest.approx([21.0, 22.0, 23.0, 24.0, 21.0])
+
+
+@pytest.mark.parametrize("period", [10, 26, 34.67])
+def test_a_period_is_found_in_a_square_wave_with_noise(period: float) -> None:
+    lots = np.random.default_rng(5)
+    at = np.arange(150)
+    square = np.where(at % period < period / 2.0, 20.0, 100.0) + lots.standard_normal(150)
+    found = find_period(square)
+    assert found is not None
+    # Any multiple of a period is one as well.
+    assert found / period == pytest.approx(round(found / period), abs=0.03)
+
+
+def test_noise_has_no_period() -> None:
+    assert find_period(np.random.default_rng(2).standard_normal(150)) is None
+
+
+def test_steps_that_come_back_are_foreseen_though_they_are_shifts() -> None:
+    steps = ([20.0] * 12 + [100.0] * 12) * 4
+    made = forecast(steps, 15)
+    assert made.model == "seasonal"
+    assert made.mean == pytest.approx([20.0] * 12 + [100.0] * 3)
 
 
 def test_autoregression_continues_a_wave() -> None:
@@ -50,8 +76,8 @@ def test_autoregression_does_not_leave_what_was_ever_seen_by_far() -> None:
     assert ahead.max() <= 1.5 * climbing.max() + 1e-6
 
 
-def test_a_wave_is_forecast_by_autoregression_and_beats_naive_by_far() -> None:
-    seen, truth = wave(120), wave(140)[120:]
+def test_a_wave_that_was_seen_less_than_twice_is_continued_by_autoregression() -> None:
+    seen, truth = wave(70), wave(90)[70:]
     made = forecast(seen.tolist(), 20)
     assert made.model == "autoregression"
     naive = Naive().predict(seen[None, :], 20)[0]

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import lru_cache
+from math import ceil
 from typing import NamedTuple, Protocol
 
 import numpy as np
@@ -25,6 +26,8 @@ Array = NDArray[np.float64]
 FEWEST = 7
 #: How many steps ahead forecasters are tried on; beyond, errors are taken to stay.
 FARTHEST_TRIED = 20
+#: How alike, as a correlation, a load must be to itself one period ago to be called periodic.
+ALIKE = 0.8
 #: How many past instants the forecasters are tried on.
 ORIGINS = 24
 #: A step between two bins that is so many times the usual one and a fifth of the level is a shift.
@@ -81,16 +84,52 @@ class Drift:
 
 
 class Seasonal:
-    """It was like this one period ago, shifted to where it is now."""
+    """It was like this one period ago, shifted by how far the last bins lie from then.
 
-    def __init__(self, period: int) -> None:
+    The period need not be a whole number of bins: values between two are read off the line.
+    """
+
+    def __init__(self, period: float, shift_bins: int = 2) -> None:
         self._period = period
+        self._shift_bins = shift_bins
 
     def predict(self, pasts: Array, steps: int) -> Array:
-        before = pasts[:, -self._period :]
-        ahead = before[:, np.arange(steps) % self._period]
-        shift = pasts[:, -2:].mean(axis=1) - np.roll(before, 1, axis=1)[:, :2].mean(axis=1)
-        return np.asarray(ahead + shift[:, None])
+        count = pasts.shape[1]
+        recent = np.arange(count - self._shift_bins, count + steps)
+        # Beyond one period the forecast repeats itself.
+        periods = np.maximum(1.0, np.ceil((recent - count + 1) / self._period))
+        at = np.clip(recent - periods * self._period, 0.0, count - 1.0)
+        low = np.minimum(at.astype(int), count - 2)
+        then = pasts[:, low] + (pasts[:, low + 1] - pasts[:, low]) * (at - low)
+        shift = pasts[:, -self._shift_bins :] - then[:, : self._shift_bins]
+        # A shift that is not the same in all bins is one in time, not of the level.
+        agreed = np.where(np.ptp(shift, axis=1) < np.abs(shift).min(axis=1), shift.mean(axis=1), 0)
+        return np.asarray(then[:, self._shift_bins :] + agreed[:, None])
+
+
+def find_period(values: Array, shortest: int = 8) -> float | None:
+    """After how many bins a load repeats itself, if it was seen twice and did so clearly.
+
+    >>> find_period(np.tile([1.0, 1, 1, 5, 9, 9, 5, 1, 1, 1], 3))
+    10.0
+    """
+    count = len(values)
+    if count < 2 * shortest + 4 or float(np.ptp(values)) == 0.0:
+        return None
+    centred = values - values.mean()
+    size = 1 << (2 * count - 1).bit_length()
+    spectrum = np.abs(np.fft.rfft(centred, size)) ** 2
+    lags = np.arange(shortest, (count - 4) // 2 + 1)
+    # Each lag by its own overlap, so that long ones are not at a disadvantage.
+    sums = np.cumsum(np.concatenate([[0.0], centred**2]))
+    power = 0.5 * (sums[count - lags] + sums[count] - sums[lags])
+    alike = np.fft.irfft(spectrum, size)[lags] / np.maximum(power, 1e-12)
+    best = int(np.argmax(alike))
+    if alike[best] < ALIKE or best == 0 or best == len(lags) - 1:
+        return None
+    before, here, after = alike[best - 1 : best + 2]
+    bend = before - 2.0 * here + after
+    return float(lags[best] + (0.5 * (before - after) / bend if bend < -1e-12 else 0.0))
 
 
 class Autoregression:
@@ -134,9 +173,7 @@ class Autoregression:
         return np.asarray(rows[:, order:] + self._mean)
 
 
-def forecast(
-    values: Sequence[float], steps: int, *, order: int = 24, period: int | None = None
-) -> Forecast:
+def forecast(values: Sequence[float], steps: int, *, order: int = 24) -> Forecast:
     """Predict `steps` bins ahead with the forecaster that did best on what was seen.
 
     The last value may be of a bin that still fills: fitting and trying use those before it, so
@@ -149,30 +186,69 @@ def forecast(
     >>> forecast([100.0, 100.0], 3).mean, forecast([100.0] * 30, 2).deviation
     ([100.0, 100.0, 100.0], [0.0, 0.0])
     """
-    seen = since_shift(np.asarray(values, dtype=float))
+    every = np.asarray(values, dtype=float)
+    season = None
+    if len(every) > FEWEST:
+        season = repeating(tuple(every[:-1].tolist()), min(steps, FARTHEST_TRIED))
+        if season is not None and not season.expects(every):
+            season = None
+    seen = since_shift(every)
     if len(seen) < FEWEST:
+        if season is not None:
+            return season.forecast(every, steps)
         level = float(seen[-2:].mean()) if len(seen) else 0.0
         # Nothing is known of how it moves: a tenth of itself per step is a guess on the safe side.
         spread = [0.1 * level * min(1.0 + 0.2 * step, 3.0) for step in range(steps)]
         steady = len(seen) > 1 and float(np.ptp(seen)) == 0.0
         return Forecast([level] * steps, [0.0] * steps if steady else spread, "naive")
-    best = choose(tuple(seen[:-1].tolist()), min(steps, FARTHEST_TRIED), order, period)
-    mean = np.maximum(0.0, best.forecaster.predict(seen[None, :], steps)[0])
-    deviation = [*best.deviation, *[best.deviation[-1]] * steps][:steps]
-    return Forecast(mean.tolist(), deviation, best.model)
+    best = choose(tuple(seen[:-1].tolist()), min(steps, FARTHEST_TRIED), order)
+    # What came after a shift is too little to tell how good the others are.
+    if season is not None and (len(seen) < len(every) or season.error() < best.error()):
+        return season.forecast(every, steps)
+    return best.forecast(seen, steps)
 
 
 class Choice(NamedTuple):
-    """The forecaster that did best, and how far off it was at each step ahead."""
+    """A forecaster, and how far off it was at each step ahead."""
 
     forecaster: Forecaster
     deviation: list[float]
     model: str
 
+    def error(self) -> float:
+        """One number to choose by. Nearer steps count for more: a plan is made anew soon."""
+        weights = 1.0 / np.sqrt(1.0 + np.arange(len(self.deviation)))
+        fitted = 1.1 if self.model == "autoregression" else 1.0
+        # A fitted model has seen what it is tried on: it must be clearly better to be taken.
+        return float(np.asarray(self.deviation) @ weights) * fitted
+
+    def expects(self, seen: Array) -> bool:
+        """Whether the last value is what the ones before it made it expect, more or less."""
+        off = abs(float(self.forecaster.predict(seen[None, :-1], 1)[0, 0]) - float(seen[-1]))
+        return off <= 3.0 * max(self.deviation[0], 0.05 * float(seen[-1]))
+
+    def forecast(self, seen: Array, steps: int) -> Forecast:
+        mean = np.maximum(0.0, self.forecaster.predict(seen[None, :], steps)[0])
+        deviation = [*self.deviation, *[self.deviation[-1]] * steps][:steps]
+        return Forecast(mean.tolist(), deviation, self.model)
+
 
 @lru_cache(maxsize=64)
-def choose(values: tuple[float, ...], ahead: int, order: int, period: int | None) -> Choice:
-    """Fit all forecasters, let them predict what is known, and take the one that was nearest."""
+def repeating(values: tuple[float, ...], ahead: int) -> Choice | None:
+    """The seasonal forecaster of a load that repeats itself, tried on what was seen."""
+    seen = np.asarray(values)
+    period = find_period(seen)
+    if period is None:
+        return None
+    seasonal, naive, needed = Seasonal(period), Naive(), ceil(period) + 2
+    season = Choice(seasonal, _errors(seasonal, seen, ahead, needed), "seasonal")
+    still = Choice(naive, _errors(naive, seen, ahead, needed), "naive")
+    return season if season.error() < still.error() else None
+
+
+@lru_cache(maxsize=64)
+def choose(values: tuple[float, ...], ahead: int, order: int) -> Choice:
+    """Fit the other forecasters, let them predict what is known, and take the nearest."""
     seen = np.asarray(values)
     tries: dict[str, Forecaster] = {"naive": Naive()}
     if len(seen) >= 12:
@@ -180,33 +256,27 @@ def choose(values: tuple[float, ...], ahead: int, order: int, period: int | None
     fitted = min(order, len(seen) // 4)
     if fitted >= 3:
         tries["autoregression"] = Autoregression.fit(seen, fitted)
-    if period is not None and len(seen) >= period + 8:
-        tries["seasonal"] = Seasonal(period)
     needed = max(3, min(30, len(seen) // 2))
+    choices = [
+        Choice(model, _errors(model, seen, ahead, needed), name) for name, model in tries.items()
+    ]
+    return min(choices, key=Choice.error)
+
+
+def _errors(model: Forecaster, seen: Array, ahead: int, needed: int) -> list[float]:
+    """The root mean square error at each step ahead, from several origins of the past.
+
+    Errors grow with the distance; where the tried ones dip, that is luck.
+    """
     last = len(seen) - 1
+    needed = min(needed, last)
     origins = np.unique(np.linspace(needed, last, min(ORIGINS, last - needed + 1)).astype(int))
-    if period is not None and "seasonal" in tries:
-        needed = max(needed, period)
-        origins = origins[origins >= needed]
     pasts = np.stack([seen[origin - needed : origin] for origin in origins])
-    truth = np.full((len(origins), ahead), np.nan)
-    for row, origin in enumerate(origins):
-        known = seen[origin : origin + ahead]
-        truth[row, : len(known)] = known
-    counted = np.sum(~np.isnan(truth), axis=0)
-    # Nearer steps count for more: a plan acts on them, and makes the rest anew.
-    weight = np.where(counted > 0, 1.0 / np.sqrt(1.0 + np.arange(ahead)), 0.0)
-    best, best_error = Choice(tries["naive"], [0.0] * ahead, "naive"), np.inf
-    for name, model in tries.items():
-        squares = np.nan_to_num((model.predict(pasts, ahead) - truth) ** 2)
-        errors = np.sqrt(squares.sum(axis=0) / np.maximum(1, counted))
-        # A fitted model has seen what it is tried on: it must be clearly better to be taken.
-        error = float((errors * weight).sum()) * (1.1 if name == "autoregression" else 1.0)
-        if error < best_error:
-            # Errors grow with the distance; a dip in the tried ones is luck.
-            best_error = error
-            best = Choice(model, np.maximum.accumulate(errors).tolist(), name)
-    return best
+    places = origins[:, None] + np.arange(ahead)
+    known = places <= last
+    squares = (model.predict(pasts, ahead) - seen[np.minimum(places, last)]) ** 2 * known
+    means = squares.sum(axis=0) / np.maximum(1, known.sum(axis=0))
+    return np.maximum.accumulate(np.sqrt(means)).tolist()  # type: ignore[no-any-return]
 
 
 def since_shift(values: Array) -> Array:
