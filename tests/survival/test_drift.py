@@ -91,7 +91,8 @@ def test_a_target_that_fell_with_a_killed_executor_is_raised_again(
         come_to(spark, 2)
         assert Driver(spark).requested_total_executors() == 2
         commit(query, 2)
-        assert handle.status().rescales <= 1
+        # To two at the start, and again if the policy saw it before it was repaired.
+        assert handle.status().rescales <= 2
 
 
 def test_a_lost_executor_is_replaced_and_the_loss_is_said_once(
