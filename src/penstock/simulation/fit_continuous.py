@@ -70,8 +70,9 @@ _LEAST_GAIN = 0.002
 #: Gauges are quickly worked out, and policies act on a percent more or less.
 _GAUGE_HALVINGS = 7
 _LEAST_GAUGE_GAIN = 1e-5
-#: So many places are looked at before a search goes down from the best of them.
+#: So many places are looked at, and so many of the best are gone down from.
 _PLACES = 120
+_DESCENTS = 5
 
 
 def replay(job: ContinuousJob, rows: Sequence[Row], window_s: float = 0.0) -> list[Row]:
@@ -313,7 +314,10 @@ def _restart_cpu(runs: Sequence[Sequence[Row]], otherwise: float) -> float:
 
 
 def _search(space: Space, loss: Callable[[Parameters], float]) -> Parameters:
-    """Look around at random places first, the same each time, then go down from the best."""
+    """Look around at random places, the same each time, and go down from the best of them.
+
+    From several, because the one that looks best is not always above the deepest valley.
+    """
     lots = Random(1)
     places = [
         {
@@ -323,11 +327,18 @@ def _search(space: Space, loss: Callable[[Parameters], float]) -> Parameters:
         for _ in range(_PLACES)
     ]
     places.append({name: start for name, (start, _, _, _) in space.items()})
-    best = min(places, key=loss)
-    near = {
-        name: (best[name], step / 2.0, low, high) for name, (_, step, low, high) in space.items()
-    }
-    return _descend(near, loss)
+    places.sort(key=loss)
+    found = [
+        _descend(
+            {
+                name: (place[name], step / 2.0, low, high)
+                for name, (_, step, low, high) in space.items()
+            },
+            loss,
+        )
+        for place in places[:_DESCENTS]
+    ]
+    return min(found, key=loss)
 
 
 def _descend(
