@@ -64,6 +64,12 @@ def test_no_window_becomes_shorter_than_the_time_between_two_looks() -> None:
     assert hpa.metric_window_s == 3.0  # not 15 / 10
 
 
+def test_new_executors_have_time_to_start_before_more_are_asked_for() -> None:
+    limits = quickened("penstock", Plan("q11", 300)).limits
+    assert (limits.cooldown_s, limits.max_step) == (8.0, 2)
+    assert quickened("penstock:cooldown=1s", Plan("q11", 300)).limits.cooldown_s == 1.0
+
+
 def test_what_is_given_is_taken_as_it_is() -> None:
     ours = quickened("penstock:move_price=0.5", Plan("q11", 300)).policy
     assert isinstance(ours, Penstock)

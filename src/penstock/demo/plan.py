@@ -21,8 +21,10 @@ TRIGGER_S = 2.0
 PARTITIONS = 12
 STATE_PARTITIONS = 6
 MAX_EXECUTORS = 8
-#: Each new executor takes seconds of a processor to start; more at once would starve the job.
+#: Each new executor takes seconds of a processor to start: more of them at once, or again sooner,
+#: would starve the job on a small machine.
 MAX_STEP = 2
+LEAST_COOLDOWN_S = 8.0
 #: What a record costs its executor, so that one executor does at most 1,000 records a second.
 PACE_S = 0.001
 #: Not every record waits, but one in so many for all of them: on a busy machine each waking up
@@ -169,10 +171,13 @@ def quickened(text: str, plan: Plan) -> Contender:
     policy: Any = entry.policy
     own = {field.name: getattr(policy, field.name) for field in dataclasses.fields(kind)}
     guards = msgspec.structs.asdict(entry.limits)
+    changed = _divided(guards, given, plan)
+    if "cooldown_s" in changed:
+        changed["cooldown_s"] = max(LEAST_COOLDOWN_S, changed["cooldown_s"])
     return Contender(
         entry.label,
         dataclasses.replace(policy, **_divided(own, given, plan)),
-        msgspec.structs.replace(entry.limits, **_divided(guards, given, plan)),
+        msgspec.structs.replace(entry.limits, **changed),
     )
 
 

@@ -224,7 +224,8 @@ def _start(
         entry.policy,
         entry.limits,
         name=entry.label,
-        live=LiveSettings(every_s=plan.every_s),
+        # A backlog in one batch would hide for minutes what new executors are good for.
+        live=LiveSettings(every_s=plan.every_s, admission=True),
         slo_s=sizes.SLO_S,
         journal=book,
         # Short batches leave a gap soon; in a demo of minutes nobody waits a minute for one.
