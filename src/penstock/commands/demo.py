@@ -15,7 +15,7 @@ from penstock.clock import WallClock
 from penstock.commands.demo_view import LiveView, PlainView
 from penstock.commands.output import console
 from penstock.commands.words import rate, seconds
-from penstock.demo.plan import LOW_RPS, MAX_EXECUTORS, MAX_STEP, SLO_S, Plan, make_plan, quickened
+from penstock.demo.plan import LOW_RPS, MAX_EXECUTORS, SLO_S, Plan, make_plan, quickened
 from penstock.demo.stage import Performance, elapsed, performance
 from penstock.errors import ConfigError
 from penstock.jobs.playback import Report
@@ -121,8 +121,12 @@ def _introduction(plan: Plan, entry: Contender) -> list[str]:
     if plan.speed > 1.0:
         lines.append(
             f"Minutes stand for hours: the time spans of the policy and of its guards are divided "
-            f"by {plan.speed:.0f}. It decides every {plan.every_s:g} s and moves at most {MAX_STEP} "
-            "executors at once, since they all start on this machine."
+            f"by {plan.speed:.0f}."
+        )
+    if (step := entry.limits.max_step) is not None:
+        lines.append(
+            f"It decides every {plan.every_s:g} s and moves at most {step} executors at a time, "
+            "since they all start on this machine."
         )
     return lines
 
