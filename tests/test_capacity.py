@@ -1,0 +1,142 @@
+"""What a job can carry, learned from what it shows."""
+
+from __future__ import annotations
+
+from random import Random
+
+import pytest
+
+from penstock.lab.scenario import Scenario, run
+from penstock.lab.score import Goal
+from penstock.learning.capacity import Capacity, Line, Track, Wave, learn, spread
+from penstock.model import Batch, ExecutorSample, Fleet, Limits, OperatorSample, Snapshot
+from penstock.policies.static import Static
+from penstock.simulation.microbatch import MicroBatchJob
+
+
+def batch_snapshot(
+    at_s: float,
+    executors: int,
+    s_per_record: float,
+    *,
+    records: int = 20_000,
+    overhead_s: float = 0.0,
+) -> Snapshot:
+    work_s = overhead_s + records * s_per_record
+    phases = {"queryPlanning": 0.1, "addBatch": work_s, "commitOffsets": 0.15}
+    batch = Batch(int(at_s), at_s - 5.0, work_s + 0.25, records, phases)
+    return Snapshot(at_s, Fleet(executors, executors, executors, 2), 2.0, (batch,), 10_000.0)
+
+
+def flow_snapshot(at_s: float, executors: int, rps: float, busy: float) -> Snapshot:
+    window = OperatorSample("window", busy_fraction=busy, input_rps=rps, output_rps=rps)
+    fleet = Fleet(executors, executors, executors)
+    return Snapshot(at_s, fleet, throughput_rps=rps, backlog_records=0.0, operators=(window,))
+
+
+def learned(snapshots: list[Snapshot], track: Track | None = None) -> Track:
+    known, previous = Track() if track is None else track, None
+    for snapshot in snapshots:
+        known, previous = learn(known, snapshot, previous), snapshot
+    return known
+
+
+def test_nothing_is_known_before_the_first_batch() -> None:
+    assert Capacity(Track(), 2).rps(4) == 0.0
+    assert learn(Track(), Snapshot(10.0, Fleet(4, 4, 4), 2.0), None) == Track()
+
+
+def test_the_driver_is_kept_apart_from_the_records() -> None:
+    # 50 us per record on 4 executors of 2 cores; planning and commit take 0.25 s.
+    track = learned([batch_snapshot(10.0 * turn, 4, 50e-6) for turn in range(1, 20)])
+    capacity = Capacity(track, 2)
+    assert capacity.rps(4) == pytest.approx(20_000.0)
+    assert capacity.fixed_s(4) == pytest.approx(0.25, abs=0.01)
+
+
+def test_other_sizes_follow_with_a_mild_loss() -> None:
+    track = learned([batch_snapshot(10.0 * turn, 4, 50e-6) for turn in range(1, 20)])
+    # Twice the executors, 4 % more contention for each of them: 2 x 1.03 / 1.07.
+    assert Capacity(track, 2).rps(8) == pytest.approx(20_000.0 * 2.0 * 1.03 / 1.07)
+
+
+def test_a_straggler_moves_the_estimate_by_little() -> None:
+    calm = [batch_snapshot(10.0 * turn, 4, 50e-6) for turn in range(1, 30)]
+    known = learned(calm)
+    after = learn(known, batch_snapshot(300.0, 4, 100e-6), calm[-1])
+    assert Capacity(after, 2).rps(4) > 0.95 * Capacity(known, 2).rps(4)
+
+
+def test_a_job_that_has_become_slower_is_believed_after_a_few_batches() -> None:
+    before = [batch_snapshot(10.0 * turn, 4, 50e-6) for turn in range(1, 30)]
+    after = [batch_snapshot(300.0 + 10.0 * turn, 4, 75e-6) for turn in range(8)]
+    known = learned(after, learned(before))
+    assert Capacity(known, 2).rps(4) == pytest.approx(1.0 / 75e-6, rel=0.1)
+
+
+def test_small_batches_show_what_a_batch_costs_by_itself() -> None:
+    lots = Random(3)
+    sizes = [lots.randint(2_000, 60_000) for _ in range(80)]
+    snapshots = [
+        batch_snapshot(10.0 * turn, 4, 50e-6, records=records, overhead_s=0.3)
+        for turn, records in enumerate(sizes, start=1)
+    ]
+    capacity = Capacity(learned(snapshots), 2)
+    assert capacity.rps(4) == pytest.approx(20_000.0, rel=0.06)
+    assert capacity.fixed_s(4) == pytest.approx(0.55, rel=0.15)
+
+
+def test_batches_of_one_size_have_no_overhead_of_their_own() -> None:
+    line = Line()
+    for _ in range(50):
+        line = line.with_point(10_000, 0.5)
+    assert line.overhead_s() == 0.0
+
+
+def test_what_a_changing_or_cold_fleet_does_is_left_out() -> None:
+    known = learned([batch_snapshot(10.0 * turn, 4, 50e-6) for turn in range(1, 20)])
+    waiting = batch_snapshot(200.0, 4, 90e-6)
+    short = Snapshot(200.0, Fleet(5, 4, 4, 2), 2.0, waiting.batches, 10_000.0)
+    assert learn(known, short, None).work_s == known.work_s
+    cold = Snapshot(
+        200.0, Fleet(4, 4, 4, 2), 2.0, waiting.batches, 10_000.0,
+        executors=(ExecutorSample("9", 190.0),),
+    )  # fmt: skip
+    assert learn(known, cold, None).work_s == known.work_s
+
+
+def test_more_executors_than_partitions_carry_no_more() -> None:
+    track = learned([flow_snapshot(10.0 * turn, 4, 30_000.0, 0.8) for turn in range(1, 20)])
+    assert Capacity(track, 1, most=6).rps(12) == Capacity(track, 1, most=6).rps(6)
+    assert Capacity(track, 1).rps(12) > Capacity(track, 1).rps(6)
+
+
+def test_few_tasks_run_in_whole_waves() -> None:
+    # 4 tasks on 3 slots take two waves, as on 2; on 4 slots one.
+    three, two = (spread([Wave(4, 1.0)], n, 1) / (1.0 + 0.01 * (n - 1)) for n in (3, 2))
+    four = spread([Wave(4, 1.0)], 4, 1) / 1.03
+    assert three == pytest.approx(two, rel=0.15)
+    assert four < 0.65 * three
+
+
+def test_a_dataflow_that_is_half_busy_can_do_nearly_twice_as_much() -> None:
+    track = learned([flow_snapshot(10.0 * turn, 4, 20_000.0, 0.475) for turn in range(1, 30)])
+    assert Capacity(track, 1).rps(4) == pytest.approx(40_000.0, rel=0.01)
+
+
+def test_uncertainty_shrinks_with_evidence_and_grows_with_age() -> None:
+    few = learned([batch_snapshot(10.0 * turn, 4, 50e-6) for turn in range(1, 3)])
+    many = learned([batch_snapshot(10.0 * turn, 4, 50e-6) for turn in range(1, 40)])
+    assert Capacity(many, 2).error(400.0) < 0.5 * Capacity(few, 2).error(20.0)
+    assert Capacity(many, 2).error(4_000.0) > Capacity(many, 2).error(400.0)
+
+
+@pytest.mark.parametrize("executors", [6, 9, 12])
+def test_the_simulated_job_is_known_within_three_percent(executors: int) -> None:
+    load = 0.85 * MicroBatchJob().capacity_rps(executors)
+    scenario = Scenario(f"constant:{load:.0f}", "micro-batch", 1, 1800.0, executors)
+    steps = run(scenario, Static(executors, period_s=10.0), Limits(), Goal()).steps
+    track = learned([step.snapshot for step in steps if step.snapshot is not None])
+    job = MicroBatchJob(speed_spread=0.0)
+    true_rps = 2.0 * job.capacity_rps(executors) / (2.0 - 0.267)
+    assert Capacity(track, 2).rps(executors) == pytest.approx(true_rps, rel=0.05)
