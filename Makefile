@@ -9,13 +9,13 @@ UV := $(BIN)/uv
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test check java cases bench docs fmt lock wheel clean
+.PHONY: help setup demo test check java cases bench bench-live soak docs fmt lock wheel clean
 
 help: ## list the targets
-	@grep -hE '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 9
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
 
-demo: $(STAMP) ## run the main job (ARGS="--policy hpa ..." are passed on)
-	@$(BIN)/penstock simulate $(or $(ARGS),--policy ds2 --workload diurnal --duration 24h)
+demo: java ## run the main job (ARGS="--fast --policy ds2 ..." are passed on)
+	@$(BIN)/penstock demo $(ARGS)
 
 test: check java ## everything that CI checks: style, types, layers, tests, cases
 	$(BIN)/pytest -n 2 --dist worksteal -m "not slow"
@@ -37,6 +37,12 @@ cases: $(STAMP) ## run numeric cases of the originals (FILES="a.json b.json")
 
 bench: $(STAMP) ## measure speed; writes benchmarks/results.json
 	@$(BIN)/python benchmarks/run.py
+
+bench-live: java ## measure speed on real Spark, about 15 min; adds to benchmarks/results.json
+	@$(BIN)/python benchmarks/live.py $(ARGS)
+
+soak: java ## let a real job be scaled for hours (ARGS="--minutes 30")
+	@$(BIN)/python benchmarks/soak.py $(ARGS)
 
 docs: $(STAMP) ## write docs/policies.md from the docstrings
 	@$(BIN)/python docs/generate.py
