@@ -46,6 +46,18 @@ class Forecast(Struct, frozen=True):
         """The load that lies `z` standard deviations from the mean, never negative."""
         return [max(0.0, m + z * d) for m, d in zip(self.mean, self.deviation, strict=True)]
 
+    def from_now(self, current: float, elapsed: float) -> Forecast:
+        """The same in bins that begin now, while the `current` bin has only partly elapsed.
+
+        >>> Forecast([40.0, 50.0], [1.0, 2.0], "drift").from_now(30.0, elapsed=0.25).mean
+        [32.5, 42.5]
+        """
+        mean = [
+            (1.0 - elapsed) * before + elapsed * after
+            for before, after in zip([current, *self.mean[:-1]], self.mean, strict=True)
+        ]
+        return Forecast(mean, self.deviation, self.model)
+
 
 class Forecaster(Protocol):
     """Predicts from several origins at once: a row of the past each, oldest value first."""
@@ -223,9 +235,11 @@ class Choice(NamedTuple):
         return float(np.asarray(self.deviation) @ weights) * fitted
 
     def expects(self, seen: Array) -> bool:
-        """Whether the last value is what the ones before it made it expect, more or less."""
-        off = abs(float(self.forecaster.predict(seen[None, :-1], 1)[0, 0]) - float(seen[-1]))
-        return off <= 3.0 * max(self.deviation[0], 0.05 * float(seen[-1]))
+        """Whether the last value is what those before it made it expect, a bin early or late."""
+        around = self.forecaster.predict(seen[None, :-2], 3)[0]
+        last = float(seen[-1])
+        off = max(float(around.min()) - last, last - float(around.max()))
+        return off <= 3.0 * max(self.deviation[0], 0.05 * last)
 
     def forecast(self, seen: Array, steps: int) -> Forecast:
         mean = np.maximum(0.0, self.forecaster.predict(seen[None, :], steps)[0])

@@ -234,7 +234,7 @@ def _outlook(
         active=fleet.active,
         behind_s=_behind_s(snapshot, load),
         load_rps=load,
-        load=forecast(_bins(knowledge), steps),
+        load=_load_ahead(snapshot, knowledge, steps),
         capacity=capacity,
         error=capacity.error(snapshot.at_s),
         startup_s=memory.startup_s,
@@ -258,6 +258,15 @@ def _behind_s(snapshot: Snapshot, load: float) -> float:
     durations = [batch.duration_s for batch in snapshot.batches[-1:]]
     batch_s = max([snapshot.trigger_interval_s, *durations])
     return max(batch_s, delay_s - batch_s)
+
+
+def _load_ahead(snapshot: Snapshot, knowledge: Knowledge, steps: int) -> Forecast:
+    """The forecast in bins from now on."""
+    bins = _bins(knowledge)
+    history = knowledge.history
+    period_s = max(0.0, snapshot.at_s - history[-2].at_s) if len(history) > 1 else 0.0
+    elapsed = min(1.0, (snapshot.at_s % BIN_S + period_s) / BIN_S)
+    return forecast(bins, steps).from_now(bins[-1], elapsed)
 
 
 def _bins(knowledge: Knowledge) -> tuple[float, ...]:
