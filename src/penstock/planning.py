@@ -57,7 +57,7 @@ class Physics(Struct, frozen=True):
     sizes
         The sizes of the fleet to choose from, rising.
     capacity_rps
-        What each size can do when it never pauses.
+        What each size can do when it never pauses; or a row of that for each step, if it changes.
     fixed_s
         What a batch costs besides its records; 0 for a dataflow.
     trigger_s
@@ -195,7 +195,7 @@ def solve(physics: Physics, prices: Prices, outlook: Outlook, steps_s: Sequence[
     late_price = prices.late_s / max(prices.mean_rps, 1e-6) * loads
 
     # All steps and courses at once: how far behind each size ends, the fleet moved or not.
-    capacity = physics.capacity_rps[:, None]
+    capacity = np.atleast_2d(physics.capacity_rps)[:, None, :, None]
     rate, price = loads.T[:, :, None, None], late_price.T[:, :, None]
     length = lengths[:, None, None, None]
     ends = advance(physics, grid, rate, capacity, length)
@@ -269,7 +269,7 @@ def first_costs(
         if now_s >= present.pending_s:
             there = max(there, present.target)
         rate = np.maximum(load_rps[:, min(int(now_s / piece_s + 1e-6), last), None], 1e-6)
-        capacity = _capacity_of(physics, np.minimum(sizes, there))
+        capacity = _capacity_of(physics, np.minimum(sizes, there), step)
         after = advance(physics, behind, rate, capacity, np.asarray(end_s - now_s))
         share = _late_between(physics, behind, after)
         late_cost = late_cost + late_price * rate * (end_s - now_s) * share
@@ -294,9 +294,11 @@ def _edges(present: Present, piece_s: float) -> list[float]:
     return [*sorted(edge for edge in inner if 0.0 < edge < present.startup_s), present.startup_s]
 
 
-def _capacity_of(physics: Physics, there: Array) -> Array:
+def _capacity_of(physics: Physics, there: Array, step: int) -> Array:
     """The capacity of sizes that may lie between, or below, those that are weighed."""
     sizes, known = physics.sizes, physics.capacity_rps
+    if known.ndim > 1:
+        known = known[min(step, len(known) - 1)]
     return np.where(there < sizes[0], known[0] * there / sizes[0], np.interp(there, sizes, known))
 
 

@@ -15,6 +15,7 @@ from functools import lru_cache
 from random import Random
 from typing import ClassVar
 
+import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
@@ -25,14 +26,21 @@ from penstock.model import Decision, Limits, Reason, Snapshot
 from penstock.planning import Outlook, Physics, Plan, Present, Prices, first_costs, solve
 from penstock.simulation.continuous import ContinuousJob
 from penstock.simulation.engine import Job
-from penstock.simulation.faults import CapacityDrop, Fault, SourceSilence, with_silence
+from penstock.simulation.faults import (
+    CapacityDrop,
+    Fault,
+    SkewSetsIn,
+    SourceSilence,
+    with_silence,
+)
 from penstock.simulation.microbatch import MicroBatchJob
 from penstock.simulation.stages import plan as stage_plan
 from penstock.simulation.stages import spread
 
 STEP_S = 10.0
-#: Shares of the true capacity that are planned with; the cheapest run is kept.
-MARGINS = (1.0, 0.98, 0.95)
+#: What is tried, the cheapest run is kept: shares of the true capacity that are planned with, and
+#: how much more than alone batches swing that depend on each other for longer than a step.
+TRIES = ((1.0, 1.0), (1.0, 1.3), (0.98, 1.3))
 #: How many seconds earlier executors are asked for than they would be needed on average.
 LEAD_S = 5.0
 
@@ -80,14 +88,16 @@ def _behind_s(snapshot: Snapshot) -> float:
 def oracle_score(scenario: Scenario, goal: Goal, limits: Limits) -> Score:
     """The cheapest run that foresight could find."""
     runs = [
-        score(simulate(scenario, foresee(scenario, goal, limits, margin), limits), goal,
+        score(simulate(scenario, foresee(scenario, goal, limits, margin, swing), limits), goal,
               limits.max_executors)
-        for margin in MARGINS
+        for margin, swing in TRIES
     ]  # fmt: skip
     return min(runs, key=lambda result: result.cost)
 
 
-def foresee(scenario: Scenario, goal: Goal, limits: Limits, margin: float = 1.0) -> Oracle:
+def foresee(
+    scenario: Scenario, goal: Goal, limits: Limits, margin: float = 1.0, swing: float = 1.0
+) -> Oracle:
     """Solve the whole run backwards, with what will really come."""
     rates = np.asarray(with_silence(scenario.rates(), _silences(scenario.faults)), dtype=float)
     steps = int(np.ceil(len(rates) / STEP_S))
@@ -96,17 +106,41 @@ def foresee(scenario: Scenario, goal: Goal, limits: Limits, margin: float = 1.0)
     job = scenario.job
     least, most = max(1, limits.min_executors), limits.max_executors
     sizes = np.arange(least, most + 1, dtype=float)
-    capacity = margin * np.asarray([true_capacity_rps(job, int(size)) for size in sizes])
+    capacity = margin * _capacities(scenario, sizes, steps)
     trigger_s, fixed_s, rescale_s, lead_s = _habits(job)
-    physics = Physics(sizes, capacity, fixed_s, trigger_s, rescale_s, goal.slo_s, _batch_noise(job))
+    noise = swing * _batch_noise(job)
+    physics = Physics(sizes, capacity, fixed_s, trigger_s, rescale_s, goal.slo_s, noise)
     prices = Prices(
         late_s=goal.late_price / max(goal.price, 1e-9) * most,
         move=3600.0 * goal.move_price / max(goal.price, 1e-9),
         mean_rps=float(loads.mean()),
     )
-    heavier = loads / _left_of_capacity(scenario.faults, steps)
-    plan = solve(physics, prices, Outlook.certain(heavier), [STEP_S] * steps)
-    return Oracle(plan, heavier, lead_s + LEAD_S)
+    plan = solve(physics, prices, Outlook.certain(loads), [STEP_S] * steps)
+    return Oracle(plan, loads, lead_s + LEAD_S)
+
+
+def _capacities(scenario: Scenario, sizes: NDArray[np.float64], steps: int) -> NDArray[np.float64]:
+    """What each size can do in each step, with what faults leave of it."""
+    at_s = (np.arange(steps) + 0.5) * STEP_S
+    left, hot = np.ones(steps), np.zeros(steps)
+    for fault in scenario.faults:
+        if isinstance(fault, CapacityDrop | SkewSetsIn):
+            hit = (at_s >= fault.at_s) & (at_s < fault.at_s + fault.duration_s)
+            if isinstance(fault, CapacityDrop):
+                left[hit] *= 1.0 - fault.fraction
+            else:
+                hot[hit] = np.maximum(hot[hit], fault.hot_fraction)
+    table = {
+        share: [true_capacity_rps(_skewed(scenario.job, share), int(size)) for size in sizes]
+        for share in set(hot.tolist())
+    }
+    return np.asarray([table[share] for share in hot.tolist()]) * left[:, None]
+
+
+def _skewed(job: Job, hot_fraction: float) -> Job:
+    if isinstance(job, MicroBatchJob | ContinuousJob) and hot_fraction > job.hot_fraction:
+        return msgspec.structs.replace(job, hot_fraction=hot_fraction)
+    return job
 
 
 def true_capacity_rps(job: Job, executors: int) -> float:
@@ -118,13 +152,13 @@ def true_capacity_rps(job: Job, executors: int) -> float:
 
 @lru_cache(maxsize=256)
 def _batch_capacity_rps(job: MicroBatchJob, executors: int) -> float:
-    lots, cores = Random(executors), job.cores_per_executor
-    costs = []
+    lots, cores, hot = Random(executors), job.cores_per_executor, job.hot_fraction
+    factor, costs = job.cost_factor(executors), []
     for _ in range(24):
         speeds = [1.0 + lots.uniform(-job.speed_spread, job.speed_spread) for _ in range(executors)]
         counts = [spread(stage.tasks, cores, speeds) for stage in job.stages]
-        factor = job.cost_factor(executors)
-        costs.append(stage_plan(job.stages, counts, cores, speeds, cost_factor=factor).s_per_record)
+        plan = stage_plan(job.stages, counts, cores, speeds, cost_factor=factor, hot_fraction=hot)
+        costs.append(plan.s_per_record)
     return len(costs) / sum(costs)
 
 
@@ -149,14 +183,3 @@ def _batch_noise(job: Job) -> float:
 
 def _silences(faults: Sequence[Fault]) -> list[Fault]:
     return [fault for fault in faults if isinstance(fault, SourceSilence)]
-
-
-def _left_of_capacity(faults: Sequence[Fault], steps: int) -> NDArray[np.float64]:
-    """What faults leave of the capacity, step by step."""
-    left = np.ones(steps)
-    at_s = (np.arange(steps) + 0.5) * STEP_S
-    for fault in faults:
-        if isinstance(fault, CapacityDrop):
-            hit = (at_s >= fault.at_s) & (at_s < fault.at_s + fault.duration_s)
-            left[hit] *= 1.0 - fault.fraction
-    return left

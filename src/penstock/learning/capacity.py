@@ -35,6 +35,8 @@ USUAL_IMBALANCE = 1.3
 BUSY_WHEN_FULL = 0.95
 #: The relative deviation of one measurement, before there are enough to tell.
 FIRST_NOISE = 0.06
+#: The relative error of a busy gauge that does not average out.
+GAUGE_ERROR = 0.025
 #: How many such deviations off is an exception, and how many exceptions in a row are news.
 FAR = 2.5
 NEWS = 4
@@ -144,7 +146,10 @@ class Capacity(Struct, frozen=True, gc=False):
     def error(self, now_s: float) -> float:
         """The relative standard error; grows again while nothing is measured."""
         age_s = max(0.0, now_s - self.track.at_s)
-        return min(0.5, self.track.noise / sqrt(max(1.0, self.track.samples)) + age_s * 2e-5)
+        chance = self.track.noise / sqrt(max(1.0, self.track.samples))
+        # Gauges err the same way for as long as the same workers run; batches are counted.
+        gauges = GAUGE_ERROR if self.track.fixed_s == 0.0 else 0.0
+        return min(0.5, sqrt(chance**2 + gauges**2) + age_s * 2e-5)
 
 
 def spread(waves: Sequence[Wave], executors: int, cores: int) -> float:

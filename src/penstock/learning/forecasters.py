@@ -33,6 +33,8 @@ ORIGINS = 24
 #: A step between two bins that is so many times the usual one and a fifth of the level is a shift.
 SHIFT_FACTOR = 8.0
 SHIFT_FRACTION = 0.2
+#: From so many shifts on they are the nature of the load.
+MANY_SHIFTS = 3
 
 
 class Forecast(Struct, frozen=True):
@@ -296,6 +298,8 @@ def _errors(model: Forecaster, seen: Array, ahead: int, needed: int) -> list[flo
 def since_shift(values: Array) -> Array:
     """What came after the last sudden change of level; all of it if there was none.
 
+    A load that changes often will do so again: then its jumps are part of what is to be learned.
+
     >>> since_shift(np.array([10.0, 11, 10, 11, 10, 11, 90, 91, 90])).tolist()
     [90.0, 91.0, 90.0]
     """
@@ -305,4 +309,4 @@ def since_shift(values: Array) -> Array:
     level = np.maximum(values[:-1], values[1:])
     usual = float(np.median(jumps))
     shifts = np.flatnonzero((jumps > SHIFT_FACTOR * usual) & (jumps > SHIFT_FRACTION * level))
-    return values[shifts[-1] + 1 :] if len(shifts) else values
+    return values[shifts[-1] + 1 :] if 0 < len(shifts) < MANY_SHIFTS else values

@@ -28,6 +28,14 @@ def learn_startup(
     >>> learn_startup(30.0, now, before, asked_s=100.0)  # 30 + 0.3 x (20 - 30)
     27.0
     """
+    if snapshot.fleet.active < snapshot.fleet.target:
+        # Those that are still awaited take at least as long as they have taken so far.
+        waited_s = [
+            snapshot.at_s - one.started_at_s
+            for one in snapshot.executors
+            if not one.ready and one.started_at_s >= asked_s
+        ]
+        known_s = min(LONGEST_STARTUP_S, max(known_s, *waited_s, 0.0))
     if previous is None or previous.fleet.active == snapshot.fleet.active:
         return known_s
     took_s = [

@@ -186,9 +186,10 @@ class Penstock:
             sight.startup_s,
             sight.pending_s,
         )
-        courses = _stepped(loads, sight.startup_s)
-        keeps = KEEPS ** (np.asarray(STEPS_S) / BIN_S)
-        plan = solve(physics, prices, Outlook(courses, WEIGHTS, keeps), STEPS_S)
+        steps_s = _steps_s(sight.startup_s)
+        courses = _stepped(loads, sight.startup_s, steps_s)
+        keeps = KEEPS ** (np.asarray(steps_s) / BIN_S)
+        plan = solve(physics, prices, Outlook(courses, WEIGHTS, keeps), steps_s)
         return np.asarray(WEIGHTS @ first_costs(plan, present, loads, BIN_S))
 
 
@@ -293,10 +294,16 @@ def _bins(knowledge: Knowledge) -> tuple[float, ...]:
     return tuple(bins)
 
 
-def _stepped(bins_rps: Array, begin_s: float) -> Array:
+def _steps_s(startup_s: float) -> list[float]:
+    """The steps of the plan: no shorter than executors take to come."""
+    longer = max(1.0, startup_s / STEPS_S[0])
+    return [longer * step_s for step_s in STEPS_S]
+
+
+def _stepped(bins_rps: Array, begin_s: float, steps_s: Sequence[float]) -> Array:
     """The load of each step of the plan, which begins when the first step is over."""
     count = bins_rps.shape[1]
-    edges = begin_s + np.concatenate([[0.0], np.cumsum(STEPS_S)])
+    edges = begin_s + np.concatenate([[0.0], np.cumsum(steps_s)])
     # Means over bins are differences of their running sum, read between its points.
     total = np.concatenate([np.zeros((len(bins_rps), 1)), np.cumsum(bins_rps, axis=1)], axis=1)
     at = np.minimum(edges / BIN_S, count)
