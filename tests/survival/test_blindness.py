@@ -215,11 +215,15 @@ def test_a_scheduler_that_does_not_answer_holds_the_fleet(
 
 
 def test_a_listener_that_stops_costs_no_sight(
-    spark: SparkSession, query: StreamingQuery, tmp_path: Path
+    spark: SparkSession,
+    query: StreamingQuery,
+    tmp_path: Path,
+    caplog: pytest.LogCaptureFixture,
 ) -> None:
     """A listener of the user's own that hangs keeps all reports from ours: they are asked for."""
     from pyspark.sql.streaming.listener import StreamingQueryListener
 
+    caplog.set_level(logging.INFO, "penstock")
     stuck, freed = threading.Event(), threading.Event()
 
     class Hanging(StreamingQueryListener):
@@ -257,3 +261,5 @@ def test_a_listener_that_stops_costs_no_sight(
     assert batches == list(range(batches[0], batches[-1] + 1))  # none missed, none twice
     hidden = [step.snapshot.batches for step in steps[first:last] if step.snapshot is not None]
     assert sum(map(len, hidden)) >= 5
+    assert said(caplog, "reports of queries are kept back by a listener") == 1
+    assert said(caplog, "the listener can be read again") == 1

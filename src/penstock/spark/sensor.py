@@ -53,6 +53,8 @@ STORE_FAILS: tuple[type[Exception], ...] = (
     TypeError,
     ValueError,
 )
+#: A report that takes longer than this to come is kept back by somebody else's listener.
+OVERDUE_S = 5.0
 #: Reports that wait to be read; more than this is a sensor that nobody reads.
 QUEUE_REPORTS = 1000
 
@@ -93,6 +95,8 @@ class SparkSensor:
         self._store_timeout_s = store_timeout_s
         self._queue: deque[str] = deque(maxlen=QUEUE_REPORTS)
         self._views: dict[str, QueryView] = {}
+        # The first batch of each query that was asked for and that the listener has yet to tell.
+        self._untold: dict[str, Batch] = {}
         self._stages = StageWatch(driver)
         self._executors = ExecutorWatch(driver)
         self._read_at_s: float | None = None
@@ -121,7 +125,7 @@ class SparkSensor:
             raise SensorError(f"the driver does not tell its fleet: {first_line(error)}") from error
         wall_s = self._wall_s(self._read_at_s, now_s)
         views = self._follow_queries()
-        self._take_reports(views)
+        self._take_reports(views, now_s)
         details = self._details(crew, views, now_s)
         batches = {view.run_id: view.batches() for view in views}
         sight = together([self._look(view, now_s) for view in views])
@@ -158,6 +162,7 @@ class SparkSensor:
         self._content("the list of queries")
         for run_id in self._views.keys() - active.keys():
             self._views.pop(run_id).close()
+            self._untold.pop(run_id, None)
         for run_id, query in active.items():
             if run_id not in self._views:
                 try:
@@ -170,28 +175,42 @@ class SparkSensor:
                 log.info("following query %s (%s)", view.name, view.mode)
         return list(self._views.values())
 
-    def _take_reports(self, views: list[QueryView]) -> None:
-        heard = set()
+    def _take_reports(self, views: list[QueryView], now_s: float) -> None:
+        known = {view.run_id: view.last for view in views}
         while self._queue:
             try:
                 progress = parse_progress(self._queue.popleft())
             except SensorError as error:
                 self._complain("progress", str(error))
                 continue
-            heard.add(progress.run_id)
-            if progress.run_id in self._views:
-                self._views[progress.run_id].take(progress)
+            run_id = progress.run_id
+            if run_id in self._views:
+                self._views[run_id].take(progress)
+            if run_id in self._untold and progress.batch_id >= self._untold[run_id].id:
+                del self._untold[run_id]
         for view in views:
-            if view.run_id not in heard:
+            if view.last is known[view.run_id]:
                 self._take_missed(view)
+        if any(_is_overdue(batch, now_s) for batch in self._untold.values()):
+            self._complain(
+                "the listener",
+                "reports of queries are kept back by a listener of the application that is slow "
+                "or hangs: they are asked for",
+            )
+        elif not self._untold:
+            self._content("the listener")
 
     def _take_missed(self, view: QueryView) -> None:
-        """No word from the listener: either there was no batch, or a slow listener delays ours."""
+        """Nothing new from the listener: either there was no batch, or others delay ours."""
         try:
-            for progress in view.missed():
-                view.take(progress)
+            missed = view.missed()
         except QUERY_ENDS as error:
             log.debug("query %s ends: %s", view.name, error)
+            return
+        for progress in missed:
+            view.take(progress)
+            if progress.batch is not None:
+                self._untold.setdefault(view.run_id, progress.batch)
 
     def _look(self, view: QueryView, now_s: float) -> Sight:
         try:
@@ -255,6 +274,11 @@ class SparkSensor:
         if about in self._complaints:
             self._complaints.discard(about)
             log.info("%s can be read again", about)
+
+
+def _is_overdue(batch: Batch, now_s: float) -> bool:
+    """Whether the listener should have told of it by now."""
+    return now_s - batch.started_at_s - batch.duration_s > OVERDUE_S
 
 
 def _throughput_rps(batches: Mapping[str, tuple[Batch, ...]], wall_s: float | None) -> float | None:
