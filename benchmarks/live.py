@@ -31,6 +31,7 @@ from tests.survival.scene import (
     last_batch,
     new_topic,
     now_s,
+    processed,
     read_stream,
     session,
 )
@@ -138,19 +139,20 @@ def interruption(bed: Testbed, directory: Path) -> list[Measured]:
     restarted: dict[int, list[float]] = {SMALL: [], LARGE: []}
 
     @contextmanager
-    def job(executors: int) -> Iterator[tuple[SparkSession, StreamingQuery]]:
-        checkpoint = directory / "state"
+    def job(executors: int, cost_s: float = 0.002) -> Iterator[tuple[SparkSession, StreamingQuery]]:
+        state = directory / "state"
         with (
             session(bed, executors=executors, **MORE) as spark,
-            counting(bed, spark, topic, output, checkpoint, cost_s=0.002, keys=STATE_KEYS) as query,
+            counting(bed, spark, topic, output, state, cost_s=cost_s, keys=STATE_KEYS) as query,
         ):
             yield spark, query
 
     with Feed(bed, topic, rate_rps=0.0) as feed:
+        feed.write(STATE_KEYS)
+        with job(SMALL, cost_s=0.0) as (_, query):
+            wait_until(lambda: processed(query) == STATE_KEYS, PATIENCE_S, "there is no state")
+        feed.rate_rps = STATE_RPS
         with job(SMALL) as (spark, query):
-            feed.write(STATE_KEYS)
-            commit(query, 1)
-            feed.rate_rps = STATE_RPS
             warm_up(query)
             dial = Dial(SMALL)
             with penstock.attach(spark, dial, min=SMALL, max=LARGE) as handle:
