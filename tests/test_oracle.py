@@ -34,7 +34,7 @@ def test_no_policy_comes_out_below_the_oracle(engine: str, workload: str) -> Non
 
 
 def test_the_oracle_grows_before_a_step_comes() -> None:
-    scenario = Scenario("step:low=20k,high=80k,at=30min", "micro-batch", 1, 3600.0)
+    scenario = Scenario("step:before=20k,after=80k,at=30min", "micro-batch", 1, 3600.0)
     outcome = simulate(scenario, foresee(scenario, GOAL, LIMITS), LIMITS)
     grown = next(level for level in outcome.targets if level.executors >= 7)
     assert 1_800.0 - 60.0 <= grown.at_s <= 1_800.0
@@ -51,7 +51,7 @@ def test_the_oracle_knows_of_a_drop_of_capacity() -> None:
 
 
 def test_limits_bind_the_oracle_too() -> None:
-    scenario = Scenario("constant:60k", "continuous", 1, 1800.0)
+    scenario = Scenario("constant:36k", "continuous", 1, 1800.0)
     limits = Limits(min_executors=2, max_executors=4)
     outcome = simulate(scenario, foresee(scenario, GOAL, limits), limits)
     assert outcome.targets[-1].executors == 4

@@ -20,12 +20,12 @@ from penstock.planning import Outlook, Physics, Present, Prices, first_costs, so
 
 Array = NDArray[np.float64]
 
-#: The load is binned to this before it is forecast.
-BIN_S = 30.0
-#: How much past the forecast looks at.
-PAST_S = 5400.0
-#: The steps of the plan after the first: a quarter of an hour, coarser towards its end.
-STEPS_S = (30.0,) * 6 + (60.0,) * 6 + (120.0,) * 3
+#: Further behind than so many SLOs, catching up is all that counts.
+FAR_BEHIND = 3.0
+#: How much past the forecast looks at, in bins: an hour and a half of half minutes.
+PAST_BINS = 180
+#: The steps of the plan after the first, in bins: a quarter of an hour, coarser towards its end.
+STEPS = (1,) * 6 + (2,) * 6 + (4,) * 3
 #: The courses of the load, in standard deviations from the forecast, and how likely each is.
 COURSES = np.array([0.0, -1.356, 1.356, -2.857, 2.857])
 WEIGHTS = np.array([0.53333, 0.22208, 0.22208, 0.01126, 0.01126])
@@ -61,6 +61,7 @@ class Sight:
     rescale_s: float
     trigger_s: float | None
     mean_rps: float
+    bin_s: float
     late_s: float = 0.0
     move_s: float = 0.0
 
@@ -76,8 +77,8 @@ class Penstock:
 
     and take its first step. The SLO is a budget: a queue that stays inside it costs nothing, so
     the fleet runs near full use and lets the queue take up the noise. What is uncertain stays so:
-    the plan is made for three futures (as expected; more load and less capacity; the
-    reverse), and the step is taken that is best over all three.
+    the load follows one of five courses about the forecast and may change from one to another, and
+    a plan knows that it will see which and can still react.
 
     Parameters
     ----------
@@ -87,6 +88,8 @@ class Penstock:
         Every record late all the time costs as much as so many full fleets.
     move_price
         Starting or removing one executor, in executor-hours.
+    bin_s
+        The load is forecast in bins of so many seconds, 30 of them ahead.
     period_s
         Seconds between decisions.
 
@@ -120,14 +123,15 @@ class Penstock:
 
     Wins and loses
     --------------
-    Wins on smooth and on seasonal loads, where it runs the fleet nearly full without being late.
-    Loses to a fleet that is too large on a flash crowd: no forecast sees it, and the executors
-    that it takes need half a minute to start.
+    Wins on smooth loads and on those that repeat themselves, where it runs the fleet nearly full
+    without being late. Loses to a fleet that is too large all the time (`hpa` at 0.7) on bursts at
+    random: no forecast sees them, and executors need longer to come than they last.
     """
 
     slo_s: Annotated[float, Meta(gt=0)] = 10.0
     late_price: Annotated[float, Meta(ge=0)] = 10.0
     move_price: Annotated[float, Meta(ge=0)] = 1.0 / 60.0
+    bin_s: Annotated[float, Meta(gt=0)] = 30.0
     period_s: Annotated[float, Meta(gt=0)] = 10.0
 
     default_limits: ClassVar[Limits] = Limits()
@@ -144,13 +148,18 @@ class Penstock:
             return self._first_steps(snapshot, memory)
         limits = knowledge.limits
         sight = replace(
-            _outlook(snapshot, knowledge, memory, load),
+            _outlook(snapshot, knowledge, memory, load, self.bin_s),
             late_s=self.late_price * limits.max_executors,
             move_s=3600.0 * self.move_price,
         )
+        if sight.behind_s > FAR_BEHIND * self.slo_s and (most := _helpful(sight, limits)) > target:
+            return _catching_up(sight, most, memory)
         sizes = _sizes(sight, limits, self.slo_s)
         costs = self._costs(sight, sizes, limits)
         best = sizes[int(np.argmin(costs))]
+        # Where no size is in time again before the horizon, the cheapest would be the smallest.
+        if _waits_s(sight) > self.slo_s:
+            best = max(best, min(target, limits.max_executors))
         return _told(sight, sizes, costs, best, memory)
 
     def _first_steps(self, snapshot: Snapshot, memory: PenstockMemory) -> Decision:
@@ -186,11 +195,11 @@ class Penstock:
             sight.startup_s,
             sight.pending_s,
         )
-        steps_s = _steps_s(sight.startup_s)
-        courses = _stepped(loads, sight.startup_s, steps_s)
-        keeps = KEEPS ** (np.asarray(steps_s) / BIN_S)
+        steps_s = _steps_s(sight.startup_s, self.bin_s)
+        courses = _stepped(loads, sight.startup_s, steps_s, self.bin_s)
+        keeps = KEEPS ** (np.asarray(steps_s) / self.bin_s)
         plan = solve(physics, prices, Outlook(courses, WEIGHTS, keeps), steps_s)
-        return np.asarray(WEIGHTS @ first_costs(plan, present, loads, BIN_S))
+        return np.asarray(WEIGHTS @ first_costs(plan, present, loads, self.bin_s))
 
 
 def _learned(memory: PenstockMemory, snapshot: Snapshot, knowledge: Knowledge) -> PenstockMemory:
@@ -216,7 +225,7 @@ def _learned(memory: PenstockMemory, snapshot: Snapshot, knowledge: Knowledge) -
 
 
 def _outlook(
-    snapshot: Snapshot, knowledge: Knowledge, memory: PenstockMemory, load: float
+    snapshot: Snapshot, knowledge: Knowledge, memory: PenstockMemory, load: float, bin_s: float
 ) -> Sight:
     fleet = snapshot.fleet
     trigger_s, cores = snapshot.trigger_interval_s, fleet.cores_per_executor
@@ -228,14 +237,14 @@ def _outlook(
     asked_s = knowledge.since_rescale_s()
     waits = fleet.active < fleet.target
     pending_s = max(2.0, memory.startup_s - asked_s) if waits and asked_s is not None else 0.0
-    steps = 1 + int(sum(STEPS_S) / BIN_S)
+    steps = 1 + sum(STEPS)
     assumed_s = 0.3 if trigger_s is not None else 6.0
     return Sight(
         target=fleet.target,
         active=fleet.active,
         behind_s=_behind_s(snapshot, load),
         load_rps=load,
-        load=_load_ahead(snapshot, knowledge, steps),
+        load=_load_ahead(snapshot, knowledge, steps, bin_s),
         capacity=capacity,
         error=capacity.error(snapshot.at_s),
         startup_s=memory.startup_s,
@@ -243,6 +252,7 @@ def _outlook(
         rescale_s=assumed_s if memory.rescale_s is None else memory.rescale_s,
         trigger_s=trigger_s,
         mean_rps=max(memory.mean_rps, 1e-6),
+        bin_s=bin_s,
     )
 
 
@@ -261,23 +271,46 @@ def _behind_s(snapshot: Snapshot, load: float) -> float:
     return max(batch_s, delay_s - batch_s)
 
 
-def _load_ahead(snapshot: Snapshot, knowledge: Knowledge, steps: int) -> Forecast:
+def _waits_s(sight: Sight) -> float:
+    """How long the records wait that wait longest: in a micro-batch job for two batches."""
+    return sight.behind_s * (1.0 if sight.trigger_s is None else 2.0)
+
+
+def _helpful(sight: Sight, limits: Limits) -> int:
+    """As many executors as make a difference."""
+    most = limits.max_executors
+    return _smallest(sight.capacity, 0.97 * sight.capacity.rps(most), 1, most)
+
+
+def _catching_up(sight: Sight, executors: int, memory: PenstockMemory) -> Decision:
+    """So far behind that no plan matters: all that help, until it has caught up."""
+    carries = sight.capacity.rps(executors)
+    text = (
+        f"{sight.behind_s:.0f} s behind at {_k(sight.load_rps)}: {executors} executors, as many as "
+        f"help, carry {_k(carries)}"
+    )
+    evidence = {"behind_s": sight.behind_s, "load_rps": sight.load_rps}
+    reason = Reason("far_behind", text, evidence)
+    return Decision.of(executors, reason, expected_rps=carries, memory=memory)
+
+
+def _load_ahead(snapshot: Snapshot, knowledge: Knowledge, steps: int, bin_s: float) -> Forecast:
     """The forecast in bins from now on."""
-    bins = _bins(knowledge)
+    bins = _bins(knowledge, bin_s) or (snapshot.arrival_rps or 0.0,)
     history = knowledge.history
     period_s = max(0.0, snapshot.at_s - history[-2].at_s) if len(history) > 1 else 0.0
-    elapsed = min(1.0, (snapshot.at_s % BIN_S + period_s) / BIN_S)
+    elapsed = min(1.0, (snapshot.at_s % bin_s + period_s) / bin_s)
     return forecast(bins, steps).from_now(bins[-1], elapsed)
 
 
-def _bins(knowledge: Knowledge) -> tuple[float, ...]:
+def _bins(knowledge: Knowledge, bin_s: float) -> tuple[float, ...]:
     """Mean loads of the past, oldest first, in bins on a fixed grid; the last may still fill."""
     bins: list[float] = []
     place, total, count = -1, 0.0, 0
-    for snapshot in knowledge.window(PAST_S):
+    for snapshot in knowledge.window(PAST_BINS * bin_s):
         if snapshot.arrival_rps is None:
             continue
-        now = int(snapshot.at_s / BIN_S)
+        now = int(snapshot.at_s / bin_s)
         if now != place and count:
             mean = total / count
             # Bins in which nothing was measured keep the load of the one before.
@@ -294,19 +327,19 @@ def _bins(knowledge: Knowledge) -> tuple[float, ...]:
     return tuple(bins)
 
 
-def _steps_s(startup_s: float) -> list[float]:
+def _steps_s(startup_s: float, bin_s: float) -> list[float]:
     """The steps of the plan: no shorter than executors take to come."""
-    longer = max(1.0, startup_s / STEPS_S[0])
-    return [longer * step_s for step_s in STEPS_S]
+    longest_s = max(bin_s, startup_s)
+    return [longest_s * step for step in STEPS]
 
 
-def _stepped(bins_rps: Array, begin_s: float, steps_s: Sequence[float]) -> Array:
+def _stepped(bins_rps: Array, begin_s: float, steps_s: Sequence[float], bin_s: float) -> Array:
     """The load of each step of the plan, which begins when the first step is over."""
     count = bins_rps.shape[1]
     edges = begin_s + np.concatenate([[0.0], np.cumsum(steps_s)])
     # Means over bins are differences of their running sum, read between its points.
     total = np.concatenate([np.zeros((len(bins_rps), 1)), np.cumsum(bins_rps, axis=1)], axis=1)
-    at = np.minimum(edges / BIN_S, count)
+    at = np.minimum(edges / bin_s, count)
     low = np.minimum(at.astype(int), count - 1)
     upto = total[:, low] + (total[:, low + 1] - total[:, low]) * (at - low)
     width = np.maximum(np.diff(at), 1e-9)
@@ -372,10 +405,10 @@ def _course(sight: Sight, peak_rps: float) -> str:
     """Where the load goes, in words."""
     mean, now = sight.load.mean, sight.load_rps
     if peak_rps > 1.05 * now:
-        ahead_min = mean.index(peak_rps) * BIN_S / 60.0
+        ahead_min = mean.index(peak_rps) * sight.bin_s / 60.0
         return f"load rises from {_k(now)} to {_k(peak_rps)} in {ahead_min:.0f} min"
     if min(mean) < 0.95 * now:
-        ahead_min = mean.index(min(mean)) * BIN_S / 60.0
+        ahead_min = mean.index(min(mean)) * sight.bin_s / 60.0
         return f"load falls from {_k(now)} to {_k(min(mean))} in {ahead_min:.0f} min"
     return f"load stays at {_k(now)}"
 
