@@ -193,7 +193,7 @@ def _more_vm_time(results: Results, sizes: Comparison) -> Claim:
 
 
 def _lowest_times(results: Results) -> Claim:
-    evidence = {}
+    evidence: dict[str, float] = {}
     holds = True
     for scenario, metric in product(SCENARIOS, ("image_s", "violations")):
         by_rule = {rule: average(results, scenario, rule, metric) for rule in FILTERS}

@@ -35,7 +35,8 @@ from penstock.policies.daedalus import Daedalus, DaedalusMemory
 from penstock.policies.hpa import Hpa
 from penstock.policies.static import Static
 from penstock.protocols import Policy
-from penstock.simulation.continuous import ContinuousJob, ContinuousRun
+from penstock.simulation.continuous import ContinuousJob
+from penstock.simulation.continuous_run import ContinuousRun
 from penstock.simulation.dataflow import Operator
 from penstock.simulation.engine import Curve, Outcome
 from penstock.simulation.fleet import Startup
