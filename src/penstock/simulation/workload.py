@@ -74,7 +74,7 @@ class Shape(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     peak_executors: Annotated[int, Meta(ge=1)] | None = None
 
     def series(self, at_s: Series, random: np.random.Generator) -> Series:
-        """The rate at each of the seconds `at_s`, which are 0, 1, 2, ...; each shape has its own."""
+        """The rate at each of the seconds `at_s`, 0, 1, 2, ...; each shape has its own."""
         raise TypeError(f"{type(self).__name__} has no formula")
 
     def rates(self, seconds: int, seed: int, capacity_rps: Capacity) -> list[float]:
