@@ -35,7 +35,30 @@ def chain(limits: Limits) -> tuple[Guard, ...]:
         guards.append(StepLimit(limits.max_step))
     guards.append(ParallelismCap())
     guards.append(Bounds(limits.min_executors, limits.max_executors))
-    return tuple(guards)
+    return (Chain(tuple(guards), limits.min_executors, limits.max_executors),)
+
+
+@dataclass(frozen=True, slots=True)
+class Chain:
+    """All guards one after the other; a wish to stay that no limit speaks against passes at once.
+
+    Nine turns in ten change nothing, and each guard would only find that out for itself.
+    """
+
+    guards: tuple[Guard, ...]
+    least: int
+    most: int
+
+    def check(self, decision: Decision, snapshot: Snapshot, knowledge: Knowledge) -> Decision:
+        fleet = snapshot.fleet
+        target = decision.target_executors
+        if target == fleet.target and self.least <= target <= self.most:
+            partitions = snapshot.partitions
+            if partitions is None or target * fleet.cores_per_executor <= partitions:
+                return decision
+        for guard in self.guards:
+            decision = guard.check(decision, snapshot, knowledge)
+        return decision
 
 
 @dataclass(frozen=True, slots=True)

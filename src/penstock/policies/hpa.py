@@ -146,13 +146,16 @@ class Hpa:
         if not executors:
             return None
         settled_at_s = snapshot.at_s - min(self.metric_window_s, self.cpu_initialization_s)
-        total = 0
-        for executor in executors:
-            cpu = executor.cpu_fraction
-            if cpu is None or not executor.ready or executor.started_at_s > settled_at_s:
-                return None
-            total += int(cpu * MILLI + 0.5)
-        return total * 100 // (MILLI * len(executors))
+        counted = [
+            int(cpu * MILLI + 0.5)
+            for executor in executors
+            if (cpu := executor.cpu_fraction) is not None
+            and executor.ready
+            and executor.started_at_s <= settled_at_s
+        ]
+        if len(counted) < len(executors):
+            return None
+        return sum(counted) * 100 // (MILLI * len(counted))
 
     def _all_metrics(self, snapshot: Snapshot, knowledge: Knowledge) -> tuple[int, Reason] | str:
         """The most that any metric asks for and why, or what could not be measured."""
