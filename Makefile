@@ -37,13 +37,13 @@ cases: $(STAMP) ## run numeric cases of the originals (FILES="a.json b.json")
 	@$(BIN)/python -m tests.conformance.runner $(DONE) $(FILES)
 
 bench: $(STAMP) ## measure speed; writes benchmarks/results.json
-	@$(BIN)/python benchmarks/run.py
+	@$(BIN)/python -m benchmarks.run
 
 bench-live: java ## measure speed on real Spark, about 15 min; adds to benchmarks/results.json
-	@$(BIN)/python benchmarks/live.py $(ARGS)
+	@$(BIN)/python -m benchmarks.live $(ARGS)
 
 soak: java ## let a real job be scaled for hours (ARGS="--minutes 30")
-	@$(BIN)/python benchmarks/soak.py $(ARGS)
+	@$(BIN)/python -m benchmarks.soak $(ARGS)
 
 docs: $(STAMP) ## write docs/policies.md from the docstrings
 	@$(BIN)/python docs/generate.py

@@ -13,6 +13,7 @@ from pathlib import Path
 from statistics import median
 
 import msgspec
+from benchmarks import planning_speed
 from msgspec import Struct
 
 from penstock.checks.made_up_job import SHAPES, START_AT_S, Shape, look
@@ -157,7 +158,8 @@ def show(results: list[Measured]) -> int:
 
 
 def main() -> int:
-    results = [*simulated_days(), *decisions(), two_processes()]
+    planned = [at_most(*goal) for goal in planning_speed.goals()]
+    results = [*simulated_days(), *decisions(), *planned, two_processes()]
     keep(results)
     return show(results)
 
