@@ -23,7 +23,6 @@ from tests.survival.scene import (
     PATIENCE_S,
     Dial,
     Feed,
-    active,
     come_to,
     commit,
     counting,
@@ -203,7 +202,7 @@ def gap_s(before: Sequence[tuple[int, float]], after: Sequence[tuple[int, float]
 # -- From a load step to the first task on a new executor ----------------------------------------
 
 COST_S = 0.004
-CALM_RPS, STEP_RPS = 250.0, 1250.0
+CALM_RPS, STEP_RPS = 150.0, 1250.0
 CALM_TURNS = 6
 STEPS = 2
 
@@ -237,8 +236,9 @@ def reaction_s(spark: SparkSession, feed: Feed, handle: Attachment) -> tuple[flo
     """How long it took after a while of calm, and how many executors were asked for."""
     decided = lambda: handle.status().decisions >= CALM_TURNS  # noqa: E731
     wait_until(decided, PATIENCE_S, "nothing was decided")
-    come_to(spark, 2)
-    known = active(spark)
+    registered = Driver(spark).executor_ids
+    wait_until(lambda: len(registered()) == handle.status().target == 2, PATIENCE_S, "no calm")
+    known = set(registered())
     stepped_at_s = now_s()
     feed.rate_rps = STEP_RPS
     wait_until(lambda: worked(spark, known), PATIENCE_S, "nobody new works", every_s=0.02)
@@ -265,7 +265,7 @@ def bare_start_s(spark: SparkSession, more: int) -> float:
 def calm_down(spark: SparkSession, query: StreamingQuery) -> None:
     """Back to two executors, the backlog worked off."""
     with penstock.attach(spark, Dial(2), min=2, max=8) as handle:
-        come_to(spark, 2)
+        wait_until(lambda: len(Driver(spark).executor_ids()) == 2, PATIENCE_S, "some stay")
         drained = lambda: (handle.status().backlog_records or 1e9) < 2 * CALM_RPS  # noqa: E731
         wait_until(drained, PATIENCE_S, "the backlog stays")
         commit(query, 3)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
@@ -299,13 +299,16 @@ def end_driver() -> None:
     gateway: Any = SparkContext._gateway
     if gateway is None:
         return
-    if (running := SparkSession._instantiatedSession) is not None:
-        running.stop()
-    elif SparkContext._active_spark_context is not None:
-        SparkContext._active_spark_context.stop()
-    gateway.shutdown()
+    with suppress(Exception):  # its Java may be gone already
+        if (running := SparkSession._instantiatedSession) is not None:
+            running.stop()
+        elif SparkContext._active_spark_context is not None:
+            SparkContext._active_spark_context.stop()
+        gateway.shutdown()
     gateway.proc.stdin.close()
     gateway.proc.wait()
+    SparkSession._instantiatedSession = None
+    SparkContext._active_spark_context = None
     SparkContext._gateway = None
     SparkContext._jvm = None
 
