@@ -76,7 +76,7 @@ COMMANDS = {
     "reproduce": (
         "Run a published study again, beside its own tables; exit 1 if a claim does not hold.",
         "koper2022",
-        "all --json",
+        "all --html pages --json",
     ),
     "calibrate": (
         "Fit a simulated engine to a journal, and say how well it predicts the rest.",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from pathlib import Path
 from typing import Annotated
 
 from cyclopts import Parameter
@@ -12,25 +13,32 @@ from rich.table import Table
 from rich.text import Text
 
 from penstock.commands.output import console, print_json
+from penstock.commands.study_page import study_page
 from penstock.errors import ConfigError, unknown
 from penstock.lab.papers import STUDIES
 from penstock.lab.papers import reproduce as run_again
 from penstock.lab.papers.study import Calibration, Claim, Comparison, Distance, Number, Study
+from penstock.report import write
 
 
 def reproduce(
     study: str,
     /,
     *,
+    html: Path | None = None,
     processes: int | None = None,
     json: Annotated[bool, Parameter(help="The study as one JSON document.")] = False,
 ) -> int:
     """Run a published study again and print its tables beside ours. Exits with 1 if a claim fails.
 
+    Besides it writes a page with all of it, and charts, to open in any browser.
+
     Parameters
     ----------
     study
         The name of the study, or all.
+    html
+        Where the page goes: a file, or a directory for all. STUDY.html without it.
     processes
         How many runs at once; one per core without it.
     """
@@ -39,13 +47,32 @@ def reproduce(
     if processes is not None and processes < 1:
         raise ConfigError(f"--processes must be at least 1, not {processes}")
     names = list(STUDIES) if study == "all" else [study]
-    studies = [_run(name, processes) for name in names]
+    pages = _places(names, html, in_directory=study == "all")
+    studies = []
+    for name, page in zip(names, pages, strict=True):
+        studies.append(_run(name, processes))
+        write(page, study_page(studies[-1]))
+        if not json:
+            show(studies[-1], console())
+            console().print(f"{page}  ({page.stat().st_size / 1e3:.0f} kB)\n", markup=False)
     if json:
         print_json(studies if study == "all" else studies[0])
-    else:
-        for one in studies:
-            show(one, console())
     return 0 if all(claim.holds for one in studies for claim in one.claims) else 1
+
+
+def _places(names: list[str], html: Path | None, *, in_directory: bool) -> list[Path]:
+    """Where each page goes; looked at before anything runs, because that takes minutes."""
+    if html is None or in_directory:
+        places = [(html or Path()) / f"{name}.html" for name in names]
+    else:
+        places = [html]
+    if places[0].is_dir():
+        raise ConfigError(f"--html {places[0]} is a directory: name a file in it")
+    try:
+        places[0].parent.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise ConfigError(f"cannot write {places[0]}: {error.strerror}") from error
+    return places
 
 
 def _run(name: str, processes: int | None) -> Study:

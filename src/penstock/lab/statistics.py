@@ -181,3 +181,14 @@ def wape(actual: Sequence[float], forecast: Sequence[float]) -> float:
     if weight == 0.0:
         raise ConfigError("a weighted error needs a value that is not 0")
     return sum(abs(a - f) for a, f in zip(actual, forecast, strict=True)) / weight
+
+
+def five_numbers(values: Sequence[float]) -> tuple[float, float, float, float, float]:
+    """What a box plot draws: least, lower quartile, median, upper quartile, most.
+
+    >>> five_numbers([5.0, 1.0, 4.0, 2.0, 3.0])
+    (1.0, 2.0, 3.0, 4.0, 5.0)
+    """
+    sample = Ecdf.of(values)
+    lower, median, upper = (sample.quantile(part) for part in (0.25, 0.5, 0.75))
+    return sample.values[0], lower, median, upper, sample.values[-1]

@@ -6,8 +6,8 @@ from collections.abc import Mapping, Sequence
 from itertools import combinations, product
 from typing import Protocol
 
-from penstock.lab.papers.study import Claim, Comparison, Entry, Metric, Number
-from penstock.lab.statistics import Ecdf, mean, welch
+from penstock.lab.papers.study import Box, Boxes, Claim, Comparison, Entry, Metric, Number
+from penstock.lab.statistics import five_numbers, mean, welch
 
 SCENARIOS = ("Pyramid", "Square", "Lab")
 FILTERS = ("PURE", "GW", "EKF")
@@ -122,20 +122,28 @@ def _margins(vm: float, violations: float, time: float) -> dict[str, Number]:
     }
 
 
-def box_tables(results: Results) -> tuple[Comparison, ...]:
-    """What a box plot draws: the five numbers of each configuration."""
-    places = {"least": 0.0, "lower quartile": 0.25, "median": 0.5, "upper quartile": 0.75}
-    tables = []
-    for metric in METRICS[:3]:
-        entries = []
+def box_plots(results: Results) -> tuple[Boxes, ...]:
+    """How each number scatters over the runs of each configuration, with the paper's mean."""
+    plots = []
+    for metric in METRICS:
+        scale = 20.0 / 1000.0 if metric.name == "violations" else 1.0
+        boxes = []
         for scenario, rule in product(SCENARIOS, FILTERS):
-            spread = Ecdf.of(column(results, scenario, rule, metric.name))
-            ours: dict[str, Number] = {name: spread.quantile(p) for name, p in places.items()}
-            ours["most"] = spread.values[-1]
-            entries.append(Entry(f"{scenario}, {rule}", {}, ours))
-        columns = tuple(Metric(name, metric.unit, metric.decimals) for name in entries[0].ours)
-        tables.append(Comparison(f"Spread over runs: {metric.name}", columns, tuple(entries)))
-    return tuple(tables)
+            values = [scale * value for value in column(results, scenario, rule, metric.name)]
+            boxes.append(
+                Box(rule, scenario, five_numbers(values), PAPER[scenario][rule][metric.name])
+            )
+        plots.append(Boxes(_SHOWN[metric.name], metric.unit or "per run", tuple(boxes)))
+    return tuple(plots)
+
+
+_SHOWN = {
+    "vm_hours": "VM time",
+    "events": "Scaling events",
+    "image_s": "Time of an image",
+    "query_s": "Time of a query",
+    "violations": "SLA violations of 20 runs",
+}
 
 
 def claims(results: Results, sizes: Comparison) -> tuple[Claim, ...]:

@@ -19,9 +19,13 @@ from numpy.typing import NDArray
 from penstock.lab.papers.daedalus_claims import claims
 from penstock.lab.papers.playing import mean_level, rescales, steer
 from penstock.lab.papers.study import (
+    Bar,
+    Bars,
     Calibration,
+    Chart,
     Comparison,
     Entry,
+    Line,
     Metric,
     Number,
     Study,
@@ -70,6 +74,10 @@ PEAK_FRACTION = 0.95
 REQUESTS = tuple(round(0.4 + 0.05 * step, 2) for step in range(13))
 
 
+#: The points of a distribution of latency that are drawn.
+SHARES = (*(round(0.01 * step, 2) for step in range(1, 100)), 0.995, 0.999, 1.0)
+
+
 class Recovery(Struct, frozen=True):
     """A rescale by Daedalus: how long it expected to take until nothing waits, how long it took."""
 
@@ -85,6 +93,7 @@ class Measured(Struct, frozen=True):
     p50_ms: float
     p95_ms: float
     rescales: float
+    latencies_ms: tuple[float, ...] = ()
     capacity_errors: tuple[float, ...] = ()
     wapes: tuple[float, ...] = ()
     recoveries: tuple[Recovery, ...] = ()
@@ -142,6 +151,7 @@ def reproduce(processes: int | None, say: Say, runs: int = RUNS) -> Study:
             "published chart says."
         ),
         tables=(*tables, _ecdf_table(results)),
+        figures=(*(_distribution(job, results) for job in JOBS), _use(results)),
         claims=claims(results),
         distances=tuple(
             distance
@@ -264,6 +274,7 @@ def run(cell: Cell) -> Measured:
         p50_ms=latency.quantile(0.5),
         p95_ms=latency.quantile(0.95),
         rescales=float(rescales(outcome.targets)),
+        latencies_ms=tuple([latency.quantile(share) for share in SHARES]),
         capacity_errors=tuple(beliefs.capacity_errors),
         wapes=tuple(beliefs.wapes),
         recoveries=tuple(_recoveries(beliefs.rescales, outcome)),
@@ -364,3 +375,30 @@ def _ecdf_table(results: dict[tuple[str, str], list[Measured]]) -> Comparison:
         )
     metrics = (Metric("p50_ms", "ms", 0), Metric("p95_ms", "ms", 0), Metric("use", "", 2))
     return Comparison("Latency over seconds, and use relative to static", metrics, tuple(entries))
+
+
+def _distribution(job: str, results: dict[tuple[str, str], list[Measured]]) -> Chart:
+    """The latency of a job under each policy: of every share of seconds, the mean over runs."""
+    lines = tuple(
+        Line(
+            policy,
+            np.mean([one.latencies_ms for one in results[job, policy]], axis=0).tolist(),
+            [100.0 * share for share in SHARES],
+        )
+        for policy in POLICIES
+    )
+    return Chart(f"{job}: latency", "ms", "% of seconds", lines, drawn="steps", log_x=True)
+
+
+def _use(results: dict[tuple[str, str], list[Measured]]) -> Bars:
+    bars = tuple(
+        Bar(
+            policy,
+            job,
+            PAPER[job][policy]["workers"] / MOST,
+            mean([one.workers for one in results[job, policy]]) / MOST,
+        )
+        for job in JOBS
+        for policy in POLICIES
+    )
+    return Bars("Workers relative to the fixed fleet", "of 12 workers", bars)

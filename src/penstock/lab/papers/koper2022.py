@@ -22,9 +22,9 @@ from penstock.guards import chain
 from penstock.knowledge import Knowledge
 from penstock.lab.contender import contender
 from penstock.lab.papers.koper_claims import claims
-from penstock.lab.papers.koper_recordings import QUERIES, calibrated, recordings
+from penstock.lab.papers.koper_recordings import QUERIES, calibrated, recordings, replayed
 from penstock.lab.papers.koper_sensors import as_the_study_measured
-from penstock.lab.papers.study import Comparison, Entry, Metric, Study, distances
+from penstock.lab.papers.study import Chart, Comparison, Entry, Line, Metric, Study, distances
 from penstock.lab.spread import spread
 from penstock.simulation.continuous import ContinuousJob
 from penstock.simulation.engine import Level, Outcome
@@ -116,7 +116,26 @@ def reproduce(processes: int | None, say: Callable[[str], None]) -> Study:
             for each in distances(table, AIMS, f"{query} ")
         ),
         calibrations=tuple(calibration for _, calibration in fitted.values()),
+        figures=(
+            *(against(table, metric) for metric in METRICS[:2] for table in tables),
+            *(chart for query in QUERIES for chart in replayed(query, fitted[query][0])),
+        ),
     )
+
+
+def against(table: Comparison, metric: Metric) -> Chart:
+    """All settings of a query as points: across what the paper has, upwards what we have."""
+    lines, labels = [], []
+    for scaler in SCALERS:
+        settings = [e for e in table.entries if e.label.rsplit(" ", 1)[0] == scaler]
+        x = [entry.paper[metric.name] or 0.0 for entry in settings]
+        lines.append(Line(scaler, x, [entry.ours[metric.name] for entry in settings]))
+        labels.append([entry.label for entry in settings])
+    unit, logs = f" ({metric.unit})" if metric.unit else "", metric.name == "latency"
+    return Chart(
+        f"{table.title}: {metric.name}", f"paper{unit}", f"ours{unit}", tuple(lines),
+        drawn="points", log_x=logs, log_y=logs, diagonal=True, labels=labels,
+    )  # fmt: skip
 
 
 def run(cell: Cell) -> Measured:

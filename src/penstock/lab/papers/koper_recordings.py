@@ -11,7 +11,7 @@ from typing import NamedTuple
 import msgspec
 from msgspec import Struct
 
-from penstock.lab.papers.study import Calibration
+from penstock.lab.papers.study import Calibration, Chart, Line
 from penstock.simulation.continuous import ContinuousJob
 from penstock.simulation.dataflow import Dataflow, Operator
 from penstock.simulation.fit_continuous import fit, replay
@@ -211,6 +211,35 @@ def calibrated(query: str) -> tuple[ContinuousJob, Calibration]:
         for name in ("throughput", "delay", "cpu", "busy")
     }
     return job, Calibration(query, text, found, off)
+
+
+def replayed(query: str, job: ContinuousJob) -> list[Chart]:
+    """Recorded latency and lag of each run of a query beside what the job shows on paper."""
+    charts = []
+    for run in recordings().runs:
+        if run.query != query:
+            continue
+        rows = rows_of(run)
+        shown = replay(job, rows, WINDOW_S)
+        part = FITTED_ON[query].get(run.scaler, 0.0)
+        seen = {0.0: "not fitted on", 1.0: "fitted on"}.get(part, "fitted on its first half")
+        name = f"query {query[1:]}, {run.scaler} {run.setting}"
+        at_s = [row.at_s for row in rows]
+        for what, unit, sides in (
+            ("latency", "s", [[_rounded(row.delay_s) for row in side] for side in (rows, shown)]),
+            (
+                "lag",
+                "records",
+                [[_rounded(row.backlog_records) for row in side] for side in (rows, shown)],
+            ),
+        ):
+            lines = (Line("recorded", at_s, sides[0]), Line("simulated", at_s, sides[1]))
+            charts.append(Chart(f"{name}: {what} ({seen})", "time", unit, lines))
+    return charts
+
+
+def _rounded(value: float | None) -> float | None:
+    return None if value is None else float(f"{value:.4g}")
 
 
 _FITTED = (

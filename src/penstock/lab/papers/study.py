@@ -93,6 +93,72 @@ class Calibration(Struct, frozen=True):
     errors: dict[str, float] = field(default_factory=dict)
 
 
+class Line(Struct, frozen=True):
+    """A line or a cloud of points; ``None`` in `y` is a gap."""
+
+    name: str
+    x: list[float]
+    y: list[Number]
+    dashed: bool = False
+
+
+class Chart(Struct, frozen=True, tag="chart", tag_field="kind"):
+    """Lines over a common axis.
+
+    `drawn` says how: "lines", "steps" (a value holds until the next), or "points", to which
+    `diagonal` adds the line on which both sides are the same. `labels` are the names of points.
+    """
+
+    title: str
+    x_unit: str
+    y_unit: str
+    lines: tuple[Line, ...]
+    drawn: str = "lines"
+    log_x: bool = False
+    log_y: bool = False
+    diagonal: bool = False
+    wide: bool = False
+    labels: list[list[str]] = field(default_factory=list)
+    note: str = ""
+
+
+class Box(Struct, frozen=True):
+    """Five numbers of a sample: its ends, its quartiles and its median; and the paper's mean."""
+
+    name: str
+    group: str
+    five: tuple[float, float, float, float, float]
+    paper: Number = None
+
+
+class Boxes(Struct, frozen=True, tag="boxes", tag_field="kind"):
+    """Box plots side by side, those of a group together."""
+
+    title: str
+    unit: str
+    boxes: tuple[Box, ...]
+    log_y: bool = False
+    note: str = ""
+
+
+class Bar(Struct, frozen=True):
+    """What the paper has and what we have."""
+
+    name: str
+    group: str
+    paper: Number
+    ours: float
+
+
+class Bars(Struct, frozen=True, tag="bars", tag_field="kind"):
+    """Bars in pairs: the paper's and ours."""
+
+    title: str
+    unit: str
+    bars: tuple[Bar, ...]
+    note: str = ""
+
+
 class Study(Struct, frozen=True):
     """One study, reproduced."""
 
@@ -104,6 +170,7 @@ class Study(Struct, frozen=True):
     claims: tuple[Claim, ...]
     distances: tuple[Distance, ...] = ()
     calibrations: tuple[Calibration, ...] = ()
+    figures: tuple[Chart | Boxes | Bars, ...] = ()
 
     @property
     def held(self) -> int:
