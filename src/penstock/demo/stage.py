@@ -1,60 +1,24 @@
-"""Puts a demo on: everything real, started in order, and gone when the block is left.
-
-What can outlive this process if it is killed, does not: the testbed has its keeper, the driver's
-Java ends with its standard input, and the producer looks whether its parent is still there.
-"""
+"""A demo that is on: a real job under load, with Penstock attached to it and a journal to watch."""
 
 from __future__ import annotations
 
-import json
 import logging
-import os
-import shutil
-import signal
-import subprocess
-import sys
-import tempfile
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import ExitStack, contextmanager, suppress
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
-
-import msgspec
+from typing import TYPE_CHECKING
 
 from penstock.clock import WallClock
 from penstock.demo import plan as sizes
 from penstock.demo.plan import Plan
-from penstock.errors import PenstockError
-from penstock.jobs.playback import Report
-from penstock.jobs.run import Job
+from penstock.demo.scene import Producer, Say, Scene, staged
 from penstock.journal import FileJournal
 from penstock.lab.contender import Contender
 from penstock.model import Step
-from penstock.testbed import Testbed, paced, wait_until
-from penstock.testbed.processes import cause
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
-    from pyspark.sql.streaming.query import StreamingQuery
-
     from penstock.spark.attach import Attachment
-
-TOPIC = "events"
-#: So many batches, the last of them within its trigger, and the code is compiled.
-WARM_UP_BATCHES = 3
-FIRST_BATCH_TIMEOUT_S = 180.0
-WARM_UP_TIMEOUT_S = 30.0
-#: The load begins so long after its producer, at the latest.
-LEAD_S = 6
-#: Until the driver's Java has ended by itself before it is killed.
-END_TIMEOUT_S = 5.0
-
-Say = Callable[[str], None]
-
-
-class DemoError(PenstockError):
-    """Something real broke while the demo was on."""
 
 
 class WatchedJournal(FileJournal):
@@ -99,8 +63,7 @@ class Performance:
     journal: WatchedJournal
     notes: Notes
     handle: Attachment
-    query: StreamingQuery
-    producer: Producer
+    scene: Scene
 
     @property
     def steps(self) -> list[Step]:
@@ -113,268 +76,55 @@ class Performance:
 
     def is_over(self) -> bool:
         """Whether all of the load is out; an error if the job or the producer broke."""
-        check_alive(self.query)
-        return self.producer.ended()
+        return self.scene.is_over()
 
-
-@dataclass(frozen=True)
-class Producer:
-    """The process that sends the events."""
-
-    process: subprocess.Popen[bytes]
-    output: Path
-    log: Path
-
-    @classmethod
-    def start(cls, bed: Testbed, plan: Plan, name: str, *load: str) -> Producer:
-        logs = bed.run_directory / "logs"
-        output, log = logs / f"{name}.json", logs / f"{name}.log"
-        argv = [sys.executable, "-m", "penstock.jobs.producer"]
-        argv += ["--bootstrap", bed.bootstrap_servers, "--topic", TOPIC, "--stream", plan.stream]
-        argv += ["--parent", str(os.getpid()), *load]
-        with output.open("wb") as out, log.open("wb") as err:
-            # A session of its own: Ctrl-C in the terminal is ours to handle.
-            process = subprocess.Popen(
-                argv, stdin=subprocess.DEVNULL, stdout=out, stderr=err, start_new_session=True
-            )
-        return cls(process, output, log)
-
-    def ended(self) -> bool:
-        code = self.process.poll()
-        if code:
-            raise DemoError(f"the producer failed: {cause(self.log.read_text())}")
-        return code is not None
-
-    def report(self) -> Report | None:
-        """What it sent, once it has ended by itself."""
-        try:
-            return msgspec.json.decode(self.output.read_bytes(), type=Report)
-        except (OSError, msgspec.MsgspecError):
-            return None
-
-    def stop(self) -> None:
-        self.process.kill()
-        self.process.wait()
+    @property
+    def producer(self) -> Producer:
+        return self.scene.producer
 
 
 @contextmanager
 def performance(
-    plan: Plan, entry: Contender, journal: Path, say: Say, *, kafka_port: int | None = None
-) -> Iterator[Performance]:
-    """Start everything, hand it over when the load begins, and end everything."""
-    directory = Path(tempfile.mkdtemp(prefix="penstock-demo-"))
-    keep = False
-    try:
-        with ExitStack() as stack:
-            yield _start(stack, plan, entry, journal, say, directory, kafka_port)
-    except (KeyboardInterrupt, GeneratorExit):
-        raise
-    except BaseException:
-        keep = (directory / "logs").exists()
-        if keep:
-            say(f"the logs of all parts are in {directory / 'logs'}")
-        raise
-    finally:
-        if not keep:
-            shutil.rmtree(directory, ignore_errors=True)
-
-
-def _start(
-    stack: ExitStack,
     plan: Plan,
     entry: Contender,
     journal: Path,
     say: Say,
-    directory: Path,
-    kafka_port: int | None,
-) -> Performance:
-    slots = sizes.MAX_EXECUTORS
-    say(f"starting a Kafka broker and a Spark cluster with {slots} slots ...")
-    bed = stack.enter_context(
-        Testbed(slots=slots, run_directory=directory, kafka_port=kafka_port, say=say)
-    )
-    bed.create_topic(TOPIC, sizes.PARTITIONS)
-    say(f"starting the driver on {bed.master_url}, with one executor ...")
-    stack.callback(_end_driver)
-    notes = stack.enter_context(Notes().taken())
-    spark = _session(bed)
-    say(f"starting the query {plan.query}; its first batches compile code ...")
-    low = f"constant:rate={sizes.WARM_UP_RPS:g}"
-    warm_up = Producer.start(bed, plan, "warm-up", "--workload", low, "--seconds", "86400")
-    stack.callback(warm_up.stop)
-    query = _query(bed, spark, plan)
-    _warm_up(query, warm_up, say)
+    *,
+    kafka_port: int | None = None,
+    admission: bool = True,
+) -> Iterator[Performance]:
+    """Start everything, hand it over when the load begins, and end everything."""
+    with ExitStack() as stack:
+        notes = stack.enter_context(Notes().taken())
+        scene = stack.enter_context(staged(plan, say, kafka_port=kafka_port))
+        workload = f"wave of {plan.load_s} s, {sizes.LOW_RPS:g} to {plan.peak_rps:g} records/s"
+        facts = {"policy": entry.label, "workload": workload, "query": plan.query}
+        facts |= {"engine": "spark", "pace": f"{plan.pace_s:g} s per record"}
+        book = WatchedJournal(journal, run=facts)
+        handle = _attach(scene, plan, entry, book, admission=admission)
+        stack.callback(handle.stop)
+        yield Performance(plan, book, notes, handle, scene)
 
+
+def _attach(
+    scene: Scene, plan: Plan, entry: Contender, book: WatchedJournal, *, admission: bool
+) -> Attachment:
     from penstock.spark.actuator import Patience
     from penstock.spark.attach import Attachment
     from penstock.spark.settings import LiveSettings
 
-    rates = directory / "rates.json"
-    rates.write_text(json.dumps([sizes.LOW_RPS] * LEAD_S + plan.rates_rps()))
-    producer = Producer.start(bed, plan, "producer", "--rates", str(rates))
-    stack.callback(producer.stop)
-    warm_up.stop()
-    _settle(query)
-    workload = f"wave of {plan.load_s} s, {sizes.LOW_RPS:g} to {plan.peak_rps:g} records/s"
-    facts = {"policy": entry.label, "workload": workload, "query": plan.query}
-    facts |= {"engine": "spark", "pace": f"{plan.pace_s:g} s per record"}
-    book = WatchedJournal(journal, run=facts)
-    handle = Attachment(
-        spark,
+    return Attachment(
+        scene.spark,
         entry.policy,
         entry.limits,
         name=entry.label,
         # A backlog in one batch would hide for minutes what new executors are good for.
-        live=LiveSettings(every_s=plan.every_s, admission=True),
+        live=LiveSettings(every_s=plan.every_s, admission=admission),
         slo_s=sizes.SLO_S,
         journal=book,
         # Short batches leave a gap soon; in a demo of minutes nobody waits a minute for one.
         patience=Patience(look_every_s=0.5, quiet_s=5.0),
     )
-    stack.callback(handle.stop)
-    return Performance(plan, book, notes, handle, query, producer)
-
-
-def _session(bed: Testbed) -> SparkSession:
-    from pyspark import SparkConf
-    from pyspark.sql import SparkSession
-
-    _become(bed.driver_environment)
-    settings = {
-        "spark.app.name": "penstock-demo",
-        "spark.driver.memory": "1g",
-        "spark.sql.shuffle.partitions": str(sizes.STATE_PARTITIONS),
-        "spark.sql.streaming.metricsEnabled": "false",
-        "spark.log.level": "ERROR",
-    }
-    conf = SparkConf(loadDefaults=False)
-    conf.setAll(list((bed.spark_conf(initial_executors=1) | settings).items()))
-    interrupt = signal.getsignal(signal.SIGINT)
-    with _standard_error_in(bed.run_directory / "logs" / "driver.log"):
-        spark: SparkSession = SparkSession.builder.config(conf=conf).getOrCreate()
-    # A new session puts a handler of its own in the place of ours.
-    signal.signal(signal.SIGINT, interrupt)
-    return spark
-
-
-def _query(bed: Testbed, spark: SparkSession, plan: Plan) -> StreamingQuery:
-    job = Job(
-        query=plan.query,
-        bootstrap=bed.bootstrap_servers,
-        topic=TOPIC,
-        checkpoint=str(bed.run_directory / "checkpoint"),
-        trigger_s=sizes.TRIGGER_S,
-    )
-    return job.start(spark, lambda source: in_step(source, plan.pace_s))
-
-
-def in_step(source: DataFrame, pace_s: float) -> DataFrame:
-    """Records of Kafka that wait for `pace_s` each; one in so many waits for all of them."""
-    from pyspark.sql import functions as f
-
-    waits = f.col("offset") % sizes.WAITING_TOGETHER == 0
-    return paced(source, f.when(waits, sizes.WAITING_TOGETHER * pace_s).otherwise(0.0))
-
-
-def _warm_up(query: StreamingQuery, producer: Producer, say: Say) -> None:
-    """Wait for the first batches, which last many times as long as all others.
-
-    What they cost says nothing about the job, and a policy that learned from them would be misled.
-    """
-
-    def last_batch() -> tuple[int, float]:
-        check_alive(query)
-        producer.ended()
-        progress: Any = query.lastProgress
-        if progress is None:
-            return 0, 0.0
-        return 1 + int(progress["batchId"]), progress["durationMs"]["triggerExecution"] / 1e3
-
-    def warm() -> bool:
-        batches, duration_s = last_batch()
-        return batches >= WARM_UP_BATCHES and duration_s <= sizes.TRIGGER_S
-
-    try:
-        wait_until(lambda: last_batch()[0], FIRST_BATCH_TIMEOUT_S, "", every_s=0.25)
-    except TimeoutError:
-        raise DemoError(
-            f"the query did not do its first batch in {FIRST_BATCH_TIMEOUT_S:g} s: "
-            "this machine is too busy"
-        ) from None
-    try:
-        wait_until(warm, WARM_UP_TIMEOUT_S, "", every_s=0.25)
-    except TimeoutError:
-        say(
-            f"this machine is busy: a batch takes {last_batch()[1]:.1f} s at "
-            f"{sizes.WARM_UP_RPS:g} records/s; expect a larger fleet and longer delays"
-        )
-
-
-def _settle(query: StreamingQuery) -> None:
-    """Wait for a batch of the usual size, so that the first that is seen is one of many."""
-
-    def usual() -> bool:
-        progress: Any = query.lastProgress
-        rows = 0 if progress is None else int(progress["numInputRows"])
-        return rows >= 0.75 * sizes.LOW_RPS * sizes.TRIGGER_S
-
-    with suppress(TimeoutError):  # then the load begins all the same
-        wait_until(usual, LEAD_S, "", every_s=0.25)
-
-
-def check_alive(query: StreamingQuery) -> None:
-    if not query.isActive:
-        error = query.exception()
-        why = str(error).partition("\n")[0] if error is not None else "nobody knows why"
-        raise DemoError(f"the query ended: {why}")
-
-
-def _end_driver() -> None:
-    """End the session and the Java process behind it, whatever state they are in."""
-    from pyspark import SparkContext
-
-    gateway: Any = SparkContext._gateway
-    if gateway is None:
-        return
-    process: subprocess.Popen[bytes] = gateway.proc
-    try:
-        context = SparkContext._active_spark_context
-        if context is not None:
-            with suppress(Exception):  # it may be half started, or gone
-                context.stop()
-        with suppress(Exception):
-            gateway.shutdown()
-        if process.stdin is not None:
-            process.stdin.close()
-        process.wait(END_TIMEOUT_S)
-    except subprocess.TimeoutExpired:
-        pass
-    finally:
-        process.kill()
-        process.wait()
-        SparkContext._gateway = None
-        SparkContext._jvm = None
-
-
-def _become(environment: Mapping[str, str]) -> None:
-    """Take over an environment: Java, and PySpark with it, inherits ours."""
-    for name in os.environ.keys() - environment.keys():
-        del os.environ[name]
-    os.environ.update(environment)
-
-
-@contextmanager
-def _standard_error_in(log: Path) -> Iterator[None]:
-    """Programs that are started meanwhile write their complaints into a file."""
-    sys.stderr.flush()
-    usual = os.dup(2)
-    with log.open("ab") as file:
-        os.dup2(file.fileno(), 2)
-    try:
-        yield
-    finally:
-        os.dup2(usual, 2)
-        os.close(usual)
 
 
 def elapsed() -> Callable[[], float]:

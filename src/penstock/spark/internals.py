@@ -229,6 +229,14 @@ class Driver:
         summaries: list[Json] = self._json(self.store.executorList(True))
         return [summary for summary in summaries if summary["id"] != "driver"]
 
+    def executors_ever(self) -> list[Json]:
+        """``ExecutorSummary`` of each executor that ever was, in full, as far as Spark keeps them.
+
+        Costly (see `_leave_out_unread`): ask once, at the end.
+        """
+        summaries = _parse(self._to_full_json.writeValueAsString(self.store.executorList(False)))
+        return [summary for summary in summaries if summary["id"] != "driver"]
+
     def jobs_begun(self) -> int:
         """How many jobs were submitted so far: the id of the next one."""
         return int(self._dag.numTotalJobs())

@@ -1,0 +1,201 @@
+"""One live run of one contestant under the same load, and what was seen of it."""
+
+from __future__ import annotations
+
+import os
+import platform
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from importlib.metadata import version
+from math import ceil
+from pathlib import Path
+from typing import ClassVar
+
+import msgspec
+from msgspec import Struct
+
+from penstock.clock import WallClock
+from penstock.demo import plan as sizes
+from penstock.demo.observer import Observation, observed, rescaled
+from penstock.demo.plan import Plan, quickened
+from penstock.demo.scene import Say, Scene, staged
+from penstock.demo.stage import performance
+from penstock.errors import unknown
+from penstock.jobs.playback import Report
+from penstock.knowledge import Knowledge
+from penstock.lab.contender import Contender
+from penstock.lab.score import Goal, score
+from penstock.model import Decision, Limits, Snapshot
+from penstock.protocols import Policy
+from penstock.simulation.engine import Outcome
+from penstock.testbed.jars import BROKER
+from penstock.testbed.java import find_java
+
+#: How much of its fleet the peak of the load may fill.
+PEAK_FILL = 0.7
+LOOK_EVERY_S = 0.5
+GOAL = Goal(slo_s=sizes.SLO_S, warmup_s=0.0)
+
+
+class Contestant(Struct, frozen=True):
+    """Who sizes the fleet: a policy of Penstock, Spark itself by its settings, or nobody."""
+
+    name: str
+    words: str
+    policy: str | None = None
+    executors: int = 1
+    settings: dict[str, str] = {}
+
+
+class Trial(Struct, frozen=True):
+    """A finished run: one line of the file of finished runs."""
+
+    contestant: str
+    number: int
+    began_at: str
+    plan: Plan
+    machine: dict[str, str]
+    observation: Observation
+    sent: Report | None = None
+
+
+class Figures(Struct, frozen=True):
+    """A run in numbers. `failed_tasks` is ``None`` where nothing can fail."""
+
+    executor_s: float
+    p50_s: float
+    p95_s: float
+    late_fraction: float
+    rescales: float
+    moved_executors: float
+    failed_tasks: float | None = None
+
+
+def contestants(plan: Plan) -> dict[str, Contestant]:
+    """The five that are compared, by name.
+
+    >>> five = contestants(Plan("q11", 100))
+    >>> list(five), five["static"].executors
+    (['static', 'spark', 'hpa', 'ds2', 'penstock'], 4)
+    """
+    peak_fleet = ceil(plan.peak_rps * plan.pace_s / PEAK_FILL)
+    idle_s = max(1, round(60.0 / plan.speed))
+    own = {
+        "spark.dynamicAllocation.enabled": "true",
+        "spark.dynamicAllocation.minExecutors": "1",
+        "spark.dynamicAllocation.initialExecutors": "1",
+        "spark.dynamicAllocation.maxExecutors": str(sizes.MAX_EXECUTORS),
+        "spark.dynamicAllocation.schedulerBacklogTimeout": "1s",
+        "spark.dynamicAllocation.sustainedSchedulerBacklogTimeout": "1s",
+        "spark.dynamicAllocation.executorIdleTimeout": f"{idle_s}s",
+    }
+    five = (
+        Contestant(
+            "static",
+            f"{peak_fleet} executors all the time: the peak fills {PEAK_FILL:.0%} of them",
+            executors=min(peak_fleet, sizes.MAX_EXECUTORS),
+        ),
+        Contestant("spark", "Spark's own dynamic allocation, Penstock off", settings=own),
+        Contestant("hpa", "the rule of Kubernetes", policy="hpa"),
+        Contestant("ds2", "true processing rates", policy="ds2"),
+        Contestant("penstock", "the default policy", policy="penstock"),
+    )
+    return {one.name: one for one in five}
+
+
+def find_contestant(name: str, plan: Plan) -> Contestant:
+    known = contestants(plan)
+    if name not in known:
+        raise unknown("contestant", name, known)
+    return known[name]
+
+
+@dataclass(frozen=True, slots=True)
+class WaitingIsWork:
+    """A policy that takes the time an executor is busy for its cpu.
+
+    In a paced job records wait where they would compute, so that processors say nothing.
+    """
+
+    policy: Policy
+    default_limits: ClassVar[Limits] = Limits()
+
+    @property
+    def period_s(self) -> float:
+        return self.policy.period_s
+
+    def decide(self, snapshot: Snapshot, knowledge: Knowledge) -> Decision:
+        replace = msgspec.structs.replace
+        executors = tuple(
+            replace(one, cpu_fraction=one.busy_fraction) for one in snapshot.executors
+        )
+        return self.policy.decide(replace(snapshot, executors=executors), knowledge)
+
+
+def entry_of(policy: str, plan: Plan) -> Contender:
+    """A policy in the time of the plan, as it is run here live and on paper."""
+    entry = quickened(policy, plan)
+    return Contender(entry.label, WaitingIsWork(entry.policy), entry.limits)
+
+
+def run_trial(name: str, number: int, plan: Plan, journal: Path, say: Say) -> Trial:
+    """Put the load on, watch it to its end, and tell what was seen."""
+    one = find_contestant(name, plan)
+    with _on(one, plan, journal, say) as scene, observed(scene) as observer:
+        began_at = datetime.fromtimestamp(WallClock().now(), UTC).strftime("%Y-%m-%d %H:%M")
+        for _ in WallClock().ticks(LOOK_EVERY_S):
+            if scene.is_over():
+                break
+        seen = observer.observation()
+        sent = scene.producer.report()
+    return Trial(name, number, began_at, plan, machine(), seen, sent)
+
+
+@contextmanager
+def _on(one: Contestant, plan: Plan, journal: Path, say: Say) -> Iterator[Scene]:
+    """The scene with or without Penstock. Batches are not capped, so that all are alike."""
+    if one.policy is None:
+        with staged(plan, say, executors=one.executors, settings=one.settings) as scene:
+            yield scene
+    else:
+        journal.unlink(missing_ok=True)  # of a run that was interrupted
+        entry = entry_of(one.policy, plan)
+        with performance(plan, entry, journal, say, admission=False) as live:
+            yield live.scene
+
+
+def figures(outcome: Outcome, failed_tasks: int | None = None) -> Figures:
+    """A run in numbers, the same way whether it was live or on paper."""
+    alike = msgspec.structs.replace(outcome, targets=rescaled(outcome.paid))
+    found = score(alike, GOAL, sizes.MAX_EXECUTORS)
+    return Figures(
+        executor_s=3600.0 * found.executor_hours,
+        p50_s=found.p50_s,
+        p95_s=found.p95_s,
+        late_fraction=found.late_fraction,
+        rescales=found.rescales,
+        moved_executors=found.moved_executors,
+        failed_tasks=failed_tasks,
+    )
+
+
+def measured(trial: Trial) -> Figures:
+    """What a live run came to."""
+    return figures(trial.observation.outcome(), trial.observation.failed_tasks)
+
+
+def machine() -> dict[str, str]:
+    """What a run was made on, as far as it says something about the figures."""
+    memory_bytes = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    return {
+        "cores": str(os.cpu_count()),
+        "memory": f"{memory_bytes / 2**30:.0f} GiB",
+        "system": f"{platform.system()} {platform.machine()}",
+        "python": platform.python_version(),
+        "pyspark": version("pyspark"),
+        "java": str(find_java().version),
+        "kafka": BROKER.name.rpartition(" ")[2],
+        "penstock": version("penstock"),
+    }
