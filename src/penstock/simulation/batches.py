@@ -90,6 +90,7 @@ class MicroBatchRun:
 
         self._base_s = inf  # the cost of a batch before its first record
         self._extra_s = 0.0  # what the next batch pays for state that moves
+        self._joining_s = 0.0  # and for executors that have just come
         self._limit = inf  # the most records that a batch can read
         self._plan_is_stale = True
         self._rows_are_stale = True
@@ -291,6 +292,7 @@ class MicroBatchRun:
         self._plan_is_stale = self._rows_are_stale = True
         for one in change.joined:
             heappush(self._edges_s, one.ready_at_s + self._job.cold_s)
+            self._joining_s += self._job.join_s
         if not self._running or not self._load:
             return
         lost = self._crew.share_of(change.lost)
@@ -312,8 +314,14 @@ class MicroBatchRun:
         self._meter.book(crew.executors, crew.plan, self._done(share))
         self._count_from(share)
         self._extra_s = max(self._extra_s, crew.gather(self._roster.ready, now_s))
+        self._extra_s += self._joining_s
+        self._joining_s = 0.0
         self._base_s = job.planning_s + job.commit_s + crew.plan.base_s
         self._limit = job.max_offsets_per_trigger or inf
+        if job.max_batch_s is not None and crew.plan.s_per_record > 0.0:
+            # At least one: a batch whose fixed cost is too long already must not starve.
+            most = max(1.0, (job.max_batch_s - self._base_s) / crew.plan.s_per_record)
+            self._limit = min(self._limit, most)
         if self._source.is_out(now_s):
             self._limit = 0.0
         self._plan_is_stale = False

@@ -26,7 +26,7 @@ _CONTINUOUS: tuple[str, ...] = (
     "warmup_s", "busy_at_saturation", "busy_exponent", "idle_cpu_fraction", "full_cpu_fraction",
 )  # fmt: skip
 _MICRO_BATCH: tuple[str, ...] = (
-    "trigger_interval_s", "planning_s", "commit_s", "contention", "noise_fraction",
+    "trigger_interval_s", "planning_s", "commit_s", "contention", "noise_fraction", "join_s",
 )  # fmt: skip
 
 #: Batches come in lumps: throughput is judged by its mean over so long.
@@ -61,6 +61,8 @@ def calibrated(steps: Sequence[Step], part: float = 0.5) -> Fitted:
         predicted = fit_batches.replay(job, rows)
         names, core_s = _MICRO_BATCH, job.stages[0].core_s_per_record
         found = {"core_s_per_record": core_s}
+        if job.max_batch_s is not None:
+            found["max_batch_s"] = job.max_batch_s
     else:
         job = fit_continuous.fit(ContinuousJob(), [rows[:middle]])
         predicted = fit_continuous.replay(job, rows)

@@ -3,6 +3,10 @@
 The duration of a batch is a straight line over its records for as long as the fleet does not
 change: ``fixed + cost x records x waves / tasks``. Both numbers, and how much dearer a record gets
 among more executors, come from the batches that were recorded with their size and duration.
+
+Batches in which executors joined, and those right after, are no part of the line: what they took
+beyond it is what joining costs. Batches that left records behind tell how long admission control
+lets a batch become.
 """
 
 from __future__ import annotations
@@ -17,7 +21,7 @@ import msgspec
 import numpy as np
 
 from penstock.errors import ConfigError
-from penstock.model import Snapshot, Step
+from penstock.model import Batch, Snapshot, Step
 from penstock.simulation.fleet import Startup
 from penstock.simulation.microbatch import MicroBatchJob
 from penstock.simulation.recorded import Row, rates, row_of
@@ -27,61 +31,139 @@ from penstock.simulation.stages import Stage
 FEWEST_BATCHES = 20
 #: Of the fixed cost, the part before the stages.
 _PLANNING_PART = 0.4
+#: So long a batch may have begun after the oldest record that it left behind, by inexact clocks.
+_CLOCKS_S = 0.5
+#: As many batches as this have to be held back before it is taken for a rule.
+_FEWEST_HELD_BACK = 3
 #: Contention is looked for in steps up to this.
 _CONTENTIONS = np.linspace(0.0, 0.2, 41)
 
 
 class Seen(NamedTuple):
-    """A batch with the fleet that ran it."""
+    """A batch with the fleet that began it.
+
+    `joined` executors came while it ran or just before; it is `calm` if none did, nor in the batch
+    before it. One that is `held_back` took less than there was.
+    """
 
     records: float
     duration_s: float
     executors: int
+    joined: int = 0
+    calm: bool = True
+    held_back: bool = False
 
 
 def batches_of(steps: Iterable[Step]) -> list[Seen]:
     """All batches of a journal that had records, each with the fleet of its time."""
+    snapshots = [step.snapshot for step in steps if step.snapshot is not None]
+    snapshots = [one for one in snapshots if one.fleet.active > 0]
+    joins = _joins(snapshots)
+    batches: list[Batch] = []
+    fleets: list[int] = []
+    held: list[bool] = []
+    for seen in snapshots:
+        for batch in seen.batches:
+            if batch.input_records > 0:
+                since = sum(batch.started_at_s < at_s <= seen.at_s for at_s in joins)
+                batches.append(batch)
+                fleets.append(max(1, seen.fleet.active - since))
+                held.append(_held_back(seen))
+    return marked(batches, fleets, joins, held)
+
+
+def marked(
+    batches: Sequence[Batch],
+    fleets: Sequence[int],
+    joined_at_s: Sequence[float],
+    held_back: Sequence[bool] | None = None,
+) -> list[Seen]:
+    """Batches in order, each with the fleet that began it, and who joined when.
+
+    >>> batches = [Batch(n, 2.0 * n, 1.0, 100) for n in range(4)]
+    >>> [(one.joined, one.calm) for one in marked(batches, [1, 1, 2, 2], [2.5])]
+    [(0, True), (1, False), (0, False), (0, True)]
+    """
+    found: list[Seen] = []
+    before_s = batches[0].started_at_s if batches else 0.0
+    for place, (batch, fleet) in enumerate(zip(batches, fleets, strict=True)):
+        end_s = batch.started_at_s + batch.duration_s
+        joined = sum(before_s < at_s <= end_s for at_s in joined_at_s)
+        calm = joined == 0 and (not found or found[-1].joined == 0)
+        held = held_back is not None and held_back[place]
+        found.append(Seen(float(batch.input_records), batch.duration_s, fleet, joined, calm, held))
+        before_s = end_s
+    return found
+
+
+def _joins(snapshots: Sequence[Snapshot]) -> list[float]:
+    """When executors came after the first snapshot: as they say, or as the fleet grew."""
+    told = {
+        (one.id, one.started_at_s)
+        for seen in snapshots
+        for one in seen.executors
+        if one.ready and one.started_at_s > snapshots[0].at_s
+    }
+    if any(seen.executors for seen in snapshots):
+        return sorted(at_s for _, at_s in told)
     return [
-        Seen(float(batch.input_records), batch.duration_s, step.snapshot.fleet.active)
-        for step in steps
-        if step.snapshot is not None and step.snapshot.fleet.active > 0
-        for batch in step.snapshot.batches
-        if batch.input_records > 0
+        (before.at_s + seen.at_s) / 2
+        for before, seen in pairwise(snapshots)
+        for _ in range(seen.fleet.active - before.fleet.active)
     ]
+
+
+def _held_back(seen: Snapshot) -> bool:
+    """Whether records wait that are older than the last batch, which could have had them."""
+    if seen.delay_s is None or not seen.batches:
+        return False
+    return seen.at_s - seen.delay_s < seen.batches[-1].started_at_s - _CLOCKS_S
 
 
 def fit(steps: Sequence[Step]) -> MicroBatchJob:
     """The job whose batches cost what the recorded ones did."""
+    snapshots = [step.snapshot for step in steps if step.snapshot is not None]
+    triggers = [one.trigger_interval_s for one in snapshots if one.trigger_interval_s]
     batches = batches_of(steps)
     if len(batches) < FEWEST_BATCHES:
         raise ConfigError(
             f"a calibration needs at least {FEWEST_BATCHES} batches with records, "
             f"not {len(batches)}"
         )
-    snapshots = [step.snapshot for step in steps if step.snapshot is not None]
-    triggers = [one.trigger_interval_s for one in snapshots if one.trigger_interval_s]
     cores = snapshots[-1].fleet.cores_per_executor
-    tasks = _tasks(snapshots, cores)
+    return job_of(batches, median(triggers), _tasks(snapshots, cores), cores)
+
+
+def job_of(batches: Sequence[Seen], trigger_s: float, tasks: int, cores: int) -> MicroBatchJob:
+    """The job whose batches cost what these did."""
+    calm = [batch for batch in batches if batch.calm]
+    if len(calm) < FEWEST_BATCHES:
+        calm = list(batches)
     contention = 0.0
-    if len({batch.executors for batch in batches}) > 1:
-        contention = min(_CONTENTIONS, key=lambda c: _line(batches, tasks, cores, float(c))[2])
-    fixed_s, core_s, _ = _line(batches, tasks, cores, float(contention))
-    off = [
-        batch.duration_s / (fixed_s + core_s * _work(batch, tasks, cores, float(contention)))
-        for batch in batches
-    ]
-    noise = float(np.clip(1.4826 * np.median(np.abs(np.array(off) - 1.0)), 0.0, 0.5))
+    if len({batch.executors for batch in calm}) > 1:
+        contention = float(min(_CONTENTIONS, key=lambda c: _line(calm, tasks, cores, float(c))[2]))
+    fixed_s, core_s, _ = _line(calm, tasks, cores, contention)
+
+    def expected_s(batch: Seen) -> float:
+        return fixed_s + core_s * _work(batch, tasks, cores, contention)
+
+    off = np.array([batch.duration_s / expected_s(batch) for batch in calm])
+    joined = sum(batch.joined for batch in batches)
+    over_s = sum(batch.duration_s - expected_s(batch) for batch in batches if not batch.calm)
+    held = [batch.duration_s for batch in calm if batch.held_back]
     return MicroBatchJob(
-        trigger_interval_s=median(triggers),
+        trigger_interval_s=trigger_s,
+        max_batch_s=median(held) if len(held) >= _FEWEST_HELD_BACK else None,
         planning_s=max(1e-3, _PLANNING_PART * fixed_s),
         commit_s=(1.0 - _PLANNING_PART) * fixed_s,
         stages=(Stage("batch", tasks, core_s, task_overhead_s=0.0),),
         cores_per_executor=cores,
-        contention=float(contention),
-        noise_fraction=noise,
+        contention=contention,
+        noise_fraction=float(np.clip(1.4826 * np.median(np.abs(off - 1.0)), 0.0, 0.5)),
         straggler_probability=0.0,
         state_bytes=0.0,
         cold_s=0.0,
+        join_s=max(0.0, over_s) / joined if joined else 0.0,
     )
 
 

@@ -33,6 +33,9 @@ class MicroBatchJob(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
         The grid on which batches start when they are not late.
     max_offsets_per_trigger
         The most records that one batch takes; ``None`` takes all there are.
+    max_batch_s
+        Admission control: a batch takes no more than its executors do in so long; ``None`` has
+        none.
     planning_s, commit_s
         What every batch costs on the driver before and after its stages; a batch without
         records costs only the planning.
@@ -50,6 +53,9 @@ class MicroBatchJob(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
         From the request of an executor until it is there.
     cold_s, cold_fraction
         A new executor works at that fraction of its speed for so long.
+    join_s
+        Each new executor holds the next batch up for so long: it loads and compiles code, on
+        processors that others use too.
     decommission_s
         An executor that leaves is gone so long after the batch that it was in.
     noise_fraction
@@ -84,6 +90,7 @@ class MicroBatchJob(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
 
     trigger_interval_s: Annotated[float, Meta(gt=0)] = 2.0
     max_offsets_per_trigger: Annotated[float, Meta(gt=0)] | None = None
+    max_batch_s: Annotated[float, Meta(gt=0)] | None = None
     planning_s: Annotated[float, Meta(gt=0)] = 0.1
     commit_s: NonNegative = 0.15
     stages: tuple[Stage, ...] = (
@@ -97,6 +104,7 @@ class MicroBatchJob(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     startup: Startup = Startup(10.0, 30.0)
     cold_s: NonNegative = 15.0
     cold_fraction: Fraction = 0.5
+    join_s: NonNegative = 0.0
     decommission_s: NonNegative = 3.0
     noise_fraction: NonNegative = 0.05
     straggler_probability: Annotated[float, Meta(ge=0, le=1)] = 0.01
