@@ -78,9 +78,9 @@ def test_a_curved_busy_gauge_shows_little_at_half_load_and_the_same_when_full() 
 
 
 def test_a_curved_cpu_gauge_rises_early() -> None:
-    # The square root of a quarter of the load is half of the way from 0.1 to 1.
-    cpu = seen(job(cpu_exponent=0.5), 2_500.0, 1).executors[0].cpu_fraction
-    assert cpu == pytest.approx(0.1 + 0.9 * 0.5)
+    # At 0.36 of the load its square root, 0.6, of the way from 0.1 to 1.
+    cpu = seen(job(cpu_exponent=0.5), 3_600.0, 1).executors[0].cpu_fraction
+    assert cpu == pytest.approx(0.1 + 0.9 * 0.6)
 
 
 def test_sources_can_be_held_back_a_little_although_the_job_keeps_up() -> None:

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 
 from penstock.errors import ActuatorError, SensorError
 from penstock.knowledge import Knowledge
-from penstock.model import Decision, Reason, Receipt, Snapshot, Step
+from penstock.model import Decision, Reason, Receipt, Step
 from penstock.protocols import Actuator, Clock, Guard, Journal, Policy, Sensor
 
 
@@ -51,17 +51,18 @@ class Controller:
             decision = self.policy.decide(snapshot, knowledge)
             for guard in self.guards:
                 decision = guard.check(decision, snapshot, knowledge)
-            step = Step(now_s, snapshot, decision, self._act(decision, snapshot, now_s))
+            receipt = None
+            if decision.target_executors != snapshot.fleet.target:
+                receipt = self._act(decision.target_executors, now_s)
+            step = Step(now_s, snapshot, decision, receipt)
         knowledge.remember(step)
         if self.journal is not None:
             self.journal.write(step)
         return step
 
-    def _act(self, decision: Decision, snapshot: Snapshot, now_s: float) -> Receipt | None:
-        if decision.target_executors == snapshot.fleet.target:
-            return None
+    def _act(self, executors: int, now_s: float) -> Receipt:
         try:
-            return self.actuator.apply(decision.target_executors, now_s)
+            return self.actuator.apply(executors, now_s)
         except ActuatorError as error:
             return Receipt(accepted=False, text=str(error))
 

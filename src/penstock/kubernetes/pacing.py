@@ -8,6 +8,7 @@ A policy that scales the Kubernetes way works out what its metrics ask for, and 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import lru_cache
 from typing import Protocol
 
 from msgspec import Struct
@@ -72,7 +73,8 @@ def settle(
     (14, '1 executors wanted, but 14 in the last 300 s')
     """
     wanted = max(0, wanted)
-    past = seeded(past, current, now_s)
+    if not past.highest:
+        past = seeded(past, current, now_s)
     newest = Recommendation(wanted, now_s)
     if behavior is not None:
         return _paced(newest, current, past, reasons, behavior, down_window_s, changes)
@@ -81,7 +83,7 @@ def settle(
     stable = highest[0].replicas
     if stable > wanted:
         reasons = (*reasons, _stabilized(wanted, stable, down_window_s))
-    most = max(2 * current, 4)
+    most = 2 * current if current > 2 else 4
     if stable > most:
         reasons = (*reasons, _limited(stable, most, current))
         stable = most
@@ -148,6 +150,7 @@ def _events(
     return up_events, down_events
 
 
+@lru_cache(maxsize=1024)
 def _stabilized(wanted: int, stable: int, window_s: float) -> Reason:
     text = f"{wanted} executors wanted, but {stable} in the last {window_s:.0f} s"
     return Reason("stabilized", text, {"wanted": wanted, "stable": stable, "window_s": window_s})

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from math import ceil
 from typing import Annotated, ClassVar
 
@@ -145,17 +146,17 @@ class Hpa:
         executors = snapshot.executors
         if not executors:
             return None
-        settled_at_s = snapshot.at_s - min(self.metric_window_s, self.cpu_initialization_s)
-        counted = [
-            int(cpu * MILLI + 0.5)
-            for executor in executors
-            if (cpu := executor.cpu_fraction) is not None
-            and executor.ready
-            and executor.started_at_s <= settled_at_s
-        ]
-        if len(counted) < len(executors):
-            return None
-        return sum(counted) * 100 // (MILLI * len(counted))
+        settle_s = self.metric_window_s
+        if settle_s > self.cpu_initialization_s:
+            settle_s = self.cpu_initialization_s
+        settled_at_s = snapshot.at_s - settle_s
+        used_milli = 0
+        for executor in executors:
+            cpu = executor.cpu_fraction
+            if cpu is None or not executor.ready or executor.started_at_s > settled_at_s:
+                return None
+            used_milli += int(cpu * MILLI + 0.5)
+        return used_milli * 100 // (MILLI * len(executors))
 
     def _all_metrics(self, snapshot: Snapshot, knowledge: Knowledge) -> tuple[int, Reason] | str:
         """The most that any metric asks for and why, or what could not be measured."""
@@ -247,6 +248,7 @@ def _last_ready_at_s(executor: ExecutorSample, history: Sequence[Snapshot]) -> f
     return executor.started_at_s
 
 
+@lru_cache(maxsize=1024)
 def _reason(name: str, percent: int, target: int, wanted: int, current: int) -> Reason:
     seen = f"{name} at {percent} % for a target of {target} %"
     evidence: dict[str, float] = {

@@ -106,10 +106,11 @@ class ContinuousRun:
         job, stream, latency_s = self._job, self._stream, self._latency_s
         arrived = stream.arrived_by(stream.now_s)
         waiting = arrived - stream.departed
-        delay_s = stream.delay_s()
-        if delay_s > 0.0:
+        delay_s = 0.0
+        if waiting > 0.0:
+            delay_s = stream.delay_s()
             latency_s += max(0.0, stream.last_departure_s - (stream.now_s - delay_s))
-        means = self._mean_since_last_read(max(now_s, stream.now_s), arrived)
+        means = self._mean_since_last_read(now_s if now_s > stream.now_s else stream.now_s, arrived)
         executors, operators = self._gauges.readings(means, waiting, self._outage)
         seen = not self._outage
         return Snapshot(
@@ -167,20 +168,22 @@ class ContinuousRun:
             to_s = stream.end_s
         while self._next_event_s <= to_s:
             if self._next_event_s > stream.now_s:
-                self._run_on(self._next_event_s)
+                if self._can_rps > 0.0:
+                    stream.run_on(self._next_event_s, self._can_rps)
+                else:
+                    self._stand_still(self._next_event_s)
             self._happen(stream.now_s)
         if to_s > stream.now_s:
-            self._run_on(to_s)
+            if self._can_rps > 0.0:
+                stream.run_on(to_s, self._can_rps)
+            else:
+                self._stand_still(to_s)
 
-    def _run_on(self, until_s: float) -> None:
-        """Let records flow until then: nothing happens on the way."""
+    def _stand_still(self, until_s: float) -> None:
         stream = self._stream
-        if self._can_rps > 0.0:
-            stream.run_on(until_s, self._can_rps)
-        else:
-            if self._down_until_s > stream.now_s:
-                self._down_s += until_s - stream.now_s
-            stream.stand_still(until_s)
+        if self._down_until_s > stream.now_s:
+            self._down_s += until_s - stream.now_s
+        stream.stand_still(until_s)
 
     def _mean_since_last_read(self, now_s: float, arrived: float) -> Means | None:
         """Means since the last read; if no time has passed, those of the time before it."""

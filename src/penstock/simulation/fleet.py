@@ -185,9 +185,11 @@ class Roster:
         paid = len(self.ready) + len(self.starting) + len(self.leaving)
         if paid != self.paid[-1].executors:
             self.paid.append(Level(now_s, paid))
-        fault_s = self._due[-1][0] if self._due else inf
-        self.next_event_s = min((one.ready_at_s for one in self.starting), default=inf)
-        self.next_event_s = min(self.next_event_s, fault_s)
+        next_s = self._due[-1][0] if self._due else inf
+        for one in self.starting:
+            if one.ready_at_s < next_s:
+                next_s = one.ready_at_s
+        self.next_event_s = next_s
 
     def _hire(self, now_s: float, startup_s: float, fails: bool = False) -> Executor:
         self._named += 1
@@ -201,11 +203,14 @@ class Roster:
 
     def _startup_s(self, now_s: float) -> float:
         startup_s = self._lots.uniform(self._startup.shortest_s, self._startup.longest_s)
-        for slow in active(self._start_faults, SlowStart, now_s):
-            startup_s *= slow.factor
+        if self._start_faults:
+            for slow in active(self._start_faults, SlowStart, now_s):
+                startup_s *= slow.factor
         return startup_s
 
     def _fails(self, now_s: float) -> bool:
+        if not self._start_faults:
+            return False
         failures = active(self._start_faults, FailedStart, now_s)
         return any(self._lots.random() < failure.probability for failure in failures)
 

@@ -1,7 +1,7 @@
 """What the gauges of a Flink-like job show: cpu, busy, idle and backpressured time.
 
 `Gauges` turn the `Means` between two reads into samples of workers and operators. They have a
-scale: utilisation is read in steps of one percent of the capacity, which is below their noise, so
+scale: utilisation is read in steps of two percent of the capacity, which is within their noise, so
 that a reading which comes again need not be made again.
 """
 
@@ -21,7 +21,7 @@ from penstock.simulation.fleet import Executor, Roster
 if TYPE_CHECKING:
     from penstock.simulation.continuous import ContinuousJob
 
-_STEPS = 100
+_STEPS = 50
 #: Steps of the fraction of time for which records waited.
 _PRESSED_STEPS = 20
 #: So many errors of measurement are drawn and used in turn.
@@ -112,33 +112,35 @@ class Gauges:
 
     def readings(self, means: Means | None, waiting: float, outage: bool) -> Readings:
         """Samples of all workers and operators; without means, of who they are alone."""
-        executors, operators = self._at_work(means, waiting, outage)
-        return (executors + self._others if self._others else executors), operators
-
-    def _at_work(self, means: Means | None, waiting: float, outage: bool) -> Readings:
         if means is None:
             there = tuple([ExecutorSample(worker[0], worker[1]) for worker in self._working])
-            return there, self._operators(None, 0.0, waiting, outage)
+            return there + self._others, self._operators(None, 0.0, waiting, outage)
         used = means.used * next(self._errors)
         if used > 1.0:
             used = 1.0
-        if means.down > 0.0:
-            executors = self._executors(used, means.down, min(1.0, means.pressed))
-            return executors, self._operators(means, used, waiting, outage)
-        step = int(used * _STEPS + 0.5)
-        if waiting <= 0.0 and means.pressed == 0.0 and not outage:
+        if waiting <= 0.0 and means.pressed == 0.0 and means.down == 0.0 and not outage:
+            # Nine readings in ten.
+            step = int(used * _STEPS + 0.5)
             quiet = self._quiet.get(step)
             if quiet is None:
                 operators = self._operators(means, used, 0.0, outage)
                 quiet = self._quiet[step] = (self._executors(step / _STEPS, 0.0, 0.0), operators)
-            return quiet
+            return (quiet[0] + self._others, quiet[1]) if self._others else quiet
+        executors = self._strained(means, used) + self._others
+        return executors, self._operators(means, used, waiting, outage)
+
+    def _strained(self, means: Means, used: float) -> tuple[ExecutorSample, ...]:
+        """The workers of a job that restarts, or in front of which records wait."""
+        if means.down > 0.0:
+            return self._executors(used, means.down, min(1.0, means.pressed))
+        step = int(used * _STEPS + 0.5)
         pressed_step = int(means.pressed * _PRESSED_STEPS + 0.5)
         key = step * (_PRESSED_STEPS + 1) + pressed_step
         workers = self._pressed.get(key)
         if workers is None:
             workers = self._executors(step / _STEPS, 0.0, pressed_step / _PRESSED_STEPS)
             self._pressed[key] = workers
-        return workers, self._operators(means, used, waiting, outage)
+        return workers
 
     def _seen(self, calm: float, pressed: float, held_back: float) -> float:
         """Of a job's use of its capacity, the part that a gauge counts which sees these parts of

@@ -68,7 +68,7 @@ class Stream:
         #: While records depart as they arrive, the curve is not drawn: from this second on it is
         #: that of the arrivals.
         self._calm_since: int | None = None
-        self._calm_until = 0
+        self._calm_until = -1
         self._calm_rps = 0.0
         self._rates = rates_rps
         self._swings = swings.each
@@ -123,20 +123,26 @@ class Stream:
     def run_on(self, until_s: float, can_rps: float) -> None:
         """Let records depart at that capacity until then."""
         start_s, before = self.now_s, self.departed
+        first, last = int(start_s), int(until_s)
         self.now_s = until_s
+        if (
+            last <= self._calm_until
+            and last == until_s
+            and can_rps == self._calm_rps
+            and self.reread == 0.0
+        ):
+            # The calm goes on, as it mostly does.
+            self.departed = departed = self._arrived[last]
+            self.last_departure_s = until_s
+            self.processed += departed - before
+            self.used_s += (departed - before) / can_rps
+            return
         if self.reread > 0.0:
             start_s = self._read_again(start_s, until_s, can_rps)
             if self.reread > 0.0:
                 return
-        first, last = int(start_s), int(until_s)
-        if (
-            self._calm_since is not None
-            and last <= self._calm_until
-            and can_rps == self._calm_rps
-            and last == until_s
-        ):
-            self.departed = self._arrived[last]  # The calm goes on, as it mostly does.
-        elif first == last:
+            first = int(start_s)
+        if first == last:
             self._part_of_second(start_s, until_s, can_rps)
         else:
             if start_s > first:
@@ -181,6 +187,7 @@ class Stream:
             self._at_s += self._seconds[self._calm_since + 1 : until + 1]
             self._departures += self._arrived[self._calm_since + 1 : until + 1]
             self._calm_since = None
+            self._calm_until = -1
 
     def _pressed_seconds(self, first: int, last: int, can_rps: float) -> None:
         """The hot loop."""
