@@ -9,10 +9,10 @@ UV := $(BIN)/uv
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test check java cases bench bench-live soak docs fmt lock wheel clean
+.PHONY: help setup demo test check java cases bench bench-live results-live soak docs fmt lock wheel clean
 
 help: ## list the targets
-	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
 
 demo: java ## run the main job (ARGS="--fast --policy ds2 ..." are passed on)
 	@$(BIN)/penstock demo $(ARGS)
@@ -41,6 +41,10 @@ bench: $(STAMP) ## measure speed; writes benchmarks/results.json
 
 bench-live: java ## measure speed on real Spark, about 15 min; adds to benchmarks/results.json
 	@$(BIN)/python -m benchmarks.live $(ARGS)
+
+results-live: java ## compare five scalers on real Spark, about 45 min; resumes what is missing
+	@$(BIN)/penstock compare --live $(ARGS)
+	@$(BIN)/python docs/results_live.py
 
 soak: java ## let a real job be scaled for hours (ARGS="--minutes 30")
 	@$(BIN)/python -m benchmarks.soak $(ARGS)

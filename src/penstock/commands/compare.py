@@ -44,6 +44,9 @@ def compare(
         bool, Parameter(help="Skip the oracle that knows what comes, against which regret counts.")
     ] = False,
     json: Annotated[bool, Parameter(help="A list of rows as JSON, one per run.")] = False,
+    live: Annotated[
+        bool, Parameter(help="On real Spark: static, spark, hpa, ds2 and penstock, 3 runs each.")
+    ] = False,
 ) -> int:
     """Rank policies over workloads, engines and seeds by what they cost.
 
@@ -61,6 +64,10 @@ def compare(
     processes
         How many at once; one per core without it.
     """
+    if live:
+        from penstock.commands.live import compare_live
+
+        return compare_live(policy, seeds, elsewhere=workload or engine, json=json)
     options = options or RunOptions()
     settings = options.settings()
     goal = options.goal(settings)

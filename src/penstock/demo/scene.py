@@ -114,6 +114,7 @@ def staged(
     kafka_port: int | None = None,
     executors: int = 1,
     settings: Mapping[str, str] | None = None,
+    warm_up_s: float = WARM_UP_TIMEOUT_S,
 ) -> Iterator[Scene]:
     """Start everything, hand it over when the load begins, and end everything.
 
@@ -129,6 +130,8 @@ def staged(
         The fleet at the start.
     settings
         Of Spark, on top of those of the testbed, whose fleet stands still by itself.
+    warm_up_s
+        The load begins so long after the first batch even if batches are still slow.
     """
     directory = Path(tempfile.mkdtemp(prefix="penstock-demo-"))
     keep = False
@@ -137,7 +140,7 @@ def staged(
             bed = Testbed(
                 slots=sizes.MAX_EXECUTORS, run_directory=directory, kafka_port=kafka_port, say=say
             )
-            yield _start(stack, bed, plan, say, executors, settings or {})
+            yield _start(stack, bed, plan, say, executors, settings or {}, warm_up_s)
     except (KeyboardInterrupt, GeneratorExit):
         raise
     except BaseException:
@@ -157,6 +160,7 @@ def _start(
     say: Say,
     executors: int,
     settings: Mapping[str, str],
+    warm_up_s: float,
 ) -> Scene:
     say(f"starting a Kafka broker and a Spark cluster with {bed.slots} slots ...")
     stack.enter_context(bed)
@@ -170,7 +174,7 @@ def _start(
     warm_up = Producer.start(bed, plan, "warm-up", "--workload", low, "--seconds", "86400")
     stack.callback(warm_up.stop)
     query = _query(bed, spark, plan)
-    _warm_up(query, warm_up, say)
+    _warm_up(query, warm_up, say, warm_up_s)
     rates = bed.run_directory / "rates.json"
     rates.write_text(json.dumps([sizes.LOW_RPS] * LEAD_S + plan.rates_rps()))
     producer = Producer.start(bed, plan, "producer", "--rates", str(rates))
@@ -222,7 +226,7 @@ def in_step(source: DataFrame, pace_s: float) -> DataFrame:
     return paced(source, f.when(waits, sizes.WAITING_TOGETHER * pace_s).otherwise(0.0))
 
 
-def _warm_up(query: StreamingQuery, producer: Producer, say: Say) -> None:
+def _warm_up(query: StreamingQuery, producer: Producer, say: Say, patience_s: float) -> None:
     """Wait for the first batches, which last many times as long as all others.
 
     What they cost says nothing about the job, and a policy that learned from them would be misled.
@@ -248,7 +252,7 @@ def _warm_up(query: StreamingQuery, producer: Producer, say: Say) -> None:
             "this machine is too busy"
         ) from None
     try:
-        wait_until(warm, WARM_UP_TIMEOUT_S, "", every_s=0.25)
+        wait_until(warm, patience_s, "", every_s=0.25)
     except TimeoutError:
         say(
             f"this machine is busy: a batch takes {last_batch()[1]:.1f} s at "

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from penstock.clock import WallClock
 from penstock.demo import plan as sizes
 from penstock.demo.plan import Plan
-from penstock.demo.scene import Producer, Say, Scene, staged
+from penstock.demo.scene import WARM_UP_TIMEOUT_S, Producer, Say, Scene, staged
 from penstock.journal import FileJournal
 from penstock.lab.contender import Contender
 from penstock.model import Step
@@ -92,11 +92,12 @@ def performance(
     *,
     kafka_port: int | None = None,
     admission: bool = True,
+    warm_up_s: float = WARM_UP_TIMEOUT_S,
 ) -> Iterator[Performance]:
     """Start everything, hand it over when the load begins, and end everything."""
     with ExitStack() as stack:
         notes = stack.enter_context(Notes().taken())
-        scene = stack.enter_context(staged(plan, say, kafka_port=kafka_port))
+        scene = stack.enter_context(staged(plan, say, kafka_port=kafka_port, warm_up_s=warm_up_s))
         workload = f"wave of {plan.load_s} s, {sizes.LOW_RPS:g} to {plan.peak_rps:g} records/s"
         facts = {"policy": entry.label, "workload": workload, "query": plan.query}
         facts |= {"engine": "spark", "pace": f"{plan.pace_s:g} s per record"}

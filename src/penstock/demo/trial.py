@@ -1,16 +1,27 @@
-"""One live run of one contestant under the same load, and what was seen of it."""
+"""One live run of one contestant under the same load, and what was seen of it.
+
+A process of its own, so that no run finds what another left behind::
+
+    python -m penstock.demo.trial static 1 --load-s 100 --query q11 --journal run.jsonl
+
+writes its `Trial` as one line of JSON.
+"""
 
 from __future__ import annotations
 
+import argparse
 import os
 import platform
-from collections.abc import Iterator
+import signal
+import sys
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from importlib.metadata import version
 from math import ceil
 from pathlib import Path
+from types import FrameType
 from typing import ClassVar
 
 import msgspec
@@ -21,8 +32,8 @@ from penstock.demo import plan as sizes
 from penstock.demo.observer import Observation, observed, rescaled
 from penstock.demo.plan import Plan, quickened
 from penstock.demo.scene import Say, Scene, staged
-from penstock.demo.stage import performance
-from penstock.errors import unknown
+from penstock.demo.stage import elapsed, performance
+from penstock.errors import PenstockError, unknown
 from penstock.jobs.playback import Report
 from penstock.knowledge import Knowledge
 from penstock.lab.contender import Contender
@@ -36,6 +47,8 @@ from penstock.testbed.java import find_java
 #: How much of its fleet the peak of the load may fill.
 PEAK_FILL = 0.7
 LOOK_EVERY_S = 0.5
+#: Many executors that start at once on one machine are slow to come to speed.
+WARM_UP_S = 90.0
 GOAL = Goal(slo_s=sizes.SLO_S, warmup_s=0.0)
 
 
@@ -81,7 +94,7 @@ def contestants(plan: Plan) -> dict[str, Contestant]:
     (['static', 'spark', 'hpa', 'ds2', 'penstock'], 4)
     """
     peak_fleet = ceil(plan.peak_rps * plan.pace_s / PEAK_FILL)
-    idle_s = max(1, round(60.0 / plan.speed))
+    # The waits are Spark's own defaults: the testbed has others, so that its fleet stands still.
     own = {
         "spark.dynamicAllocation.enabled": "true",
         "spark.dynamicAllocation.minExecutors": "1",
@@ -89,7 +102,7 @@ def contestants(plan: Plan) -> dict[str, Contestant]:
         "spark.dynamicAllocation.maxExecutors": str(sizes.MAX_EXECUTORS),
         "spark.dynamicAllocation.schedulerBacklogTimeout": "1s",
         "spark.dynamicAllocation.sustainedSchedulerBacklogTimeout": "1s",
-        "spark.dynamicAllocation.executorIdleTimeout": f"{idle_s}s",
+        "spark.dynamicAllocation.executorIdleTimeout": "60s",
     }
     five = (
         Contestant(
@@ -97,7 +110,11 @@ def contestants(plan: Plan) -> dict[str, Contestant]:
             f"{peak_fleet} executors all the time: the peak fills {PEAK_FILL:.0%} of them",
             executors=min(peak_fleet, sizes.MAX_EXECUTORS),
         ),
-        Contestant("spark", "Spark's own dynamic allocation, Penstock off", settings=own),
+        Contestant(
+            "spark",
+            "Spark's own dynamic allocation with its default waits, Penstock off",
+            settings=own,
+        ),
         Contestant("hpa", "the rule of Kubernetes", policy="hpa"),
         Contestant("ds2", "true processing rates", policy="ds2"),
         Contestant("penstock", "the default policy", policy="penstock"),
@@ -157,12 +174,14 @@ def run_trial(name: str, number: int, plan: Plan, journal: Path, say: Say) -> Tr
 def _on(one: Contestant, plan: Plan, journal: Path, say: Say) -> Iterator[Scene]:
     """The scene with or without Penstock. Batches are not capped, so that all are alike."""
     if one.policy is None:
-        with staged(plan, say, executors=one.executors, settings=one.settings) as scene:
+        with staged(
+            plan, say, executors=one.executors, settings=one.settings, warm_up_s=WARM_UP_S
+        ) as scene:
             yield scene
     else:
         journal.unlink(missing_ok=True)  # of a run that was interrupted
         entry = entry_of(one.policy, plan)
-        with performance(plan, entry, journal, say, admission=False) as live:
+        with performance(plan, entry, journal, say, admission=False, warm_up_s=WARM_UP_S) as live:
             yield live.scene
 
 
@@ -199,3 +218,39 @@ def machine() -> dict[str, str]:
         "kafka": BROKER.name.rpartition(" ")[2],
         "penstock": version("penstock"),
     }
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(
+        prog="python -m penstock.demo.trial", description="Makes one live run and tells of it."
+    )
+    parser.add_argument("contestant")
+    parser.add_argument("number", type=int)
+    parser.add_argument("--query", default="q11")
+    parser.add_argument("--load-s", type=int, required=True)
+    parser.add_argument("--journal", type=Path, required=True)
+    told = parser.parse_args(arguments)
+    signal.signal(signal.SIGTERM, _interrupt)
+    since_s = elapsed()
+
+    def say(line: str) -> None:
+        sys.stderr.write(f"{since_s():7.1f} s  {line}\n")
+
+    plan = Plan(told.query, told.load_s)
+    try:
+        trial = run_trial(told.contestant, told.number, plan, told.journal, say)
+    except PenstockError as error:
+        say(str(error))
+        return 2
+    except KeyboardInterrupt:
+        return 130
+    sys.stdout.write(msgspec.json.encode(trial).decode() + "\n")
+    return 0
+
+
+def _interrupt(_number: int, _frame: FrameType | None) -> None:
+    raise KeyboardInterrupt
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,144 @@
+"""Writes docs/results-live.md from the runs that ``penstock compare --live`` has made.
+
+    python docs/results_live.py [RUNS.jsonl]
+
+`make results-live` makes the runs first, about 45 minutes on a quiet machine.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from statistics import fmean
+
+from penstock.commands.live import COLUMNS, RUNS, amount, spread
+from penstock.demo import contest, plan
+from penstock.demo.contest import Result
+from penstock.demo.trial import Trial, measured
+
+PAGE = Path(__file__).parent / "results-live.md"
+
+HEAD = """\
+# Results on real Spark
+
+Written by `make results-live`. A Kafka broker, a Spark cluster of {slots} slots and the Nexmark
+query {query} on one machine; every run is a wave of {load_s} s from {low:g} to {peak:g} records/s
+and back. Each record waits {pace:g} ms, so that one machine can play a cluster; for `hpa`, which
+looks at processors, the time that an executor is busy therefore stands for its cpu. Minutes stand
+for hours: the time spans of Penstock's policies and guards are divided by {speed:g}; the waits of
+Spark's own dynamic allocation are its defaults. Batches are not capped. {runs} runs, in an order
+drawn by lot.
+
+{machine}
+
+Measured the same way for all: executors are counted as processes of the system, twice a second;
+a record's delay runs from its arrival at the broker until its batch was committed; a record is
+late after {slo:g} s; executors that come or go within {together:g} s are one rescale; failed tasks
+are those of Spark's status store. Below each: the same on paper, from the simulation, with a job
+fitted to the runs of the *other* contestants. ± is half of the 95 % interval of the mean.
+"""
+
+
+def page(trials: Sequence[Trial]) -> str:
+    """The whole page."""
+    from penstock.demo.observer import ONE_RESCALE_S
+
+    found = contest.results(trials)
+    load = trials[0].plan
+    head = HEAD.format(
+        slots=plan.MAX_EXECUTORS, query=load.query, load_s=load.load_s, low=plan.LOW_RPS,
+        peak=load.peak_rps, pace=1e3 * load.pace_s, speed=load.speed, runs=len(trials),
+        machine=_machine(trials), slo=plan.SLO_S, together=ONE_RESCALE_S,
+    )  # fmt: skip
+    parts = [head, *_means(found), "", *_truth(found), "", *_job(trials), "", *_runs(trials), ""]
+    return "\n".join(parts)
+
+
+def _machine(trials: Sequence[Trial]) -> str:
+    facts = trials[0].machine
+    first, last = min(one.began_at for one in trials), max(one.began_at for one in trials)
+    versions = ", ".join(
+        f"{title} {facts[name]}"
+        for name, title in {
+            "pyspark": "PySpark", "java": "Java", "kafka": "Kafka", "python": "Python",
+            "penstock": "Penstock",
+        }.items()
+    )  # fmt: skip
+    return (
+        f"Run from {first} to {last} UTC on {facts['cores']} cores with {facts['memory']} of "
+        f"memory, {facts['system']}; {versions}."
+    )
+
+
+def _means(found: Sequence[Result]) -> Iterator[str]:
+    titles = [title for title, _ in COLUMNS.values()]
+    yield f"| | {' | '.join(titles)} |"
+    yield "|---" + "|---:" * len(titles) + "|"
+    for one in found:
+        cells = [spread(one.mean, one.interval, name) for name in COLUMNS]
+        yield f"| **{one.contestant}** ({len(one.runs)} runs) | {' | '.join(cells)} |"
+        if one.forecast is not None:
+            cells = [amount(one.forecast, name) for name in COLUMNS]
+            yield f"| on paper | {' | '.join(cells)} |"
+    yield ""
+    for one in found:
+        yield f"- `{one.contestant}`: {one.words}"
+
+
+def _truth(found: Sequence[Result]) -> Iterator[str]:
+    """How far the simulation is off, per figure."""
+    both = [(one.mean, one.forecast) for one in found if one.forecast is not None]
+    if not both:
+        return
+    yield "## How true the simulation is"
+    yield ""
+    yield "| | mean deviation | of a mean of | same order |"
+    yield "|---|---:|---:|---|"
+    for name in ("executor_s", "p50_s", "p95_s", "late_fraction", "rescales"):
+        live = [float(getattr(mean, name)) for mean, _ in both]
+        paper = [float(getattr(guess, name)) for _, guess in both]
+        off = fmean(abs(a - b) for a, b in zip(live, paper, strict=True))
+        scale = 100.0 if name == "late_fraction" else 1.0
+        title, digits = COLUMNS[name]
+        alike = "yes" if _order(live) == _order(paper) else "no"
+        yield f"| {title} | {scale * off:.{digits}f} | {scale * fmean(live):.{digits}f} | {alike} |"
+
+
+def _order(values: Sequence[float]) -> list[int]:
+    return sorted(range(len(values)), key=values.__getitem__)
+
+
+def _job(trials: Sequence[Trial]) -> Iterator[str]:
+    job = contest.job(trials)
+    yield (
+        f"The job on paper, fitted to all runs: {1e3 * job.stages[0].core_s_per_record:.2f} ms per "
+        f"record, {job.planning_s + job.commit_s:.2f} s per batch besides, "
+        f"{100 * job.contention:.1f} % more for each further executor; executors start in "
+        f"{job.startup.shortest_s:.1f} to "
+        f"{job.startup.longest_s:.1f} s and hold a batch up for {job.join_s:.1f} s each."
+    )
+
+
+def _runs(trials: Sequence[Trial]) -> Iterator[str]:
+    yield "## Every run, in the order in which they were made"
+    yield ""
+    yield f"| UTC | | {' | '.join(title for title, _ in COLUMNS.values())} | load |"
+    yield "|---|---" + "|---:" * len(COLUMNS) + "|---|"
+    for trial in trials:
+        cells = [amount(measured(trial), name) for name in COLUMNS]
+        sent = "not all was sent"
+        if trial.sent is not None:
+            sent = "on time" if trial.sent.kept_up else f"{trial.sent.behind_max_s:.1f} s late"
+        who = f"{trial.contestant} {trial.number}"
+        yield f"| {trial.began_at} | {who} | {' | '.join(cells)} | {sent} |"
+
+
+def main() -> None:
+    path = Path(sys.argv[1]) if len(sys.argv) > 1 else RUNS
+    trials = contest.read_trials(path, plan.Plan(load_s=contest.LOAD_S))
+    PAGE.write_text(page(trials), encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()
