@@ -29,7 +29,8 @@ class Policy(Protocol):
     """A rule: a frozen dataclass whose fields are its parameters.
 
     `period_s` is how often the rule wants to be asked; `default_limits` are the guards that its
-    paper puts around it.
+    paper puts around it. A rule with a class variable `wakes_on_surge` that is true is also asked
+    at once when the load of a live job jumps.
     """
 
     @property

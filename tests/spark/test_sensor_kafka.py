@@ -118,6 +118,23 @@ def test_arrivals_are_counted_at_the_broker_and_all_of_them_are_processed(
     assert taken[-1].operators[0].name == "source"
 
 
+def test_a_load_that_jumps_is_noticed_without_a_reading_and_its_rate_is_that_after_the_jump(
+    bed: Testbed, spark: SparkSession, topic: str, tmp_path: Path
+) -> None:
+    produce(bed, topic, 4)
+    with reading(bed, spark, topic, tmp_path), sensing(spark) as sensor:
+        calm = iter(range(10))
+        readings(sensor, lambda seen: seen.backlog_records == 0.0 and next(calm, None) is None)
+        assert not sensor.has_surged()
+        produce(bed, topic, 4000)
+        wait_until(sensor.has_surged, 30.0, "nobody noticed")
+        seen = sensor.read(now_s())
+        assert not sensor.has_surged()
+    assert seen.arrival_rps is not None
+    # All of them came within the second or two since the last sample that had none.
+    assert seen.arrival_rps > 400.0
+
+
 def test_what_a_cap_leaves_behind_is_the_backlog_and_grows_old(
     bed: Testbed, spark: SparkSession, topic: str, tmp_path: Path
 ) -> None:

@@ -135,6 +135,7 @@ class Penstock:
     period_s: Annotated[float, Meta(gt=0)] = 10.0
 
     default_limits: ClassVar[Limits] = Limits()
+    wakes_on_surge: ClassVar[bool] = True
 
     def decide(self, snapshot: Snapshot, knowledge: Knowledge) -> Decision:
         target = snapshot.fleet.target

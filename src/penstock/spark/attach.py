@@ -55,6 +55,8 @@ log = logging.getLogger(__name__)
 TICK_S = 0.1
 #: Decisions that `Attachment.explain` can tell.
 EXPLAINED = 100
+#: The least time between two turns when the load surges.
+SURGE_TURN_S = 2.0
 STOP_TIMEOUT_S = 30.0
 
 
@@ -170,6 +172,7 @@ class Attachment:
             knowledge,
         )
         self._every_s = self._live.every_s or policy.period_s
+        self._wakes_on_surge: bool = getattr(policy, "wakes_on_surge", False)
         self._thread = threading.Thread(target=self._run, name="penstock", daemon=True)
         self._thread.start()
         atexit.register(self.stop)
@@ -274,7 +277,7 @@ class Attachment:
             self._let_go()
 
     def _loop(self) -> None:
-        next_turn_at_s = next_check_at_s = 0.0
+        next_turn_at_s = turned_at_s = next_check_at_s = 0.0
         for now_s in WallClock(sleep=self._stopping.wait).ticks(TICK_S):
             if self._stopping.is_set():
                 return
@@ -284,8 +287,12 @@ class Attachment:
                     return
             if self._actuator is not None:
                 self._actuator.tend(now_s)
-            if now_s >= next_turn_at_s and not self._is_paused.is_set():
-                next_turn_at_s = now_s + self._every_s
+            surged = self._wakes_on_surge and self._sensor.has_surged()
+            due_at_s = turned_at_s + SURGE_TURN_S if surged else next_turn_at_s
+            if now_s >= due_at_s and not self._is_paused.is_set():
+                turned_at_s = now_s
+                # The first second of a surge is only a part of one, so the next look is soon.
+                next_turn_at_s = now_s + (SURGE_TURN_S if surged else self._every_s)
                 self._turn(now_s)
 
     def _turn(self, now_s: float) -> None:

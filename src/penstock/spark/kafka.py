@@ -23,6 +23,7 @@ from msgspec import Struct
 from penstock.clock import WallClock
 from penstock.errors import ConfigError, SensorError
 from penstock.spark.progress import Partition
+from penstock.spark.surge import Usual
 
 log = logging.getLogger(__name__)
 
@@ -186,7 +187,8 @@ class KafkaWatch:
     """Follows the end offsets of one source in a thread of its own, until closed.
 
     `look` is for the sensor: at most one question to the brokers, and none while they are known
-    not to answer.
+    not to answer. `has_surged` says that the load has jumped since; the next look then tells the
+    rate after the jump, not a mean of before and after.
     """
 
     def __init__(
@@ -203,6 +205,9 @@ class KafkaWatch:
         self._partitions: tuple[Partition, ...] = ()
         self._answers = True
         self._looked: tuple[float, Offsets] | None = None
+        self._steady: tuple[float, Offsets] | None = None
+        self._usual = Usual()
+        self.has_surged = False
         self._lock = Lock()
         self._closed = Event()
         self._thread = Thread(target=self._follow, name="penstock-kafka", daemon=True)
@@ -218,6 +223,7 @@ class KafkaWatch:
         The rate is the mean since the last look that saw something.
         """
         with self._lock:
+            self.has_surged = False
             self._partitions = tuple(processed)
             if self._answers:
                 self._sample()
@@ -242,6 +248,23 @@ class KafkaWatch:
                 return
             with self._lock:
                 self._sample()
+                self._watch_for_surge()
+
+    def _watch_for_surge(self) -> None:
+        """From one of the steady samples to the next, whatever looks came in between."""
+        before, self._steady = self._steady, self._curve.last
+        if before is None or self._steady is None:
+            return
+        rate_rps = _rate_rps(before, self._steady)
+        if rate_rps is None:
+            return
+        if not self._usual.is_surge(rate_rps):
+            self._usual = self._usual.with_one(rate_rps)
+        elif not self.has_surged:
+            # What is usual begins anew: a load that stays there is no second surge.
+            self._usual = Usual()
+            self._looked = before
+            self.has_surged = True
 
     def _sample(self) -> None:
         if not self._partitions:

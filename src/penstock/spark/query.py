@@ -53,6 +53,11 @@ class Source(Protocol):
         """What waits now; `idle_at_s` says when the query last found nothing, if it is idle."""
         ...
 
+    @property
+    def has_surged(self) -> bool:
+        """Whether the load has jumped since the last look."""
+        ...
+
     def close(self) -> None: ...
 
 
@@ -70,6 +75,10 @@ class KafkaSource:
 
     def look(self, now_s: float, idle_at_s: Callable[[], float | None]) -> Sight:
         return Sight() if self._processed is None else self._watch.look(self._processed)
+
+    @property
+    def has_surged(self) -> bool:
+        return self._watch.has_surged
 
     def close(self) -> None:
         self._watch.close()
@@ -122,6 +131,10 @@ class PlainSource:
         self._counted_from_s, self._records = taken_to_s, 0
         arrival_rps = records / seconds
         return Sight(arrival_rps, arrival_rps * delay_s, delay_s)
+
+    @property
+    def has_surged(self) -> bool:
+        return False
 
     def close(self) -> None:
         pass
@@ -202,6 +215,11 @@ class QueryView:
         if not self._sources:
             return Sight()
         return together([source.look(now_s, self._idle_at_s) for source in self._sources])
+
+    @property
+    def has_surged(self) -> bool:
+        """Whether the load of a source has jumped since the last look."""
+        return any(source.has_surged for source in self._sources)
 
     def _idle_at_s(self) -> float | None:
         """When it found nothing to read, if it has reported that and has not read since."""

@@ -147,6 +147,10 @@ class SparkSensor:
             total([None if view.last is None else view.last.state_bytes for view in views]),
         )
 
+    def has_surged(self) -> bool:
+        """Whether the load has jumped since it was last read; asks nobody."""
+        return any(view.has_surged for view in self._views.values())
+
     def _wall_s(self, before_s: float | None, now_s: float) -> float | None:
         return None if before_s is None or now_s <= before_s else now_s - before_s
 

@@ -1,0 +1,57 @@
+"""Tells a surge of the load from its usual swings, second by second.
+
+A policy is asked every few seconds, and most of the time that is often enough. A load that jumps is
+the exception: each second until somebody looks is a second of backlog. So whoever counts arrivals
+also watches for a second that does not belong to those before.
+
+>>> usual = Usual()
+>>> for rate_rps in [100.0, 110.0, 95.0, 105.0, 100.0, 90.0, 105.0, 100.0]:
+...     usual = usual.with_one(rate_rps)
+>>> usual.is_surge(140.0), usual.is_surge(400.0)
+(False, True)
+
+Producers that write in bursts swing all the time, and one burst more is no news:
+
+>>> usual = Usual()
+>>> for rate_rps in [0.0, 0.0, 300.0] * 6:
+...     usual = usual.with_one(rate_rps)
+>>> usual.is_surge(300.0)
+False
+"""
+
+from __future__ import annotations
+
+from math import sqrt
+
+from msgspec import Struct
+
+#: A surge is so much more than the mean, and so many deviations away from it.
+MORE = 1.5
+DEVIATIONS = 5.0
+#: Before so many samples nobody knows what is usual.
+ENOUGH = 6
+#: About the last twenty samples count.
+FORGET = 0.05
+
+
+class Usual(Struct, frozen=True):
+    """Mean and variance of the rates of the last seconds, each counted less than the next."""
+
+    mean_rps: float = 0.0
+    variance: float = 0.0
+    samples: int = 0
+
+    def with_one(self, rate_rps: float) -> Usual:
+        weight = max(FORGET, 1.0 / (self.samples + 1))
+        off = rate_rps - self.mean_rps
+        return Usual(
+            self.mean_rps + weight * off,
+            (1.0 - weight) * (self.variance + weight * off * off),
+            self.samples + 1,
+        )
+
+    def is_surge(self, rate_rps: float) -> bool:
+        # Records that come one by one swing by the root of their number, however few were seen.
+        deviation = sqrt(max(self.variance, self.mean_rps))
+        limit = max(MORE * self.mean_rps, self.mean_rps + DEVIATIONS * deviation)
+        return self.samples >= ENOUGH and rate_rps > limit
