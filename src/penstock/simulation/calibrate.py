@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+import msgspec
 from msgspec import Struct
 
 from penstock.errors import ConfigError
@@ -15,7 +16,7 @@ from penstock.model import Step
 from penstock.simulation import fit_batches, fit_continuous
 from penstock.simulation.continuous import ContinuousJob
 from penstock.simulation.microbatch import MicroBatchJob
-from penstock.simulation.recorded import Errors, averaged, errors, rows_of
+from penstock.simulation.recorded import Errors, Row, averaged, errors, rows_of
 
 #: Fewer samples say too little about a job, or about how well it is predicted.
 FEWEST_ROWS = 20
@@ -58,14 +59,15 @@ def calibrated(steps: Sequence[Step], part: float = 0.5) -> Fitted:
     job: ContinuousJob | MicroBatchJob
     if any(step.snapshot is not None and step.snapshot.trigger_interval_s for step in steps):
         job = fit_batches.fit(seen)
-        predicted = fit_batches.replay(job, rows)
+        off = _off(rows[middle:], fit_batches.predicted(job, rows, middle, seen))
         names, core_s = _MICRO_BATCH, job.stages[0].core_s_per_record
         found = {"core_s_per_record": core_s}
         if job.max_batch_s is not None:
             found["max_batch_s"] = job.max_batch_s
     else:
         job = fit_continuous.fit(ContinuousJob(), [rows[:middle]])
-        predicted = fit_continuous.replay(job, rows)
+        predicted = averaged(fit_continuous.replay(job, rows), _WINDOW_S)
+        off = errors(averaged(rows, _WINDOW_S)[middle:], predicted[middle:])
         names, found = _CONTINUOUS, {"rps_per_worker": job.capacity_rps(1)}
     found |= {name: float(getattr(job, name)) for name in names}
     fleets = sorted({row.workers for row in rows})
@@ -76,5 +78,13 @@ def calibrated(steps: Sequence[Step], part: float = 0.5) -> Fitted:
         judged_rows=len(rows) - middle,
         found=found,
         capacity_rps={fleet: job.capacity_rps(fleet) for fleet in fleets},
-        errors=errors(averaged(rows, _WINDOW_S)[middle:], averaged(predicted, _WINDOW_S)[middle:]),
+        errors=off,
     )
+
+
+def _off(judged: list[Row], shown: list[Row]) -> Errors:
+    """Errors of a part of a run; throughput by those windows that lie in it as a whole."""
+    every_s = (judged[-1].at_s - judged[0].at_s) / (len(judged) - 1)
+    first = min(len(judged), max(1, round(_WINDOW_S / every_s))) - 1
+    windows = errors(averaged(judged, _WINDOW_S)[first:], averaged(shown, _WINDOW_S)[first:])
+    return msgspec.structs.replace(errors(judged, shown), throughput=windows.throughput)

@@ -11,7 +11,7 @@ lets a batch become.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import pairwise
 from math import ceil
 from statistics import median
@@ -22,6 +22,8 @@ import numpy as np
 
 from penstock.errors import ConfigError
 from penstock.model import Batch, Snapshot, Step
+from penstock.simulation.batches import MicroBatchRun
+from penstock.simulation.faults import SourceOutage
 from penstock.simulation.fleet import Startup
 from penstock.simulation.microbatch import MicroBatchJob
 from penstock.simulation.recorded import Row, rates, row_of
@@ -131,7 +133,14 @@ def fit(steps: Sequence[Step]) -> MicroBatchJob:
             f"not {len(batches)}"
         )
     cores = snapshots[-1].fleet.cores_per_executor
-    return job_of(batches, median(triggers), _tasks(snapshots, cores), cores)
+    job = job_of(batches, median(triggers), _tasks(snapshots, cores), cores)
+    samples = [one for seen in snapshots for one in seen.executors if one.cpu_fraction is not None]
+    busy = sum(one.busy_fraction or 0.0 for one in samples)
+    if busy == 0.0:
+        return job
+    # Idle executors use next to nothing: cpu is a part of the time that they are busy.
+    cpu = sum(one.cpu_fraction or 0.0 for one in samples) / busy
+    return msgspec.structs.replace(job, idle_cpu_fraction=0.0, full_cpu_fraction=min(1.0, cpu))
 
 
 def job_of(batches: Sequence[Seen], trigger_s: float, tasks: int, cores: int) -> MicroBatchJob:
@@ -169,18 +178,74 @@ def job_of(batches: Sequence[Seen], trigger_s: float, tasks: int, cores: int) ->
 
 def replay(job: MicroBatchJob, rows: Sequence[Row]) -> list[Row]:
     """What the job on paper shows, given the arrivals and the executors of a recording."""
-    even = msgspec.structs.replace(
+    run = _even(job).start(rates(rows, 0.0), executors=rows[0].workers, seed=1)
+    return [rows[0], *_followed(run, rows, rows[0].at_s)]
+
+
+def predicted(
+    job: MicroBatchJob, rows: Sequence[Row], middle: int, steps: Iterable[Step]
+) -> list[Row]:
+    """What the job on paper shows from row `middle` on, begun with what was seen before that.
+
+    It begins at the last snapshot before with a batch and without executors that have just come:
+    what their joining costs is then part of the prediction, and not lost between both parts.
+    """
+    snapshots = {step.at_s: step.snapshot for step in steps if step.snapshot is not None}
+    for place in range(middle - 1, 1, -1):
+        seen = snapshots[rows[place].at_s]
+        fleets = {row.workers for row in rows[place - 2 : place + 1]}
+        if seen.batches and len(fleets) == 1:
+            return continued(job, rows[place:], seen)[middle - place :]
+    return replay(job, rows)[middle:]
+
+
+def continued(job: MicroBatchJob, rows: Sequence[Row], seen: Snapshot) -> list[Row]:
+    """A replay from a snapshot on: what waited then waits on paper too, as old as it was.
+
+    `rows` are those from that snapshot on; the first is given back as it is.
+    """
+    begin_s = seen.at_s - (seen.delay_s or 0.0)  # when the oldest record came that waits
+    # The batch that takes them has begun, or begins with the next trigger.
+    batch_s = max((b.started_at_s + job.trigger_interval_s for b in seen.batches), default=begin_s)
+    batch_s = max([batch_s, *(b.started_at_s + b.duration_s for b in seen.batches), begin_s])
+    origin_s = batch_s - job.trigger_interval_s * ceil((batch_s - begin_s) / job.trigger_interval_s)
+    hold = SourceOutage(at_s=0.0, duration_s=batch_s - origin_s)
+    run = _even(job).start(
+        _rates_from(rows, seen.backlog_records or 0.0, begin_s, origin_s),
+        executors=rows[0].workers,
+        seed=1,
+        faults=[hold] if batch_s > origin_s else [],
+    )
+    run.read(seen.at_s - origin_s)
+    return [rows[0], *_followed(run, rows, origin_s)]
+
+
+def _rates_from(
+    rows: Sequence[Row], backlog: float, begin_s: float, origin_s: float
+) -> list[float]:
+    """One rate per second from `origin_s` on; the backlog came evenly from `begin_s` on."""
+    arrivals = [row.arrival_rps * (row.at_s - before.at_s) for before, row in pairwise(rows)]
+    at_s = [begin_s - 1e-3, *(row.at_s for row in rows)]
+    came = np.concatenate([[0.0, backlog], backlog + np.cumsum(arrivals)])
+    seconds = origin_s + np.arange(ceil(rows[-1].at_s - origin_s) + 2)
+    found: list[float] = np.diff(np.interp(seconds, at_s, came)).tolist()
+    return found
+
+
+def _even(job: MicroBatchJob) -> MicroBatchJob:
+    """The same without chance, and with executors that are there when a recording says so."""
+    return msgspec.structs.replace(
         job, startup=Startup(0.0, 0.0), decommission_s=0.0, speed_spread=0.0, noise_fraction=0.0
     )
-    begin_s = rows[0].at_s
-    run = even.start(rates(rows, 0.0), executors=rows[0].workers, seed=1)
-    shown = [rows[0]]
+
+
+def _followed(run: MicroBatchRun, rows: Sequence[Row], origin_s: float) -> Iterator[Row]:
+    """Give the run the executors of each row, and read it there; the first row is where it is."""
     for before, row in pairwise(rows):
         if row.workers != before.workers:
-            run.apply(row.workers, (before.at_s + row.at_s) / 2.0 - begin_s)
-        seen = row_of(run.read(row.at_s - begin_s), row.arrival_rps)
-        shown.append(msgspec.structs.replace(seen, at_s=row.at_s))
-    return shown
+            run.apply(row.workers, (before.at_s + row.at_s) / 2.0 - origin_s)
+        seen = row_of(run.read(row.at_s - origin_s), row.arrival_rps)
+        yield msgspec.structs.replace(seen, at_s=row.at_s)
 
 
 def _tasks(snapshots: Sequence[Snapshot], cores: int) -> int:
