@@ -9,7 +9,7 @@ from __future__ import annotations
 import subprocess
 import sys
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from random import Random
 from statistics import fmean
@@ -18,17 +18,17 @@ import msgspec
 from msgspec import Struct
 
 from penstock.demo.forecast import fitted_job, forecast, mean_figures
-from penstock.demo.plan import Plan
+from penstock.demo.plan import FAST_MINUTES, Plan
 from penstock.demo.scene import Say
 from penstock.demo.trial import Figures, Trial, contestants, measured
 from penstock.errors import ConfigError, PenstockError
 from penstock.lab.tournament import interval_95
 from penstock.simulation.microbatch import MicroBatchJob
 
-#: The load of each run: with starting and ending, a run takes two and a half minutes.
-LOAD_S = 100
+#: The load of each run is that of the fast demo: with starting and ending, two minutes and a half.
+LOAD_S = round(60 * FAST_MINUTES)
 #: What a run takes besides its load, for telling how long all of them will.
-AROUND_S = 50
+AROUND_S = 60
 
 _encode = msgspec.json.Encoder().encode
 _decode = msgspec.json.Decoder(Trial).decode
@@ -80,12 +80,18 @@ def read_trials(path: Path, plan: Plan) -> list[Trial]:
 
 
 def play_missing(
-    path: Path, plan: Plan, runs: Sequence[tuple[str, int]], say: Say
+    path: Path,
+    plan: Plan,
+    runs: Sequence[tuple[str, int]],
+    say: Say,
+    play: Callable[[str, int, Plan, Path], Trial] | None = None,
 ) -> Iterator[Trial]:
     """Make the runs that are not in the file, and add each to it when it is finished.
 
-    A run that fails is told of and left out; the next call tries it again.
+    A run that fails is told of and left out; the next call tries it again. `play` makes one run
+    and puts its journal beside the file; by default for real, in a process of its own.
     """
+    play = play or play_for_real
     done = {(trial.contestant, trial.number) for trial in read_trials(path, plan)}
     missing = [run for run in runs if run not in done]
     _drop_torn_line(path)
@@ -93,7 +99,7 @@ def play_missing(
         minutes = (len(missing) - place + 1) * (plan.load_s + AROUND_S) / 60
         say(f"run {place} of {len(missing)}: {name} for time {number}; {minutes:.0f} min to go")
         try:
-            trial = _in_a_process(name, number, plan, path)
+            trial = play(name, number, plan, path)
         except PenstockError as error:
             say(str(error))
             continue
@@ -102,7 +108,8 @@ def play_missing(
         yield trial
 
 
-def _in_a_process(name: str, number: int, plan: Plan, path: Path) -> Trial:
+def play_for_real(name: str, number: int, plan: Plan, path: Path) -> Trial:
+    """One run in a process of its own; its journal goes into a directory named like the file."""
     journals = path.with_suffix("")
     journals.mkdir(parents=True, exist_ok=True)
     journal = journals / f"{name}-{number}.jsonl"

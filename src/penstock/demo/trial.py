@@ -2,7 +2,7 @@
 
 A process of its own, so that no run finds what another left behind::
 
-    python -m penstock.demo.trial static 1 --load-s 100 --query q11 --journal run.jsonl
+    python -m penstock.demo.trial static 1 --load-s 81 --query q11 --journal run.jsonl
 
 writes its `Trial` as one line of JSON.
 """
@@ -89,9 +89,9 @@ class Figures(Struct, frozen=True):
 def contestants(plan: Plan) -> dict[str, Contestant]:
     """The five that are compared, by name.
 
-    >>> five = contestants(Plan("q11", 100))
+    >>> five = contestants(Plan("q11", 81))
     >>> list(five), five["static"].executors
-    (['static', 'spark', 'hpa', 'ds2', 'penstock'], 4)
+    (['static', 'spark', 'hpa', 'ds2', 'penstock'], 3)
     """
     peak_fleet = ceil(plan.peak_rps * plan.pace_s / PEAK_FILL)
     # The waits are Spark's own defaults: the testbed has others, so that its fleet stands still.
