@@ -16,6 +16,7 @@ from penstock.journal import (
     read_header,
     read_rotated,
     read_steps,
+    read_tail,
     write_all,
 )
 from penstock.knowledge import Knowledge
@@ -116,6 +117,8 @@ def test_a_journal_is_rotated_and_bounded(tmp_path: Path) -> None:
     assert all(p.stat().st_size < 3000 for p in tmp_path.iterdir())
     kept = [s.at_s for s in read_rotated(path)]
     assert kept == [15.0 * turn for turn in range(100 - len(kept), 100)]
+    for count in (1, 5, len(kept) - 1, len(kept), 1000):
+        assert [s.at_s for s in read_tail(path, count)] == kept[-count:]
 
 
 @pytest.mark.parametrize(

@@ -33,8 +33,9 @@ from msgspec import Struct
 from penstock.controller import Controller
 from penstock.errors import ConfigError, unknown
 from penstock.guards import chain
-from penstock.journal import FileJournal, Fsync, read_rotated
+from penstock.journal import FileJournal, Fsync, read_tail
 from penstock.knowledge import Knowledge
+from penstock.lab.contender import aimed
 from penstock.lab.score import Goal
 from penstock.model import Limits
 from penstock.policies import DEFAULT_POLICY, POLICIES
@@ -107,7 +108,7 @@ class Settings:
             knowledge = Knowledge(self.limits)
             return Controller(sensor, self.policy, guards, actuator, knowledge=knowledge)
         path = Path(self.journal.path)
-        past = read_rotated(path) if path.exists() else ()
+        past = read_tail(path) if path.exists() else ()
         knowledge = Knowledge.from_steps(past, self.limits)
         journal = self.journal.open(self.policy_name)
         return Controller(sensor, self.policy, guards, actuator, journal, knowledge)
@@ -134,12 +135,14 @@ def parse(text: str, where: str) -> Settings:
     parameters = {key: value for key, value in tables.policy.items() if key != "name"}
     if name not in POLICIES:
         raise unknown("policy", str(name), POLICIES, f"{where} [policy]")
-    policy = POLICIES[name]
+    kind = POLICIES[name]
+    goal = convert(Goal, tables.goal, f"{where} [goal]")
+    policy: Policy = convert(kind, parameters, f"{where} [policy]")
     return Settings(
         policy_name=name,
-        policy=convert(policy, parameters, f"{where} [policy]"),
-        limits=merged_limits(policy.default_limits, tables.limits, f"{where} [limits]"),
-        goal=convert(Goal, tables.goal, f"{where} [goal]"),
+        policy=aimed(policy, goal, given=parameters.keys()),
+        limits=merged_limits(kind.default_limits, tables.limits, f"{where} [limits]"),
+        goal=goal,
         journal=convert(JournalSettings, tables.journal, f"{where} [journal]"),
         live=convert(LiveSettings, tables.live, f"{where} [live]"),
     )

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import os
 import warnings
+from collections import deque
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from types import TracebackType
@@ -21,6 +22,7 @@ import msgspec
 from msgspec import Struct
 
 from penstock.errors import ConfigError
+from penstock.knowledge import HISTORY_SNAPSHOTS
 from penstock.model import Step
 
 FORMAT = "penstock-journal"
@@ -167,27 +169,52 @@ def read_steps(path: Path) -> Iterator[Step]:
     read_header(path)
     with path.open("rb") as file:
         file.readline()
-        for number, line in enumerate(file, start=2):
-            try:
-                yield _decode(line)
-            except (msgspec.MsgspecError, UnicodeDecodeError) as error:
-                if not line.endswith(b"\n"):
-                    text = f"the last line of {path} ({number}) is torn and was dropped"
-                    warnings.warn(TornLineWarning(text), stacklevel=2)
-                    return
-                raise ConfigError(
-                    f"line {number} of journal {path} is not a step: {error}"
-                ) from error
+        yield from _decoded(path, enumerate(file, start=2))
 
 
 def read_rotated(path: Path) -> Iterator[Step]:
     """The steps of a journal and of the files that it was rotated into, oldest first."""
-    number = 1
-    while _numbered(path, number).exists():
-        number += 1
-    for older in range(number - 1, 0, -1):
-        yield from read_steps(_numbered(path, older))
-    yield from read_steps(path)
+    for file in reversed(_files(path)):
+        yield from read_steps(file)
+
+
+def read_tail(path: Path, count: int = HISTORY_SNAPSHOTS) -> Iterator[Step]:
+    """The last `count` steps of a journal, the files that it was rotated into included.
+
+    Only these are decoded: a controller that starts again after weeks starts at once.
+    """
+    tails: list[tuple[Path, deque[tuple[int, bytes]]]] = []
+    for file in _files(path):
+        read_header(file)
+        with file.open("rb") as lines:
+            lines.readline()
+            tail = deque(enumerate(lines, start=2), maxlen=count)
+        tails.append((file, tail))
+        count -= len(tail)
+        if count <= 0:
+            break
+    for file, tail in reversed(tails):
+        yield from _decoded(file, tail)
+
+
+def _decoded(path: Path, lines: Iterable[tuple[int, bytes]]) -> Iterator[Step]:
+    for number, line in lines:
+        try:
+            yield _decode(line)
+        except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+            if not line.endswith(b"\n"):
+                text = f"the last line of {path} ({number}) is torn and was dropped"
+                warnings.warn(TornLineWarning(text), stacklevel=2)
+                return
+            raise ConfigError(f"line {number} of journal {path} is not a step: {error}") from error
+
+
+def _files(path: Path) -> list[Path]:
+    """A journal and the files that it was rotated into, newest first."""
+    files = [path]
+    while (older := _numbered(path, len(files))).exists():
+        files.append(older)
+    return files
 
 
 def write_all(path: Path, steps: Iterable[Step], run: dict[str, str]) -> None:

@@ -104,7 +104,7 @@ def _settings(
             "min_executors": settings.limits.min_executors,
             "max_executors": settings.limits.max_executors,
         }
-        entry = contender(policy, bounds)
+        entry = contender(policy, bounds, settings.goal)
         changes = {"policy_name": policy, "policy": entry.policy, "limits": entry.limits}
     if journal is not None:
         changes["journal"] = replace(settings.journal, path=str(journal))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping
+from collections.abc import Mapping, Set
 from dataclasses import dataclass
 from typing import Any
 
@@ -54,13 +54,19 @@ def contender(
             raise unknown("option", key, parameters.keys() | limits.keys(), notation.name)
     policy = realize(kind, Notation(notation.name, notation.positional, own))
     if goal is not None:
-        policy = _aimed(policy, goal, given={parameters[key] for key in own})
+        policy = aimed(policy, goal, given={parameters[key] for key in own})
     read = build(Limits, around, notation.name)
     given = {limits[key]: getattr(read, limits[key]) for key in around}
     both = msgspec.structs.replace(kind.default_limits, **{**(bounds or {}), **given})
     return Contender(text, policy, both)
 
 
-def _aimed(policy: Policy, goal: Goal, given: set[str]) -> Policy:
+def aimed(policy: Policy, goal: Goal, given: Set[str]) -> Policy:
+    """The policy with the SLO and the prices of the goal, where it has a use for them.
+
+    >>> from penstock.policies.penstock import Penstock
+    >>> aimed(Penstock(), Goal(slo_s=30.0), given=set()).slo_s
+    30.0
+    """
     shared = {field.name for field in dataclasses.fields(policy)} & set(goal.__struct_fields__)  # type: ignore[arg-type]
     return dataclasses.replace(policy, **{name: getattr(goal, name) for name in shared - given})  # type: ignore[type-var]

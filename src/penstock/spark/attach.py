@@ -31,7 +31,7 @@ from penstock.clock import WallClock
 from penstock.controller import Controller
 from penstock.errors import ConfigError, unknown
 from penstock.guards import chain
-from penstock.journal import FileJournal, read_rotated
+from penstock.journal import FileJournal, read_tail
 from penstock.knowledge import Knowledge
 from penstock.model import Limits, Receipt, Step
 from penstock.notation import parse, realize
@@ -391,7 +391,7 @@ def _open_journal(
     if journal is None:
         return None, Knowledge(limits)
     path = journal.path if isinstance(journal, FileJournal) else Path(journal)
-    knowledge = Knowledge.from_steps(read_rotated(path) if path.exists() else (), limits)
+    knowledge = Knowledge.from_steps(read_tail(path) if path.exists() else (), limits)
     if isinstance(journal, FileJournal):
         return journal, knowledge
     return FileJournal(path, run={"policy": name}), knowledge
