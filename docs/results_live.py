@@ -76,7 +76,7 @@ def _means(found: Sequence[Result]) -> Iterator[str]:
     yield f"| | {' | '.join(titles)} |"
     yield "|---" + "|---:" * len(titles) + "|"
     for one in found:
-        cells = [spread(one.mean, one.interval, name) for name in COLUMNS]
+        cells = [spread(one, name) for name in COLUMNS]
         yield f"| **{one.contestant}** ({len(one.runs)} runs) | {' | '.join(cells)} |"
         if one.forecast is not None:
             cells = [amount(one.forecast, name) for name in COLUMNS]

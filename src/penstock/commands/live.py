@@ -89,17 +89,18 @@ def table(found: Sequence[Result]) -> Table:
     for title, _ in COLUMNS.values():
         shown.add_column(title, justify="right", no_wrap=True)
     for result in found:
-        own = [spread(result.mean, result.interval, name) for name in COLUMNS]
-        shown.add_row(f"{result.contestant}, {len(result.runs)} runs", *own)
+        own = [spread(result, name) for name in COLUMNS]
+        shown.add_row(f"{result.contestant} x {len(result.runs)}", *own)
         if result.forecast is not None:
             paper = [amount(result.forecast, name) for name in COLUMNS]
             shown.add_row("  on paper", *paper, style="dim")
     return shown
 
 
-def spread(mean: Figures, interval: Figures, name: str) -> str:
-    """A mean and how far it may be off, such as ``412 ± 9``."""
-    return f"{amount(mean, name)} ± {amount(interval, name)}"
+def spread(result: Result, name: str) -> str:
+    """A mean and how far it may be off, such as ``412 ± 9``; of one run nobody knows."""
+    mean = amount(result.mean, name)
+    return f"{mean} ± {amount(result.interval, name)}" if len(result.runs) > 1 else mean
 
 
 def amount(figures: Figures, name: str) -> str:
