@@ -43,6 +43,7 @@ COMMANDS = {
         "--policy hpa ds2 static:12 --workload sine --seeds 1..5",
         "--policy hpa,ds2 --workload trace:a.csv --workload trace:b.csv --json",
         "--engine micro-batch continuous --max 16 --slo 10s",
+        "--live --policy static spark penstock --seeds 1..3",
     ),
     "policies": ("List the policies, or explain one.", "", "hpa", "--json"),
     "explain": (

@@ -97,7 +97,7 @@ def play_missing(
     _drop_torn_line(path)
     for place, (name, number) in enumerate(missing, start=1):
         minutes = (len(missing) - place + 1) * (plan.load_s + AROUND_S) / 60
-        say(f"run {place} of {len(missing)}: {name} for time {number}; {minutes:.0f} min to go")
+        say(f"run {place} of {len(missing)}: {name}, number {number}; {minutes:.0f} min to go")
         try:
             trial = play(name, number, plan, path)
         except PenstockError as error:
