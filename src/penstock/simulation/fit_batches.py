@@ -190,7 +190,8 @@ def predicted(
     It begins at the last snapshot before with a batch and without executors that have just come:
     what their joining costs is then part of the prediction, and not lost between both parts.
     """
-    snapshots = {step.at_s: step.snapshot for step in steps if step.snapshot is not None}
+    # By their own time: a sensor may show what is older than the turn.
+    snapshots = {one.at_s: one for step in steps if (one := step.snapshot) is not None}
     for place in range(middle - 1, 1, -1):
         seen = snapshots[rows[place].at_s]
         fleets = {row.workers for row in rows[place - 2 : place + 1]}
