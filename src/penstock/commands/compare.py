@@ -2,33 +2,35 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Annotated
 
 from cyclopts import Parameter
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
-from rich.table import Table
 
+from penstock.commands.carrying import Carrying, Stage
 from penstock.commands.options import Listed, RunOptions, listed, seed_numbers
 from penstock.commands.output import console, print_json
-from penstock.errors import unknown
+from penstock.commands.ranking import ranking
+from penstock.errors import ConfigError, unknown
 from penstock.lab.contender import contender
 from penstock.lab.scenario import ENGINES
 from penstock.lab.score import Goal
+from penstock.lab.table import check_place, write_table
 from penstock.lab.tournament import (
     ORACLE,
     Cell,
     Row,
     Standing,
     cells,
-    play_all,
-    play_judged,
+    judged_by_oracle,
     standings,
+    varied,
     wins,
 )
 from penstock.policies import POLICIES
+from penstock.report import write
 from penstock.simulation.expressions import parse_workload
 
 
@@ -38,11 +40,14 @@ def compare(
     workload: Listed = None,
     engine: Listed = None,
     seeds: Listed = None,
-    processes: int | None = None,
+    vary: Annotated[list[str] | None, Parameter(consume_multiple=True)] = None,
     options: RunOptions | None = None,
+    carrying: Carrying | None = None,
     no_regret: Annotated[
         bool, Parameter(help="Skip the oracle that knows what comes, against which regret counts.")
     ] = False,
+    out: str | None = None,
+    html: Path | None = None,
     json: Annotated[bool, Parameter(help="A list of rows as JSON, one per run.")] = False,
     live: Annotated[
         bool, Parameter(help="On real Spark: static, spark, hpa, ds2 and penstock, 3 runs each.")
@@ -61,18 +66,23 @@ def compare(
         micro-batch, continuous, or both.
     seeds
         Seeds as numbers or ranges, e.g. 1 2 3 or 1..5.
-    processes
-        How many at once; one per core without it.
+    vary
+        Values of a parameter to try on each policy that has it, e.g. overprovisioning=0.2,0.4.
+    out
+        A .csv or .parquet of one row per run; an older one is replaced. With --on spark also a
+        place that Spark knows, e.g. s3a://bucket/results.
+    html
+        One page of tables and plots; an older page there is replaced.
     """
     if live:
         from penstock.commands.live import compare_live
 
         return compare_live(policy, seeds, elsewhere=workload or engine, json=json)
-    options = options or RunOptions()
+    options, carrying = options or RunOptions(), carrying or Carrying()
     settings = options.settings()
     goal = options.goal(settings)
     grid = cells(
-        listed(policy or list(POLICIES)),
+        varied(listed(policy or list(POLICIES)), choices(vary or ())),
         listed(workload or ["sine"]),
         listed(engine or ["micro-batch"]),
         seed_numbers(seeds or ["1"]),
@@ -82,16 +92,40 @@ def compare(
         start_executors=options.start,
         faults=options.faults(),
     )
-    _check(grid)
-    rows = _play(grid, processes, regret=not no_regret)
+    check(grid)
+    _check_places(out, html, carrying)
+    with carrying.stage() as stage:
+        _check_far_place(out, stage)
+        rows = _rows(stage, grid, regret=not no_regret)
+        written = _write(rows, goal, out, html, stage)
     if json:
         print_json(rows)
     else:
         _show(standings(rows), goal)
+        for line in written:
+            console().print(line, markup=False)
     return 0
 
 
-def _check(grid: Sequence[Cell]) -> None:
+def choices(texts: Sequence[str]) -> dict[str, list[str]]:
+    """The values to try of each parameter.
+
+    >>> choices(["overprovisioning=0.2,0.4", "window=1min"])
+    {'overprovisioning': ['0.2', '0.4'], 'window': ['1min']}
+    """
+    found: dict[str, list[str]] = {}
+    for text in texts:
+        key, equals, values = text.partition("=")
+        pieces = [piece.strip() for piece in values.split(",")]
+        if not equals or not key.strip() or not all(pieces):
+            raise ConfigError(f"--vary must be key=value,value,... and not '{text}'")
+        if key.strip() in found:
+            raise ConfigError(f"--vary gives {key.strip()} twice")
+        found[key.strip()] = list(dict.fromkeys(pieces))
+    return found
+
+
+def check(grid: Sequence[Cell]) -> None:
     """Find every mistake before the first run, not in the middle of the night."""
     for text in dict.fromkeys(cell.policy for cell in grid):
         if text != ORACLE:
@@ -103,66 +137,80 @@ def _check(grid: Sequence[Cell]) -> None:
         parse_workload(text).natural_duration_s()
 
 
-def _play(grid: Sequence[Cell], processes: int | None, *, regret: bool) -> list[Row]:
-    bar = Progress(
-        TextColumn("comparing"),
-        BarColumn(),
-        MofNCompleteColumn(),
-        TimeRemainingColumn(),
-        console=Console(stderr=True),
-        transient=True,
-        disable=not sys.stderr.isatty(),
-    )
-    with bar:
-        scenarios = {cell.scenario for cell in grid} if regret else set()
-        task = bar.add_task("runs", total=len(grid) + len(scenarios))
-        play = play_judged if regret else play_all
-        return play(grid, processes, lambda done: bar.update(task, completed=done))
+def _check_places(out: str | None, html: Path | None, carrying: Carrying) -> None:
+    if out is not None and "://" in out:
+        if carrying.on != "spark":
+            raise ConfigError(f"--out {out} is a place that only Spark can write: add --on spark")
+    elif out is not None:
+        check_place(Path(out))
+    if html is not None and (html.is_dir() or not html.absolute().parent.is_dir()):
+        raise ConfigError(f"cannot write {html}: it is a folder, or its folder is not there")
+
+
+def _check_far_place(out: str | None, stage: Stage) -> None:
+    if out is not None and "://" in out and stage.spark is not None:
+        from penstock.lab.on_spark import exists
+
+        if exists(stage.spark, out):
+            raise ConfigError(f"--out {out} exists already: name another place")
+
+
+def _rows(stage: Stage, grid: Sequence[Cell], *, regret: bool) -> list[Row]:
+    def play(some: Sequence[Cell]) -> list[Row]:
+        return stage.play("comparing", some)
+
+    return judged_by_oracle(grid, play) if regret else play(grid)
+
+
+def _write(
+    rows: Sequence[Row], goal: Goal, out: str | None, html: Path | None, stage: Stage
+) -> list[str]:
+    """The files that were asked for; a line about each."""
+    told = []
+    if out is not None and "://" in out and stage.spark is not None:
+        from penstock.lab.on_spark import frame
+
+        frame(stage.spark, rows).coalesce(1).write.parquet(out)
+        told.append(f"{out}  ({len(rows)} rows)")
+    elif out is not None:
+        write_table(Path(out), Row, rows)
+        told.append(f"{out}  ({len(rows)} rows)")
+    if html is not None:
+        from penstock.commands.comparison_page import comparison_page
+
+        notes = explained(goal, regret=any(row.regret is not None for row in rows))
+        page = comparison_page(standings(rows), goal, notes)
+        write(html, page)
+        told.append(f"{html}  ({len(page.encode()) / 1e3:.0f} kB)")
+    return told
 
 
 def _show(table: Sequence[Standing], goal: Goal) -> None:
     screen = console()
     for load, engine in dict.fromkeys((s.workload, s.engine) for s in table):
         group = [s for s in table if (s.workload, s.engine) == (load, engine)]
-        screen.print(_ranking(group, f"{load} on {engine}", goal))
+        screen.print(f"{load} on {engine}", style="bold italic", markup=False)
+        screen.print(*ranking(group, goal, screen.width), sep="\n")
         screen.print()
+    _explain(screen, table, goal)
+    if len({(s.workload, s.engine) for s in table}) > 1:
+        screen.print("won: " + ", ".join(f"{name} {count}" for name, count in wins(table)))
+
+
+def _explain(screen: Console, table: Sequence[Standing], goal: Goal) -> None:
+    for line in explained(goal, regret=any(standing.regret is not None for standing in table)):
+        screen.print(line, style="dim", markup=False)
+
+
+def explained(goal: Goal, *, regret: bool) -> list[str]:
+    """What the numbers mean, with the prices that were used."""
     terms = (
         f"executor-hours x {goal.price:g}",
         f"late fraction x {goal.late_price:g} x the full fleet's hours",
         f"moved executors x {goal.move_price:.4g}",
     )
     scored = f"the first {goal.warmup_s / 60:g} min are not scored"
-    screen.print(f"cost = {' + '.join(terms)}; {scored}", style="dim")
-    if any(standing.regret is not None for standing in table):
-        screen.print("regret = cost / cost of an oracle that knows what comes - 1", style="dim")
-    if len({(s.workload, s.engine) for s in table}) > 1:
-        screen.print("won: " + ", ".join(f"{name} {count}" for name, count in wins(table)))
-
-
-def _ranking(group: Sequence[Standing], title: str, goal: Goal) -> Table:
-    table = Table(title=title, title_justify="left", box=None, pad_edge=False)
-    table.add_column("", justify="right")
-    table.add_column("policy", no_wrap=True)
-    for name in ("cost", "± 95 %", "regret", "exec-h", "mean", "p50 s", "p95 s", "p99 s"):
-        table.add_column(name, justify="right", no_wrap=True)
-    table.add_column(f"late % (> {goal.slo_s:g} s)", justify="right")
-    table.add_column("rescales", justify="right")
-    table.add_column("moved", justify="right")
-    for rank, row in enumerate(group, start=1):
-        table.add_row(
-            str(rank),
-            row.policy,
-            f"{row.cost:.1f}",
-            f"{row.cost_interval:.1f}" if row.seeds > 1 else "-",
-            "-" if row.regret is None else f"{row.regret:.3f}",
-            f"{row.executor_hours:.1f}",
-            f"{row.mean_executors:.1f}",
-            f"{row.p50_s:.1f}",
-            f"{row.p95_s:.1f}",
-            f"{row.p99_s:.1f}",
-            f"{100 * row.late_fraction:.2f}",
-            f"{row.rescales:.0f}",
-            f"{row.moved_executors:.0f}",
-            style="bold" if rank == 1 else "",
-        )
-    return table
+    lines = [f"cost = {' + '.join(terms)}; {scored}"]
+    if regret:
+        lines.append("regret = cost / cost of an oracle that knows what comes - 1")
+    return lines

@@ -20,32 +20,37 @@ def spread(
     items: Sequence[Item],
     processes: int | None = None,
     progress: Progress | None = None,
+    arrived: Callable[[int, Result], None] | None = None,
 ) -> list[Result]:
     """Do `work` on all items, at most `processes` at once (one per core without it).
+
+    `arrived` is given each result as soon as it is there, with the place of its item.
 
     >>> spread(abs, [-3, 2], processes=1)
     [3, 2]
     """
+    arrived = arrived or _ignored
+    progress = progress or _ignored
     workers = max(1, min(processes or os.cpu_count() or 1, len(items)))
     if workers == 1:
         results = []
-        for item in items:
+        for place, item in enumerate(items):
             results.append(work(item))
-            if progress is not None:
-                progress(len(results))
+            arrived(place, results[-1])
+            progress(len(results))
         return results
     # Forking costs milliseconds where it is to be had; spawned workers import everything anew.
     method = "fork" if "fork" in multiprocessing.get_all_start_methods() else "spawn"
     pool = ProcessPoolExecutor(workers, mp_context=multiprocessing.get_context(method))
     try:
         futures = [pool.submit(work, item) for item in items]
+        places = {future: place for place, future in enumerate(futures)}
         waiting = set(futures)
         while waiting:
             done, waiting = wait(waiting, return_when=FIRST_COMPLETED)
             for future in done:
-                future.result()
-            if progress is not None:
-                progress(len(futures) - len(waiting))
+                arrived(places[future], future.result())
+            progress(len(futures) - len(waiting))
         return [future.result() for future in futures]
     except BaseException:
         # Whoever interrupts wants it to end now, not when the work that is under way is done.
@@ -54,3 +59,7 @@ def spread(
         raise
     finally:
         pool.shutdown(cancel_futures=True)
+
+
+def _ignored(*_: object) -> None:
+    """Nobody listens."""

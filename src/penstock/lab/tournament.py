@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import product
 from math import sqrt
 from typing import Any
@@ -10,12 +10,15 @@ from typing import Any
 from msgspec import Struct
 from msgspec.structs import replace
 
+from penstock.errors import ConfigError
 from penstock.lab.contender import contender
 from penstock.lab.oracle import oracle_score
 from penstock.lab.scenario import Scenario, simulate
 from penstock.lab.score import Goal, score
 from penstock.lab.spread import spread
 from penstock.model import Limits
+from penstock.notation import keys_of, parse
+from penstock.policies import POLICIES
 from penstock.simulation.faults import Fault
 
 #: The name under which the lower bound takes part. It knows the future, so it is no policy.
@@ -75,6 +78,29 @@ class Standing(Struct, frozen=True):
     regret: float | None
 
 
+def varied(policies: Sequence[str], values: Mapping[str, Sequence[str]]) -> list[str]:
+    """Each policy with every combination of the values of those parameters that it has.
+
+    >>> varied(["ds2", "static:4"], {"overprovisioning": ["0.2", "0.4"]})
+    ['ds2:overprovisioning=0.2', 'ds2:overprovisioning=0.4', 'static:4']
+    """
+    found: list[str] = []
+    used: set[str] = set()
+    for policy in policies:
+        name = parse(policy).name
+        keys = keys_of(POLICIES[name]).keys() | keys_of(Limits).keys() if name in POLICIES else ()
+        own = [key for key in values if key in keys]
+        used.update(own)
+        for combination in product(*(values[key] for key in own)):
+            pieces = [f"{key}={value}" for key, value in zip(own, combination, strict=True)]
+            text = ",".join(pieces)
+            found.append(f"{policy}{',' if ':' in policy else ':'}{text}" if text else policy)
+    for key in values:
+        if key not in used:
+            raise ConfigError(f"none of the policies has a parameter '{key}' to vary")
+    return found
+
+
 def cells(
     policies: Sequence[str],
     workloads: Sequence[str],
@@ -129,7 +155,14 @@ def play_judged(
     processes: int | None = None,
     progress: Callable[[int], None] | None = None,
 ) -> list[Row]:
-    """The same as `play_all`, with the regret of each row: the oracle runs once per scenario.
+    """The same as `play_all`, with the regret of each row."""
+    return judged_by_oracle(grid, lambda cells: play_all(cells, processes, progress))
+
+
+def judged_by_oracle(
+    grid: Sequence[Cell], play_cells: Callable[[Sequence[Cell]], list[Row]]
+) -> list[Row]:
+    """The rows of the grid with their regret: the oracle runs once per scenario.
 
     Oracles take longest, so they go first: no process is left alone with one at the end.
     """
@@ -138,7 +171,7 @@ def play_judged(
         for scenario in dict.fromkeys(cell.scenario for cell in grid)
     ]
     others = [cell for cell in grid if cell.policy != ORACLE]
-    rows = play_all([*judges, *others], processes, progress)
+    rows = play_cells([*judges, *others])
     judged = dict(zip((cell.scenario for cell in judges), rows, strict=False))
     played = iter(rows[len(judges) :])
     return [
