@@ -43,7 +43,16 @@ COMMANDS = {
         "--policy hpa ds2 static:12 --workload sine --seeds 1..5",
         "--policy hpa,ds2 --workload trace:a.csv --workload trace:b.csv --json",
         "--engine micro-batch continuous --max 16 --slo 10s",
+        "--policy ds2 --vary overprovisioning=0.2,0.4 window=30s,2min --html ds2.html",
+        "--seeds 1..50 --resume done.jsonl --out results.parquet",
+        "--seeds 1..50 --on spark --master spark://host:7077 --out results.csv",
         "--live --policy static spark penstock --seeds 1..3",
+    ),
+    "tune": (
+        "Search a policy's parameters over workloads; exit 1 if its defaults stay the best.",
+        "ds2 --workload diurnal sine --seeds 1..6",
+        "hpa --workload trace:load.csv --parameter cpu_target stabilize_down=1min..15min",
+        "queueing --validate spikes --on spark --master spark://host:7077 --resume done.jsonl",
     ),
     "policies": ("List the policies, or explain one.", "", "hpa", "--json"),
     "explain": (

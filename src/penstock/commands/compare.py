@@ -77,6 +77,9 @@ def compare(
     if live:
         from penstock.commands.live import compare_live
 
+        if out or html or vary or (carrying and carrying != Carrying()):
+            raise ConfigError("--live keeps its runs by itself and takes no more than --policy, "
+                              "--seeds and --json")  # fmt: skip
         return compare_live(policy, seeds, elsewhere=workload or engine, json=json)
     options, carrying = options or RunOptions(), carrying or Carrying()
     settings = options.settings()

@@ -85,7 +85,7 @@ def _lines(kind: type[Any], values: dict[str, Any]) -> list[str]:
         text = words.get(name)
         if text is not None and f"# {text}" not in lines:
             lines.append(f"# {text}")
-        lines.append(f"# {name} = {_toml(value)}" if _plain(value) else f"# {name}: not set")
+        lines.append(f"# {name} = {toml(value)}" if _plain(value) else f"# {name}: not set")
     return lines
 
 
@@ -93,10 +93,10 @@ def _plain(value: Any) -> bool:
     return isinstance(value, bool | int | float | str)
 
 
-def _toml(value: bool | float | str) -> str:
+def toml(value: bool | float | str) -> str:
     """A value as TOML writes it.
 
-    >>> _toml(True), _toml(0.5), _toml("never")
+    >>> toml(True), toml(0.5), toml("never")
     ('true', '0.5', '"never"')
     """
     if isinstance(value, bool):

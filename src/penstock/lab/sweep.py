@@ -28,7 +28,7 @@ FORMAT = "penstock-cells"
 VERSION = 1
 
 #: What carries runs out or shows them, and has no say in their numbers.
-AROUND = ("commands", "demo", "jobs", "papers", "report", "spark", "testbed")
+AROUND = ("cli.py", "commands", "demo", "jobs", "papers", "report", "spark", "testbed")
 
 Arrived = Callable[[int, Row], None]
 
