@@ -16,6 +16,7 @@ from penstock.commands.live import COLUMNS, RUNS, amount, spread
 from penstock.demo import contest, plan
 from penstock.demo.contest import Result
 from penstock.demo.trial import Trial, measured
+from penstock.lab.papers.study import spearman
 
 PAGE = Path(__file__).parent / "results-live.md"
 
@@ -93,20 +94,16 @@ def _truth(found: Sequence[Result]) -> Iterator[str]:
         return
     yield "## How true the simulation is"
     yield ""
-    yield "| | mean deviation | of a mean of | same order |"
-    yield "|---|---:|---:|---|"
+    yield "| | mean live | mean deviation on paper | rank correlation |"
+    yield "|---|---:|---:|---:|"
     for name in ("executor_s", "p50_s", "p95_s", "late_fraction", "rescales"):
-        live = [float(getattr(mean, name)) for mean, _ in both]
-        paper = [float(getattr(guess, name)) for _, guess in both]
-        off = fmean(abs(a - b) for a, b in zip(live, paper, strict=True))
+        pairs = [(float(getattr(mean, name)), float(getattr(guess, name))) for mean, guess in both]
         scale = 100.0 if name == "late_fraction" else 1.0
         title, digits = COLUMNS[name]
-        alike = "yes" if _order(live) == _order(paper) else "no"
-        yield f"| {title} | {scale * off:.{digits}f} | {scale * fmean(live):.{digits}f} | {alike} |"
-
-
-def _order(values: Sequence[float]) -> list[int]:
-    return sorted(range(len(values)), key=values.__getitem__)
+        live = scale * fmean(mean for mean, _ in pairs)
+        off = scale * fmean(abs(guess - mean) for mean, guess in pairs)
+        alike = f"{spearman(pairs):.2f}" if len(pairs) > 1 else "-"
+        yield f"| {title} | {live:.{digits}f} | {off:.{digits}f} | {alike} |"
 
 
 def _job(trials: Sequence[Trial]) -> Iterator[str]:

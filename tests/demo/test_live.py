@@ -235,3 +235,16 @@ def test_bad_input_is_one_sentence(
         main(["compare", "--live", *arguments])
     assert end.value.code == 2
     assert sentence in capsys.readouterr().err
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(600)
+def test_sparks_own_dynamic_allocation_is_measured_without_penstock(tmp_path: Path) -> None:
+    short = Plan(load_s=30)
+    seen = contest.play_for_real("spark", 1, short, tmp_path / "live.jsonl").observation
+    assert 30.0 <= seen.span_s <= 60.0
+    # It asks for an executor per waiting task: before the load has begun it has more than one.
+    assert seen.outcome().paid[0].executors > 1
+    assert seen.arrived[-1][1] - seen.arrived[0][1] >= 0.9 * sum(short.rates_rps())
+    assert sum(batch.records for batch in seen.batches) > 0
+    assert not list(tmp_path.glob("live/*.jsonl"))  # nothing of Penstock's kept a journal
