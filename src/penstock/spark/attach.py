@@ -162,7 +162,7 @@ class Attachment:
         self._actuator: SparkActuator | None = None
         if self._live.mode == "act":
             self._actuator = self._take_over(capabilities, limits, patience)
-        self._sensor = SparkSensor(spark, driver=self._driver)
+        self._sensor = SparkSensor(spark, driver=self._driver, target=self._asked_for)
         self._controller = Controller(
             self._sensor,
             policy,
@@ -356,6 +356,9 @@ class Attachment:
             self._sensor.close()
         if isinstance(self._journal, FileJournal):
             self._journal.close()
+
+    def _asked_for(self) -> int | None:
+        return None if self._actuator is None else self._actuator.target
 
     def _committed_batches(self) -> dict[str, int]:
         """The last batch of each query that did some work."""

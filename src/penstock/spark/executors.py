@@ -37,8 +37,10 @@ class Crew(Struct, frozen=True):
     def active(self) -> int:
         return sum(1 for name in self.registered if name not in self.leaving)
 
-    def fleet(self, cores_per_executor: int) -> Fleet:
-        return Fleet(self.target, len(self.registered), self.active, cores_per_executor)
+    def fleet(self, cores_per_executor: int, target: int | None = None) -> Fleet:
+        """The fleet in numbers, with the target that the caller knows of, if any."""
+        target = self.target if target is None else target
+        return Fleet(target, len(self.registered), self.active, cores_per_executor)
 
 
 class Shares(Struct, frozen=True):

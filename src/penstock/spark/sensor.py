@@ -21,7 +21,7 @@ from __future__ import annotations
 
 import logging
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from concurrent.futures import TimeoutError as NotInTimeError
 from typing import TYPE_CHECKING
@@ -79,6 +79,9 @@ class SparkSensor:
         Settings of librdkafka that the options of the query's Kafka sources do not give.
     store_timeout_s
         How long a turn waits for the status store.
+    target
+        Says what size was asked for; by default the scheduler does. Who sizes the fleet knows
+        better: a number that somebody else has put there is put right without a decision.
     """
 
     def __init__(
@@ -88,11 +91,13 @@ class SparkSensor:
         driver: Driver | None = None,
         kafka: Mapping[str, str] | None = None,
         store_timeout_s: float = 1.0,
+        target: Callable[[], int | None] = lambda: None,
     ) -> None:
         self._spark = spark
         self._driver = driver = driver or Driver(spark)
         self._kafka = dict(kafka or {})
         self._store_timeout_s = store_timeout_s
+        self._target = target
         self._queue: deque[str] = deque(maxlen=QUEUE_REPORTS)
         self._views: dict[str, QueryView] = {}
         # The first batch of each query that was asked for and that the listener has yet to tell.
@@ -133,7 +138,7 @@ class SparkSensor:
         self._read_at_s = now_s
         return Snapshot(
             now_s,
-            crew.fleet(details.slots or self._slots),
+            crew.fleet(details.slots or self._slots, self._target()),
             None if leader is None else leader.trigger_interval_s,
             () if leader is None else batches[leader.run_id],
             sight.arrival_rps,

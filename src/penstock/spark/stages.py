@@ -57,14 +57,16 @@ class Place:
     def __init__(self) -> None:
         self.role: Role | None = None
         self.tasks = 0
-        self.widest = 0  # the most tasks that it ever had
+        self.widest = 0  # the most tasks that it ever had when there was something to read
         self.newest: tuple[int, int] | None = None  # the last one that is complete, and its attempt
         self.tally = Tally()
 
     def see(self, stage: Json, state_partitions: int) -> None:
         """Learn from the newest attempt at a stage what this place is for."""
         self.tasks = stage["numTasks"]
-        self.widest = max(self.widest, self.tasks)
+        # A batch without records has one task, however many the next one will have.
+        if stage["inputRecords"] or stage["shuffleReadRecords"]:
+            self.widest = max(self.widest, self.tasks)
         if stage["status"] == "COMPLETE":
             self.newest = (stage["stageId"], stage["attemptId"])
         if stage["inputRecords"]:
@@ -108,7 +110,7 @@ class QueryStages:
 
     @property
     def most_tasks(self) -> int | None:
-        return max((place.widest for place in self.places), default=None)
+        return max((place.widest for place in self.places), default=0) or None
 
     def roles(self) -> list[Role]:
         """What each place is for; a place that never saw a record is taken by its rank."""
