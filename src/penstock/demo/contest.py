@@ -52,7 +52,7 @@ def order(names: Sequence[str], numbers: Sequence[int], seed: int = 1) -> list[t
     """All runs, shuffled, so that no contestant has the machine at its best.
 
     >>> order(["static", "hpa"], [1, 2])
-    [('hpa', 2), ('static', 2), ('static', 1), ('hpa', 1)]
+    [('hpa', 2), ('static', 1), ('static', 2), ('hpa', 1)]
     """
     runs = [(name, number) for number in numbers for name in names]
     Random(seed).shuffle(runs)

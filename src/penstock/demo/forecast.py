@@ -33,7 +33,8 @@ SEEDS = range(1, 11)
 def fitted_job(seen: Sequence[Observation]) -> MicroBatchJob:
     """The job whose batches, starts and joins are those that were seen."""
     batches = [batch for one in seen for batch in _batches(one)]
-    job = fit_batches.job_of(batches, sizes.TRIGGER_S, sizes.PARTITIONS, cores=1)
+    task_s = sum(one.task_s for one in seen)
+    job = fit_batches.job_of(batches, sizes.TRIGGER_S, sizes.PARTITIONS, 1, task_s)
     starts_s = startups_s(seen)
     startup = job.startup
     if starts_s:

@@ -50,12 +50,17 @@ class Committed(Struct, frozen=True):
 
 
 class Observation(Struct, frozen=True):
-    """All that was seen of a run. Of `arrived`, each is an instant and all records until then."""
+    """All that was seen of a run.
+
+    Of `arrived`, each is an instant and all records until then. `task_s` is the time that all
+    tasks took that ended.
+    """
 
     span_s: float
     arrived: list[tuple[float, int]]
     batches: list[Committed]
     lives: list[Life]
+    task_s: float = 0.0
 
     @property
     def failed_tasks(self) -> int:
@@ -138,9 +143,12 @@ class Observer:
     """Watches a scene in a thread of its own until closed."""
 
     def __init__(self, scene: Scene) -> None:
+        from penstock.spark.internals import Driver
         from penstock.spark.kafka import Brokers
 
         self._scene = scene
+        self._driver = Driver(scene.spark)
+        self._task_s_before = self._task_s()
         self._brokers = Brokers({"bootstrap.servers": scene.bed.bootstrap_servers})
         self._partitions = [(TOPIC, number) for number in range(sizes.PARTITIONS)]
         self._first_seen_s: dict[str, float] = {}
@@ -163,7 +171,8 @@ class Observer:
         done_at_start, batches = self._batches()
         # What was not done when we came waits: it is neither ours nor lost.
         arrived = [(at_s - self._began_at_s, count - done_at_start) for at_s, count in self._ends]
-        return Observation(now_s - self._began_at_s, arrived, batches, self._lives())
+        span_s, task_s = now_s - self._began_at_s, self._task_s() - self._task_s_before
+        return Observation(span_s, arrived, batches, self._lives(), task_s)
 
     def _follow(self) -> None:
         for now_s in WallClock(sleep=self._closed.wait).ticks(SAMPLE_EVERY_S):
@@ -185,10 +194,9 @@ class Observer:
 
     def _batches(self) -> tuple[int, list[Committed]]:
         """What was done before we came, and the batches since."""
-        from penstock.spark.internals import Driver
         from penstock.spark.progress import parse_progress, partition_offsets
 
-        reports = Driver(self._scene.spark).recent_progress(self._scene.query)
+        reports = self._driver.recent_progress(self._scene.query)
         done_at_start, found = 0, []
         for progress in sorted(map(parse_progress, reports), key=lambda report: report.batch_id):
             batch = progress.batch
@@ -204,11 +212,13 @@ class Observer:
             found.append(Committed(start_s, batch.duration_s, batch.input_records, records))
         return done_at_start, found
 
+    def _task_s(self) -> float:
+        return float(sum(each["totalDuration"] for each in self._driver.executors_ever())) / 1e3
+
     def _lives(self) -> list[Life]:
-        from penstock.spark.internals import Driver
         from penstock.spark.progress import parse_instant
 
-        told = {each["id"]: each for each in Driver(self._scene.spark).executors_ever()}
+        told = {each["id"]: each for each in self._driver.executors_ever()}
         lives = []
         for name, seen_s in self._first_seen_s.items():
             summary = told.get(name)

@@ -92,7 +92,7 @@ class Crew:
         for drop in active(self._faults, CapacityDrop, now_s):
             cost_factor /= max(_SLOWEST, 1.0 - drop.fraction)
         skews = [skew.hot_fraction for skew in active(self._faults, SkewSetsIn, now_s)]
-        return plan(
+        found = plan(
             job.stages,
             counts,
             job.cores_per_executor,
@@ -100,3 +100,15 @@ class Crew:
             cost_factor=cost_factor,
             hot_fraction=max(job.hot_fraction, *skews, 0.0),
         )
+        if job.batch_core_s > 0.0 and ids:
+            self._add_batch_core_s(found)
+        return found
+
+    def _add_batch_core_s(self, found: Plan) -> None:
+        """Keep executors busy for what a batch costs besides: no longer than that takes."""
+        job, executors = self._job, len(found.executor_base_s)
+        slots_s = job.cores_per_executor * (job.planning_s + job.commit_s)
+        each_s = min(job.batch_core_s / executors, slots_s)
+        for place in range(executors):
+            found.executor_base_s[place] += each_s
+        found.stage_base_s[0] += executors * each_s

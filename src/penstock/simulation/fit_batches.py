@@ -133,7 +133,8 @@ def fit(steps: Sequence[Step]) -> MicroBatchJob:
             f"not {len(batches)}"
         )
     cores = snapshots[-1].fleet.cores_per_executor
-    job = job_of(batches, median(triggers), _tasks(snapshots, cores), cores)
+    tasks, task_s = _tasks(snapshots, cores), _task_s(snapshots, cores)
+    job = job_of(batches, median(triggers), tasks, cores, task_s)
     samples = [one for seen in snapshots for one in seen.executors if one.cpu_fraction is not None]
     busy = sum(one.busy_fraction or 0.0 for one in samples)
     if busy == 0.0:
@@ -143,8 +144,10 @@ def fit(steps: Sequence[Step]) -> MicroBatchJob:
     return msgspec.structs.replace(job, idle_cpu_fraction=0.0, full_cpu_fraction=min(1.0, cpu))
 
 
-def job_of(batches: Sequence[Seen], trigger_s: float, tasks: int, cores: int) -> MicroBatchJob:
-    """The job whose batches cost what these did."""
+def job_of(
+    batches: Sequence[Seen], trigger_s: float, tasks: int, cores: int, task_s: float = 0.0
+) -> MicroBatchJob:
+    """The job whose batches cost what these did; `task_s` is the time of all of their tasks."""
     calm = [batch for batch in batches if batch.calm]
     if len(calm) < FEWEST_BATCHES:
         calm = list(batches)
@@ -160,11 +163,15 @@ def job_of(batches: Sequence[Seen], trigger_s: float, tasks: int, cores: int) ->
     joined = sum(batch.joined for batch in batches)
     over_s = sum(batch.duration_s - expected_s(batch) for batch in batches if not batch.calm)
     held = [batch.duration_s for batch in calm if batch.held_back]
+    records_s = core_s * sum(
+        batch.records * (1.0 + contention * (batch.executors - 1)) for batch in batches
+    )
     return MicroBatchJob(
         trigger_interval_s=trigger_s,
         max_batch_s=median(held) if len(held) >= _FEWEST_HELD_BACK else None,
         planning_s=max(1e-3, _PLANNING_PART * fixed_s),
         commit_s=(1.0 - _PLANNING_PART) * fixed_s,
+        batch_core_s=max(0.0, task_s - records_s) / len(batches),
         stages=(Stage("batch", tasks, core_s, task_overhead_s=0.0),),
         cores_per_executor=cores,
         contention=contention,
@@ -247,6 +254,15 @@ def _followed(run: MicroBatchRun, rows: Sequence[Row], origin_s: float) -> Itera
             run.apply(row.workers, (before.at_s + row.at_s) / 2.0 - origin_s)
         seen = row_of(run.read(row.at_s - origin_s), row.arrival_rps)
         yield msgspec.structs.replace(seen, at_s=row.at_s)
+
+
+def _task_s(snapshots: Sequence[Snapshot], cores: int) -> float:
+    """The time of all tasks, as far as executors told how busy they were."""
+    return sum(
+        cores * (one.busy_fraction or 0.0) * (seen.at_s - before.at_s)
+        for before, seen in pairwise(snapshots)
+        for one in seen.executors
+    )
 
 
 def _tasks(snapshots: Sequence[Snapshot], cores: int) -> int:

@@ -39,6 +39,9 @@ class MicroBatchJob(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     planning_s, commit_s
         What every batch costs on the driver before and after its stages; a batch without
         records costs only the planning.
+    batch_core_s
+        Time of tasks in each batch that is not for records: they are set up and torn down. It
+        lies within the two above, so that executors are busier by it but batches no longer.
     stages
         What runs in a batch, in sequence.
     cores_per_executor
@@ -93,6 +96,7 @@ class MicroBatchJob(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     max_batch_s: Annotated[float, Meta(gt=0)] | None = None
     planning_s: Annotated[float, Meta(gt=0)] = 0.1
     commit_s: NonNegative = 0.15
+    batch_core_s: NonNegative = 0.0
     stages: tuple[Stage, ...] = (
         Stage("source", tasks=192, core_s_per_record=80e-6),
         Stage("aggregate", tasks=200, core_s_per_record=70e-6, stateful=True),
