@@ -44,6 +44,8 @@ bench-live: java ## measure speed on real Spark, about 15 min; adds to benchmark
 
 results-live: java ## compare five scalers on real Spark, about 45 min; resumes what is missing
 	@$(BIN)/penstock compare --live $(ARGS)
+	@test -f runs/live-demo.jsonl || { rm -f runs/part.jsonl; \
+	  $(BIN)/penstock demo --journal runs/part.jsonl && mv runs/part.jsonl runs/live-demo.jsonl; }
 	@$(BIN)/python docs/results_live.py
 
 soak: java ## let a real job be scaled for hours (ARGS="--minutes 30")

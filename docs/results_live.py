@@ -1,8 +1,9 @@
 """Writes docs/results-live.md from the runs that ``penstock compare --live`` has made.
 
-    python docs/results_live.py [RUNS.jsonl]
+    python docs/results_live.py
 
-`make results-live` makes the runs first, about 45 minutes on a quiet machine.
+`make results-live` makes the runs first, and a demo whose journal is calibrated on its first half:
+about 45 minutes on a quiet machine.
 """
 
 from __future__ import annotations
@@ -16,8 +17,13 @@ from penstock.commands.live import COLUMNS, RUNS, amount, spread
 from penstock.demo import contest, plan
 from penstock.demo.contest import Result
 from penstock.demo.trial import Trial, measured
+from penstock.journal import read_rotated
 from penstock.lab.papers.study import spearman
+from penstock.model import Step
+from penstock.simulation.calibrate import calibrated
 
+#: The journal of a demo of five minutes; without it there is no word about its halves.
+DEMO = RUNS.with_name("live-demo.jsonl")
 PAGE = Path(__file__).parent / "results-live.md"
 
 HEAD = """\
@@ -41,8 +47,8 @@ fitted to the runs of the *other* contestants. ± is half of the 95 % interval o
 """
 
 
-def page(trials: Sequence[Trial]) -> str:
-    """The whole page."""
+def page(trials: Sequence[Trial], steps: Sequence[Step] = ()) -> str:
+    """The whole page; `steps` are those of the demo."""
     from penstock.demo.observer import ONE_RESCALE_S
 
     found = contest.results(trials)
@@ -52,7 +58,10 @@ def page(trials: Sequence[Trial]) -> str:
         peak=load.peak_rps, pace=1e3 * load.pace_s, speed=load.speed, runs=len(trials),
         machine=_machine(trials), slo=plan.SLO_S, together=ONE_RESCALE_S,
     )  # fmt: skip
-    parts = [head, *_means(found), "", *_truth(found), "", *_job(trials), "", *_runs(trials), ""]
+    parts = [head, *_means(found), "", *_truth(found), "", *_job(trials), ""]
+    if steps:
+        parts += [*_halves(steps), ""]
+    parts += [*_runs(trials), ""]
     return "\n".join(parts)
 
 
@@ -117,6 +126,25 @@ def _job(trials: Sequence[Trial]) -> Iterator[str]:
     )
 
 
+def _halves(steps: Sequence[Step]) -> Iterator[str]:
+    """How well a demo predicts its second half."""
+    fitted = calibrated(steps)
+    minutes = (steps[-1].at_s - steps[0].at_s) / 60
+    yield "## A run predicts its second half"
+    yield ""
+    yield (
+        f"`penstock calibrate` on the journal of a `penstock demo` of {minutes:.0f} min: a job is "
+        f"fitted to its first {fitted.fitted_rows} samples and predicts the {fitted.judged_rows} "
+        "after them, given what arrived and how many executors there were."
+    )
+    yield ""
+    yield "| | off by | aim |"
+    yield "|---|---:|---:|"
+    for name, aim in {"throughput": "5 %", "delay": "30 %", "busy": "", "cpu": ""}.items():
+        value = getattr(fitted.errors, name)
+        yield f"| {name} | {'-' if value is None else f'{100 * value:.1f} %'} | {aim} |"
+
+
 def _runs(trials: Sequence[Trial]) -> Iterator[str]:
     yield "## Every run, in the order in which they were made"
     yield ""
@@ -132,9 +160,11 @@ def _runs(trials: Sequence[Trial]) -> Iterator[str]:
 
 
 def main() -> None:
-    path = Path(sys.argv[1]) if len(sys.argv) > 1 else RUNS
-    trials = contest.read_trials(path, plan.Plan(load_s=contest.LOAD_S))
-    PAGE.write_text(page(trials), encoding="utf-8")
+    trials = contest.read_trials(RUNS, plan.Plan(load_s=contest.LOAD_S))
+    if not trials:
+        sys.exit(f"there are no runs in {RUNS}: make results-live makes them")
+    steps = list(read_rotated(DEMO)) if DEMO.exists() else []
+    PAGE.write_text(page(trials, steps), encoding="utf-8")
 
 
 if __name__ == "__main__":

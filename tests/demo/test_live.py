@@ -25,7 +25,10 @@ from penstock.demo.trial import (
     measured,
 )
 from penstock.errors import ConfigError, PenstockError
+from penstock.journal import MemoryJournal
 from penstock.knowledge import Knowledge
+from penstock.lab.contender import contender
+from penstock.lab.scenario import Scenario, simulate
 from penstock.model import ExecutorSample, Fleet, Snapshot
 from penstock.policies.hpa import Hpa
 from penstock.simulation.engine import Level
@@ -218,6 +221,16 @@ def test_the_page_shows_means_forecasts_and_every_run() -> None:
     # 3 executors for 81 s, and none of it by chance: the forecast is the same.
     assert live.split("|")[2].strip() == "243 ± 0"
     assert paper.split("|")[2].strip() == "243"
+
+
+def test_the_page_tells_how_well_a_demo_predicts_its_second_half() -> None:
+    kept = MemoryJournal()
+    entry = contender("penstock", {"max_executors": 12})
+    simulate(Scenario("sine:period=45min", duration_s=5400.0), entry.policy, entry.limits, kept)
+    lines = results_live.page([trial("static", 1)], kept.steps).splitlines()
+    off = next(line for line in lines if line.startswith("| throughput |"))
+    assert float(off.split("|")[2].strip(" %")) < 5.0
+    assert off.split("|")[3].strip() == "5 %"
 
 
 @pytest.mark.parametrize(
