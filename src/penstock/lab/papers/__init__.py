@@ -21,6 +21,7 @@ STUDIES: dict[str, str] = {
     "daedalus2024": "Daedalus, two HPAs and a fixed fleet on three Flink jobs",
     "borkowski2019": "two thresholds on raw, smoothed and Kalman-filtered cpu",
     "russo2021": "backlog, queueing theory and DS2 on a pipeline of images",
+    "varga2021": "what state costs to save and to load, measured on real Spark",
 }
 
 

@@ -61,9 +61,14 @@ class Setting(Struct, frozen=True):
 
     service_s: float
     measurement_noise: float
+    transfer_s: float = 0.0
 
     def job(self) -> ContinuousJob:
-        """The operator: images wait in one queue, VMs join when they are ready."""
+        """The operator: images wait in one queue, VMs join when they are ready.
+
+        Each VM holds the state of a part of the plane, and all parts change when VMs come or go:
+        work rests while state moves.
+        """
         return ContinuousJob(
             operators=(Operator("images", self.service_s),),
             contention=0.0,
@@ -71,7 +76,12 @@ class Setting(Struct, frozen=True):
             capacity_noise=0.05,
             measurement_noise=self.measurement_noise,
             startup=Startup(5.0, 25.0),
-            stops_to_rescale=False,
+            stops_to_rescale=self.transfer_s > 0.0,
+            wait_for_workers_s=0.0,
+            restart_s=self.transfer_s,
+            restart_spread=0.5,
+            checkpoint_interval_s=0.0,
+            state_bytes=0.0,
             idle_cpu_fraction=0.02,
             full_cpu_fraction=1.0,
             idle_memory_fraction=0.2,
@@ -81,7 +91,8 @@ class Setting(Struct, frozen=True):
 
 
 GRID = tuple(
-    Setting(*point) for point in product((0.16, 0.18, 0.20, 0.22, 0.24), (0.02, 0.05, 0.08))
+    Setting(*point)
+    for point in product((0.17, 0.19, 0.21), (0.02, 0.05, 0.08), (0.0, 0.1, 0.2, 0.3, 0.5))
 )
 
 
@@ -157,7 +168,8 @@ def reproduce(
         calibrations=(
             Calibration(
                 "operator",
-                "Work per image and noise of the cpu gauge, fitted to VM time and scaling events "
+                "Work per image, noise of the cpu gauge and the pause while state is moved at a "
+                "rescale (section 3.2), fitted to VM time and scaling events "
                 "of PURE on Pyramid and Square; all GW and EKF rows are held back. Mean relative "
                 f"error of the fit {fit_error:.0%}. The Kalman filter's R is the variance under "
                 "constant load, its b the least-squares effect of the rate on a fleet of fixed "
@@ -167,6 +179,7 @@ def reproduce(
                 {
                     "service_s": setting.service_s,
                     "measurement_noise": setting.measurement_noise,
+                    "transfer_s": setting.transfer_s,
                     "R": rules["EKF"].noise,
                     "b_cpu": rules["EKF"].rate_effects[0],
                     "b_memory": rules["EKF"].rate_effects[1],

@@ -50,10 +50,8 @@ def _half_of_static(results: Results) -> Claim:
         saved,
         _because(
             all(part > 0.5 for part in saved.values()),
-            "the sine of WordCount is on average 54 % of its peak, and its peak is 95 % of what 12 "
-            "workers can do: to carry it without any reserve takes about half of them. The paper "
-            "saved 55 %, so its peak lay further below what 12 workers can do; how far, it does "
-            "not say",
+            "the sine of WordCount is on average 54 % of its peak: how near that peak comes to "
+            "what 12 workers can do decides it, and the paper does not say",
         ),
     )
 
@@ -97,9 +95,10 @@ def _latency(results: Results) -> Claim:
         evidence,
         _because(
             holds,
-            "where the difference is far below zero it is the HPA that falls behind: it waits five "
-            "minutes before it grows, and grows only when cpu is a tenth above its target, which "
-            "a job with skew hardly shows",
+            "Daedalus runs close to full, so a job that was stopped for a rescale near the peak "
+            "takes minutes to catch up; the HPAs have room to catch up at once. Where the "
+            "difference is far below zero it is the HPA that falls behind: it grows only when cpu "
+            "is a tenth above its target, which a job with skew hardly shows",
         ),
     )
 

@@ -106,7 +106,8 @@ class Chart(Struct, frozen=True, tag="chart", tag_field="kind"):
     """Lines over a common axis.
 
     `drawn` says how: "lines", "steps" (a value holds until the next), or "points", to which
-    `diagonal` adds the line on which both sides are the same. `labels` are the names of points.
+    `diagonal` adds the line on which both sides are the same, `trend` one with that intercept and
+    slope. `labels` are the names of points.
     """
 
     title: str
@@ -117,6 +118,7 @@ class Chart(Struct, frozen=True, tag="chart", tag_field="kind"):
     log_x: bool = False
     log_y: bool = False
     diagonal: bool = False
+    trend: tuple[float, float] | None = None
     wide: bool = False
     labels: list[list[str]] = field(default_factory=list)
     note: str = ""
@@ -156,6 +158,7 @@ class Bars(Struct, frozen=True, tag="bars", tag_field="kind"):
     title: str
     unit: str
     bars: tuple[Bar, ...]
+    wide: bool = False
     note: str = ""
 
 

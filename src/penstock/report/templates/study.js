@@ -52,6 +52,11 @@ function drawChart(figure, spec) {
     const ends = [spec.log_x ? Math.min(...found) / 1.15 : 0, Math.max(...found) * 1.15];
     draw("path", { d: `M${x(ends[0])} ${y(ends[0])}L${x(ends[1])} ${y(ends[1])}`, class: "line thin dashed soft" }, plot);
   }
+  if (spec.trend) {
+    const [from, to] = [0, Math.max(...xs)];
+    const at = (value) => y(spec.trend[0] + spec.trend[1] * value);
+    draw("path", { d: `M${x(from)} ${at(from)}L${x(to)} ${at(to)}`, class: "line thin dashed soft" }, plot);
+  }
   spec.lines.forEach((line, index) => {
     const group = draw("g", { class: colorOf(index) }, plot);
     if (spec.drawn === "points") {
