@@ -37,7 +37,7 @@ class Spread(Protocol):
     """Does the work on all cells, in any order and place, and hands over each row as it comes."""
 
     def __call__(
-        self, work: Callable[[Cell], Row], cells: Sequence[Cell], arrived: Arrived
+        self, work: Callable[[Cell], Row], cells: Sequence[Cell], arrived: Arrived, /
     ) -> object: ...
 
 

@@ -12,7 +12,8 @@ import dataclasses
 from collections.abc import Callable, Mapping, Sequence
 from math import ceil, log
 from random import Random
-from typing import Annotated, Any, get_args, get_origin, get_type_hints
+from types import UnionType
+from typing import Annotated, Any, Union, get_args, get_origin, get_type_hints
 
 from msgspec import Meta, Struct
 
@@ -80,7 +81,7 @@ class Round(Struct, frozen=True):
 
 
 class Tuning(Struct, frozen=True):
-    """How a search went. `validated` has the finalists in the order of the last round."""
+    """How a search went. `validated` has the finalists, best of the last round first."""
 
     defaults: str
     rounds: tuple[Round, ...]
@@ -120,10 +121,12 @@ def space(
         raise unknown("policy", notation.name, POLICIES)
     entry = contender(policy)
     own, around = keys_of(kind), keys_of(Limits)
+    names = list(dict.fromkeys(own.values()))
     fixed = {(own | around).get(key) for key in notation.options}
+    fixed.update(names[: len(notation.positional)])
     if not wanted:
         left = fixed | set(Goal.__struct_fields__) | {"period_s"}
-        found = [_dimension(entry, name, None) for name in dict.fromkeys(own.values())
+        found = [_dimension(entry, name, None) for name in names
                  if name not in left]  # fmt: skip
         dimensions = [each for each in found if each is not None]
         if not dimensions:
@@ -177,7 +180,7 @@ def _numeric(hint: Any) -> tuple[type | None, float, float]:
             least = max([least, *(float(v) for v in (meta.ge, meta.gt) if v is not None)])
             most = min([most, *(float(v) for v in (meta.le, meta.lt) if v is not None)])
         return number, least, most
-    for each in get_args(hint):  # a number that may be absent
+    for each in get_args(hint) if get_origin(hint) in (Union, UnionType) else ():
         number, least, most = _numeric(each)
         if number is not None:
             return number, least, most
@@ -279,8 +282,10 @@ def tune(
         rounds.append(Round(len(runs), tuple(ranked)))
         tell(rounds[-1])
         left = [each.policy for each in ranked]
-    finalists = [defaults] if rounds[-1].candidates[0].cost_ratio >= 1.0 else []
-    finalists += left[:FINALISTS]
+    finalists = left[:FINALISTS]
+    # The defaults are there to be beaten; nobody who costs as much in training takes their place.
+    place = 0 if rounds[-1].candidates[0].cost_ratio >= 1.0 else len(finalists)
+    finalists.insert(place, defaults)
     return Tuning(defaults, tuple(rounds), tuple(judge(finalists, parts.validation)))
 
 
