@@ -19,6 +19,7 @@ from statistics import mean, median
 from typing import TYPE_CHECKING, Any
 
 from benchmarks.run import Measured, at_least, at_most, keep, show
+from tests.drivers import end_driver
 from tests.survival.scene import (
     PATIENCE_S,
     Dial,
@@ -26,7 +27,6 @@ from tests.survival.scene import (
     come_to,
     commit,
     counting,
-    end_driver,
     last_batch,
     new_topic,
     now_s,

@@ -18,12 +18,12 @@ from pathlib import Path
 from random import Random
 from typing import TYPE_CHECKING
 
+from tests.drivers import end_driver
 from tests.survival.scene import (
     Feed,
     broker_away,
     commit,
     counting,
-    end_driver,
     new_topic,
     now_s,
     passes_s,

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from penstock.testbed import Testbed
+from tests.drivers import end_driver
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -44,19 +45,3 @@ def spark(bed: Testbed) -> Iterator[SparkSession]:
         yield session
         session.stop()
         end_driver()
-
-
-def end_driver() -> None:
-    """End the Java process behind PySpark, which would otherwise serve the next session too."""
-    from pyspark import SparkContext
-
-    gateway = SparkContext._gateway
-    if gateway is None:
-        return
-    if SparkContext._active_spark_context is not None:
-        SparkContext._active_spark_context.stop()
-    gateway.shutdown()
-    gateway.proc.stdin.close()
-    gateway.proc.wait()
-    SparkContext._gateway = None
-    SparkContext._jvm = None

@@ -20,7 +20,7 @@ from penstock.model import Decision, Limits, Reason, Snapshot
 from penstock.spark.attach import Attachment
 from penstock.spark.internals import Driver
 from penstock.testbed import Testbed, wait_until
-from tests.spark.conftest import end_driver
+from tests.drivers import end_driver
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

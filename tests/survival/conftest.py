@@ -8,10 +8,11 @@ from typing import TYPE_CHECKING
 import pytest
 
 from penstock.testbed import Testbed, wait_until
-from tests.survival.scene import mentioning, session
+from tests.survival.scene import Feed, commit, counting, mentioning, new_topic, session
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+    from pyspark.sql.streaming.query import StreamingQuery
 
 
 @pytest.fixture(scope="module")
@@ -26,4 +27,19 @@ def bed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Testbed]:
 def spark(bed: Testbed) -> Iterator[SparkSession]:
     """It starts with one executor, and may ask for more than the cluster has."""
     with session(bed, executors=1, **{"spark.cores.max": "16"}) as running:
+        yield running
+
+
+@pytest.fixture(scope="module")
+def query(
+    bed: Testbed, spark: SparkSession, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[StreamingQuery]:
+    """A stateful job under a light load that has run two batches."""
+    topic, output = new_topic(bed), new_topic(bed)
+    checkpoint = tmp_path_factory.mktemp("state")
+    with (
+        Feed(bed, topic, rate_rps=100.0),
+        counting(bed, spark, topic, output, checkpoint, cost_s=0.002) as running,
+    ):
+        commit(running, 2)
         yield running

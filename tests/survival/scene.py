@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
@@ -24,6 +24,7 @@ from penstock.model import Decision, Limits, Reason, Snapshot, not_measured
 from penstock.spark.internals import Driver
 from penstock.spark.progress import parse_progress, partition_offsets
 from penstock.testbed import Testbed, paced, wait_until
+from tests.drivers import end_driver
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -289,28 +290,6 @@ def session(bed: Testbed, executors: int, **conf: str) -> Iterator[SparkSession]
             yield running
         finally:
             end_driver()
-
-
-def end_driver() -> None:
-    """End the application and the Java process behind PySpark, which would serve the next too."""
-    from pyspark import SparkContext
-    from pyspark.sql import SparkSession
-
-    gateway: Any = SparkContext._gateway
-    if gateway is None:
-        return
-    with suppress(Exception):  # its Java may be gone already
-        if (running := SparkSession._instantiatedSession) is not None:
-            running.stop()
-        elif SparkContext._active_spark_context is not None:
-            SparkContext._active_spark_context.stop()
-        gateway.shutdown()
-    gateway.proc.stdin.close()
-    gateway.proc.wait()
-    SparkSession._instantiatedSession = None
-    SparkContext._active_spark_context = None
-    SparkContext._gateway = None
-    SparkContext._jvm = None
 
 
 def mentioning(text: str) -> list[int]:

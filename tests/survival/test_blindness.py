@@ -20,12 +20,9 @@ from penstock.testbed import Testbed, wait_until
 from tests.survival.scene import (
     PATIENCE_S,
     Dial,
-    Feed,
     broker_away,
     come_to,
     commit,
-    counting,
-    new_topic,
 )
 
 if TYPE_CHECKING:
@@ -41,21 +38,6 @@ pytestmark = [
 
 #: Turns without sight after which a fleet that did not move is held to hold.
 BLIND_TURNS = 6
-
-
-@pytest.fixture(scope="module")
-def query(
-    bed: Testbed, spark: SparkSession, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[StreamingQuery]:
-    """A stateful job under a light load that has run two batches."""
-    topic, output = new_topic(bed), new_topic(bed)
-    checkpoint = tmp_path_factory.mktemp("state")
-    with (
-        Feed(bed, topic, rate_rps=100.0),
-        counting(bed, spark, topic, output, checkpoint, cost_s=0.002) as running,
-    ):
-        commit(running, 2)
-        yield running
 
 
 class Scaled:

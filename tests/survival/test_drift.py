@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -17,12 +16,9 @@ from penstock.testbed import Testbed, wait_until
 from tests.survival.scene import (
     PATIENCE_S,
     Dial,
-    Feed,
     active,
     come_to,
     commit,
-    counting,
-    new_topic,
     passes_s,
 )
 
@@ -36,21 +32,6 @@ pytestmark = [
     # PySpark leaves the socket of each collect() to the garbage collector.
     pytest.mark.filterwarnings("ignore:unclosed <socket:ResourceWarning"),
 ]
-
-
-@pytest.fixture(scope="module")
-def query(
-    bed: Testbed, spark: SparkSession, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[StreamingQuery]:
-    """A stateful job under a light load that has run two batches."""
-    topic, output = new_topic(bed), new_topic(bed)
-    checkpoint = tmp_path_factory.mktemp("state")
-    with (
-        Feed(bed, topic, rate_rps=100.0),
-        counting(bed, spark, topic, output, checkpoint, cost_s=0.002) as running,
-    ):
-        commit(running, 2)
-        yield running
 
 
 def test_executors_that_somebody_else_asked_for_go_again(

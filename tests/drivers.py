@@ -1,0 +1,28 @@
+"""The Java process behind PySpark, ended between two sessions."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from typing import Any
+
+
+def end_driver() -> None:
+    """End the application and the Java process behind PySpark, which would serve the next too."""
+    from pyspark import SparkContext
+    from pyspark.sql import SparkSession
+
+    gateway: Any = SparkContext._gateway
+    if gateway is None:
+        return
+    with suppress(Exception):  # its Java may be gone already
+        if (running := SparkSession._instantiatedSession) is not None:
+            running.stop()
+        elif SparkContext._active_spark_context is not None:
+            SparkContext._active_spark_context.stop()
+        gateway.shutdown()
+    gateway.proc.stdin.close()
+    gateway.proc.wait()
+    SparkSession._instantiatedSession = None
+    SparkContext._active_spark_context = None
+    SparkContext._gateway = None
+    SparkContext._jvm = None
