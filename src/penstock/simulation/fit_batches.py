@@ -160,8 +160,13 @@ def job_of(
         return fixed_s + core_s * _work(batch, tasks, cores, contention)
 
     off = np.array([batch.duration_s / expected_s(batch) for batch in calm])
-    joined = sum(batch.joined for batch in batches)
-    over_s = sum(batch.duration_s - expected_s(batch) for batch in batches if not batch.calm)
+    over_s: list[float] = []  # for each time that executors joined, per executor
+    for batch, after in pairwise([*batches, Seen(0.0, 0.0, 1)]):
+        if batch.joined:
+            late_s = batch.duration_s - expected_s(batch)
+            if not after.calm and not after.joined:
+                late_s += after.duration_s - expected_s(after)
+            over_s.append(late_s / batch.joined)
     held = [batch.duration_s for batch in calm if batch.held_back]
     records_s = core_s * sum(
         batch.records * (1.0 + contention * (batch.executors - 1)) for batch in batches
@@ -179,7 +184,7 @@ def job_of(
         straggler_probability=0.0,
         state_bytes=0.0,
         cold_s=0.0,
-        join_s=max(0.0, over_s) / joined if joined else 0.0,
+        join_s=max(0.0, median(over_s)) if over_s else 0.0,
     )
 
 
