@@ -110,11 +110,11 @@ def test_new_workers_cost_more_downtime_than_workers_that_leave() -> None:
     assert delay_after(-1, until_s=17.0, join_s=4.0) == pytest.approx(7.0 - 2.0 * 10.0 / 8.0)
 
 
-def test_a_restarted_job_is_cold_and_warms_up_in_steps() -> None:
+def test_a_job_with_new_workers_is_cold_and_warms_up_in_steps() -> None:
     # Two workers at 20,000/s are back at once, at half of that; in four steps of 5 s they do
     # 1/2, 5/8, 3/4 and 7/8 of it. 18,000/s arrive.
     run = job(restart_s=0.0, cold_fraction=0.5, warmup_s=20.0).start(
-        [18_000.0] * 100, executors=3, seed=1
+        [10_000.0] * 10 + [18_000.0] * 90, executors=1, seed=1
     )
     run.read(10.0)
     run.apply(2, 10.0)
@@ -122,6 +122,15 @@ def test_a_restarted_job_is_cold_and_warms_up_in_steps() -> None:
     for at_s, fraction in ((15.0, 0.5), (20.0, 0.625), (25.0, 0.75), (30.0, 0.875), (35.0, 1.0)):
         backlog += 5.0 * (18_000.0 - 20_000.0 * fraction)
         assert run.read(at_s).backlog_records == pytest.approx(backlog)
+
+
+def test_workers_that_stay_stay_warm() -> None:
+    run = job(restart_s=0.0, cold_fraction=0.5, warmup_s=20.0).start(
+        [18_000.0] * 100, executors=3, seed=1
+    )
+    run.read(10.0)
+    run.apply(2, 10.0)
+    assert run.read(20.0).backlog_records == pytest.approx(0.0, abs=1.0)
 
 
 def test_a_job_is_warm_when_a_run_begins() -> None:

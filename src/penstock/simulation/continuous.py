@@ -64,8 +64,9 @@ class ContinuousJob(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     join_s
         Downtime on top if new workers join: their first tasks are deployed to cold machines.
     warmup_s, cold_fraction
-        A restarted job begins at this fraction of its speed and is warm after so long: its code
-        is loaded and compiled anew. The job is warm when a run begins.
+        With new workers a job begins at this fraction of its speed and is warm after so long:
+        their code is loaded and compiled anew, and the slowest worker sets the pace. The job is
+        warm when a run begins, and stays so when workers leave.
     state_bytes, restore_bytes_per_s
         State to load before the job resumes; how many workers load it makes no difference.
     detect_loss_s

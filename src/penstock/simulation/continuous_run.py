@@ -78,6 +78,8 @@ class ContinuousRun:
         self._running: list[Executor] = list(self._roster.ready)
         self._down_s = 0.0
         self._down_until_s = 0.0
+        #: When workers that were new to it last took up work; before that, all are warm.
+        self._joined_at_s = -inf
         self._wave_until_s = inf
         self._conditions: tuple[list[float], float, float, bool] = ([], 0.0, 1.0, False)
         self._look_at_s = _LOOK_EVERY_S if job.late_coherence > 0.0 else inf
@@ -252,11 +254,12 @@ class ContinuousRun:
             self._checkpoint = self._last_checkpoint(now_s)
         stream.reread = stream.departed - self._checkpoint
         spread = 1.0 + self._lots.uniform(-job.restart_spread, job.restart_spread)
-        down_s = job.restart_s
-        if any(one not in self._running for one in self._roster.ready):
-            down_s += job.join_s
+        joined = any(one not in self._running for one in self._roster.ready)
+        down_s = job.restart_s + (job.join_s if joined else 0.0)
         load_s = job.state_bytes / job.restore_bytes_per_s
         self._down_until_s = now_s + undetected_s + down_s * spread + load_s
+        if joined:
+            self._joined_at_s = self._down_until_s
         self._running = list(self._roster.ready)
         self._wave_until_s = inf
 
@@ -312,11 +315,11 @@ class ContinuousRun:
             self._gauges.look(roster, self._running, self._regime)
 
     def _warmth(self, now_s: float) -> tuple[float, float]:
-        """The part of its speed that a restarted job has, and when that will have grown."""
-        job, resumed_s = self._job, self._down_until_s
-        if job.warmup_s == 0.0 or resumed_s == 0.0 or now_s >= resumed_s + job.warmup_s:
+        """The part of its speed that a job with new workers has, and when that will have grown."""
+        job, joined_s = self._job, self._joined_at_s
+        if job.warmup_s == 0.0 or now_s >= joined_s + job.warmup_s:
             return 1.0, inf
         step_s = job.warmup_s / _WARMUP_STEPS
-        steps = max(0, int((now_s - resumed_s) / step_s + 1e-9))
+        steps = max(0, int((now_s - joined_s) / step_s + 1e-9))
         fraction = job.cold_fraction + (1.0 - job.cold_fraction) * steps / _WARMUP_STEPS
-        return fraction, resumed_s + (steps + 1) * step_s
+        return fraction, joined_s + (steps + 1) * step_s
