@@ -160,7 +160,7 @@ def _runs(trials: Sequence[Trial]) -> Iterator[str]:
 
 
 def main() -> None:
-    trials = contest.read_trials(RUNS, plan.Plan(load_s=contest.LOAD_S))
+    trials = contest.read_trials(RUNS, contest.LOAD)
     if not trials:
         sys.exit(f"there are no runs in {RUNS}: make results-live makes them")
     steps = list(read_rotated(DEMO)) if DEMO.exists() else []

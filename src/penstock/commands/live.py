@@ -14,7 +14,7 @@ from penstock.commands.options import Listed, listed, seed_numbers
 from penstock.commands.output import console, print_json
 from penstock.demo import contest
 from penstock.demo.contest import Result
-from penstock.demo.plan import SLO_S, Plan
+from penstock.demo.plan import SLO_S
 from penstock.demo.trial import Figures, contestants
 from penstock.errors import ConfigError, unknown
 
@@ -50,7 +50,7 @@ def compare_live(
     """
     if elsewhere:
         raise ConfigError(f"--live has a load and an engine of its own: leave out {elsewhere[0]}")
-    plan = Plan(load_s=contest.LOAD_S)
+    plan = contest.LOAD
     known = contestants(plan)
     names = listed(policy or list(known))
     for name in names:

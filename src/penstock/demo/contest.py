@@ -18,17 +18,18 @@ import msgspec
 from msgspec import Struct
 
 from penstock.demo.forecast import fitted_job, forecast, mean_figures
-from penstock.demo.plan import FAST_MINUTES, Plan
+from penstock.demo.plan import Plan
 from penstock.demo.scene import Say
 from penstock.demo.trial import Figures, Trial, contestants, measured
 from penstock.errors import ConfigError, PenstockError
 from penstock.lab.tournament import interval_95
 from penstock.simulation.microbatch import MicroBatchJob
 
-#: The load of each run is that of the fast demo: with starting and ending, two minutes and a half.
-LOAD_S = round(60 * FAST_MINUTES)
+#: The load of each run: as high as in the fast demo and a third slower, since what is compared is
+#: who sizes the fleet, and not how fast one machine starts executors.
+LOAD = Plan(load_s=110, full_peak_rps=2600.0)
 #: What a run takes besides its load, for telling how long all of them will.
-AROUND_S = 60
+AROUND_S = 45
 
 _encode = msgspec.json.Encoder().encode
 _decode = msgspec.json.Decoder(Trial).decode
@@ -113,8 +114,8 @@ def play_for_real(name: str, number: int, plan: Plan, path: Path) -> Trial:
     journals = path.with_suffix("")
     journals.mkdir(parents=True, exist_ok=True)
     journal = journals / f"{name}-{number}.jsonl"
-    argv = [sys.executable, "-m", "penstock.demo.trial", name, str(number), "--query", plan.query]
-    argv += ["--load-s", str(plan.load_s), "--journal", str(journal)]
+    argv = [sys.executable, "-m", "penstock.demo.trial", name, str(number)]
+    argv += [_encode(plan).decode(), str(journal)]
     with subprocess.Popen(argv, stdout=subprocess.PIPE) as process:
         try:
             told, _ = process.communicate()

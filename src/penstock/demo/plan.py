@@ -76,6 +76,8 @@ PRICES = frozenset({"move_price"})
 class Plan(Struct, frozen=True):
     """A demo: which query, for how long, and how often Penstock decides.
 
+    `full_peak_rps` is how high a wave rises that is long enough.
+
     Examples
     --------
     The load starts low, comes to its peak in the middle and goes down again:
@@ -87,6 +89,7 @@ class Plan(Struct, frozen=True):
 
     query: str = "q11"
     load_s: int = round(60 * DEFAULT_MINUTES)
+    full_peak_rps: float = PEAK_RPS
 
     @property
     def stream(self) -> str:
@@ -120,7 +123,7 @@ class Plan(Struct, frozen=True):
         >>> [round(Plan("q11", load_s).peak_rps) for load_s in (81, 180, 300)]
         [1900, 3400, 3400]
         """
-        rise = (PEAK_RPS - LOW_RPS) * min(1.0, self.load_s / FULL_WAVE_S)
+        rise = (self.full_peak_rps - LOW_RPS) * min(1.0, self.load_s / FULL_WAVE_S)
         return LOW_RPS + round(rise, -2)
 
     def rates_rps(self) -> list[float]:

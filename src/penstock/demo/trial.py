@@ -2,7 +2,7 @@
 
 A process of its own, so that no run finds what another left behind::
 
-    python -m penstock.demo.trial static 1 --load-s 81 --query q11 --journal run.jsonl
+    python -m penstock.demo.trial static 1 '{"query": "q11", "load_s": 110}' run.jsonl
 
 writes its `Trial` as one line of JSON.
 """
@@ -226,9 +226,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     )
     parser.add_argument("contestant")
     parser.add_argument("number", type=int)
-    parser.add_argument("--query", default="q11")
-    parser.add_argument("--load-s", type=int, required=True)
-    parser.add_argument("--journal", type=Path, required=True)
+    parser.add_argument("plan", help="as JSON")
+    parser.add_argument("journal", type=Path)
     told = parser.parse_args(arguments)
     signal.signal(signal.SIGTERM, _interrupt)
     since_s = elapsed()
@@ -236,7 +235,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     def say(line: str) -> None:
         sys.stderr.write(f"{since_s():7.1f} s  {line}\n")
 
-    plan = Plan(told.query, told.load_s)
+    plan = msgspec.json.decode(told.plan, type=Plan)
     try:
         trial = run_trial(told.contestant, told.number, plan, told.journal, say)
     except PenstockError as error:
