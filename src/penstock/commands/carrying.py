@@ -71,7 +71,7 @@ class Carrying:
 
             with Console(stderr=True).status("starting Spark"):
                 spark = stack.enter_context(session(self.master))
-                carrier = stack.enter_context(on_spark(spark))
+                carrier = on_spark(spark)
             yield Stage(carrier, kept, spark)
 
 

@@ -7,9 +7,11 @@ rows come back through an accumulator, so that each can be kept as soon as its t
 
 from __future__ import annotations
 
+import atexit
 import hashlib
 import os
 import py_compile
+import shutil
 import signal
 import sys
 import tempfile
@@ -43,14 +45,14 @@ Work = Callable[[Cell], Row]
 Letter = tuple[int, Row | str]
 
 
-@contextmanager
-def on_spark(session: SparkSession) -> Iterator[Spread]:
-    """Carries cells out on the cluster of a session, for as long as the block lasts."""
-    context = session.sparkContext
-    # Executors that come later fetch the code too, so it stays until the end.
-    with tempfile.TemporaryDirectory(prefix="penstock-") as directory:
-        context.addPyFile(str(packed(Path(directory))))
-        yield partial(_carry_out, context)
+def on_spark(session: SparkSession) -> Spread:
+    """Carries cells out on the cluster of a session."""
+    # Every executor of the session fetches the code, also those that come later for other jobs:
+    # it stays until this process ends.
+    directory = tempfile.mkdtemp(prefix="penstock-")
+    atexit.register(shutil.rmtree, directory, ignore_errors=True)
+    session.sparkContext.addPyFile(str(packed(Path(directory))))
+    return partial(_carry_out, session.sparkContext)
 
 
 def _carry_out(context: SparkContext, work: Work, cells: Sequence[Cell], arrived: Arrived) -> None:
