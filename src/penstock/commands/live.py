@@ -62,8 +62,12 @@ def compare_live(
     except OSError as error:
         raise ConfigError(f"cannot make {RUNS.parent}: {error.strerror}") from error
     signal.signal(signal.SIGTERM, _interrupt)
-    for _ in contest.play_missing(RUNS, plan, runs, _say):
-        pass
+    try:
+        for _ in contest.play_missing(RUNS, plan, runs, _say):
+            pass
+    except KeyboardInterrupt:
+        _say("interrupted; what is finished is kept: the same command goes on with the rest")
+        raise
     trials = contest.read_trials(RUNS, plan)
     if not trials:
         raise ConfigError("no run was finished")
