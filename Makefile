@@ -5,11 +5,12 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.ready
 UV := $(BIN)/uv
+NEWEST := .venv-newest
 # Byte code makes every start three times faster; some machines switch it off.
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test check java cases bench bench-live results-live soak docs fmt lock wheel clean
+.PHONY: help setup demo test test-newest check java cases bench bench-live results-live soak docs fmt lock wheel clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -22,6 +23,14 @@ test: check java ## everything that CI checks: style, types, layers, tests, case
 	@$(MAKE) --no-print-directory cases DONE=--done
 	@# Real processes on a busy machine: what failed is tried once more, by itself.
 	$(BIN)/pytest -m slow || $(BIN)/pytest -m slow --last-failed
+
+test-newest: java ## the tests on real Spark that need no Kafka, with the newest PySpark 4.x
+	@test -x $(NEWEST)/bin/python || $(PYTHON) -m venv $(NEWEST)
+	@$(UV) pip sync --quiet --python $(NEWEST)/bin/python --require-hashes requirements.lock
+	@$(UV) pip install --quiet --python $(NEWEST)/bin/python --upgrade "pyspark<5"
+	@$(UV) pip install --quiet --python $(NEWEST)/bin/python --no-deps --no-build-isolation --editable .
+	$(NEWEST)/bin/python -c "import pyspark; print('PySpark', pyspark.__version__)"
+	$(NEWEST)/bin/python -m pytest -m slow tests/spark --ignore-glob "*kafka*" $(ARGS)
 
 java: $(STAMP)
 	@$(BIN)/python -m penstock.testbed
@@ -66,7 +75,7 @@ lock: $(UV) ## pin all dependencies again
 	  --group dev --extra spark pyproject.toml -o requirements.lock
 
 clean: ## remove the environment and all that was built
-	rm -rf $(VENV) dist build runs .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis
+	rm -rf $(VENV) $(NEWEST) dist build runs .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis
 
 setup: $(STAMP)
 
