@@ -95,19 +95,19 @@ class Stage:
             disable=not sys.stderr.isatty(),
         )
         done = 0
-        with bar:
-            task = bar.add_task(word, total=len(cells))
+        task = bar.add_task(word, total=len(cells))
 
-            def tell(count: int) -> None:
-                nonlocal done
-                done = count
-                bar.update(task, completed=count)
+        def tell(count: int) -> None:
+            nonlocal done
+            done = count
+            bar.update(task, completed=count)
 
-            try:
+        try:
+            with bar:
                 return sweep(cells, self.carrier, self.kept, tell)
-            except KeyboardInterrupt:
-                self._tell_what_is_left(done, len(cells))
-                raise
+        except KeyboardInterrupt:
+            self._tell_what_is_left(done, len(cells))
+            raise
 
     def _tell_what_is_left(self, done: int, count: int) -> None:
         kept = (

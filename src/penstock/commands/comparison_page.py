@@ -60,13 +60,16 @@ def comparison_page(table: Sequence[Standing], goal: Goal, notes: Sequence[str] 
 def _load(group: Sequence[Standing], goal: Goal) -> str:
     """The ranking on one load, with what each cost is made of."""
     top = min(group[-1].cost, LONGEST_BAR * group[0].cost) or 1.0
-    head = _heads("", "policy", "cost", "what it is made of", *(name for name, _ in _numbers(goal)))
+    numbers = [
+        (name, tell) for name, tell in _numbers(goal) if any(tell(row) != "–" for row in group)
+    ]
+    head = _heads("", "policy", "cost", "what it is made of", *(name for name, _ in numbers))
     body = "".join(
         f'<tr{" class=best" if rank == 1 else ""}><td class="rank">{rank}</td>'
         f'<th class="name" scope="row">{escape(row.policy)}</th>'
         f'<td class="number cost" data-label="cost">{_cost(row)}</td>'
         f'<td class="drawn">{_bar(row, goal, top)}</td>'
-        + "".join(_cell(name, tell(row)) for name, tell in _numbers(goal))
+        + "".join(_cell(name, tell(row)) for name, tell in numbers)
         + "</tr>"
         for rank, row in enumerate(group, start=1)
     )
@@ -279,5 +282,4 @@ def _heads(*names: str) -> str:
 
 
 def _cell(name: str, text: str) -> str:
-    none = " none" if text == "–" else ""
-    return f'<td class="number{none}" data-label="{escape(name)}">{text}</td>'
+    return f'<td class="number" data-label="{escape(name)}">{text}</td>'

@@ -65,8 +65,8 @@ def ranking(group: Sequence[Standing], goal: Goal, width: int) -> list[Renderabl
 
 
 def fitting(group: Sequence[Standing], goal: Goal, width: int) -> tuple[list[Column], list[Column]]:
-    """The columns that fit beside the names, and those that do not."""
-    shown = columns(goal)
+    """The columns that fit beside the names, and those that do not; empty ones are neither."""
+    shown = [each for each in columns(goal) if any(each.tell(row) != "-" for row in group)]
     left_out: list[Column] = []
     # Beyond this much, a name is folded rather than all numbers given up for it.
     names = min(max(len(row.policy) for row in group), max(12, width // 2))
