@@ -15,12 +15,14 @@ import shutil
 import signal
 import sys
 import tempfile
+import warnings
 import zipfile
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor, wait
 from contextlib import contextmanager, suppress
 from dataclasses import replace
 from functools import partial
+from itertools import count
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -39,6 +41,8 @@ if TYPE_CHECKING:
 #: How often a task may fail before the job does: executors come and go on a cluster.
 MOST_FAILURES = 8
 LOOK_EVERY_S = 0.2
+#: After so many looks at a cluster that does nothing, the user is told.
+PATIENT_LOOKS = 150
 
 Work = Callable[[Cell], Row]
 #: What a task sends: the place of its cell, and the row or the sentence that refuses it.
@@ -67,10 +71,14 @@ def _carry_out(context: SparkContext, work: Work, cells: Sequence[Cell], arrived
     with ThreadPoolExecutor(1) as thread:
         job = thread.submit(tasks.foreach, task)
         try:
-            running = True
-            while running:
-                running = bool(wait([job], LOOK_EVERY_S).not_done)
+            for look in count(1):
+                running = wait([job], LOOK_EVERY_S).not_done
                 received = _hand_over(letters.value, received, arrived)
+                if not running:
+                    break
+                if look == PATIENT_LOOKS and received == 0 and not _busy(context):
+                    warnings.warn("no executor has taken up a run: has the cluster room for one?",
+                                  stacklevel=2)  # fmt: skip
             job.result()
         except Exception as error:
             raise _told(error, received, len(cells)) from error
@@ -78,6 +86,13 @@ def _carry_out(context: SparkContext, work: Work, cells: Sequence[Cell], arrived
             # The thread is waited for, so whatever ends this early has to end the job too.
             with suppress(Exception):
                 context.cancelAllJobs()
+
+
+def _busy(context: SparkContext) -> bool:
+    """Whether a task is under way somewhere."""
+    tracker = context.statusTracker()
+    stages = map(tracker.getStageInfo, tracker.getActiveStageIds())
+    return any(stage is not None and stage.numActiveTasks > 0 for stage in stages)
 
 
 def _hand_over(letters: Sequence[Letter], received: int, arrived: Arrived) -> int:
@@ -116,11 +131,11 @@ def _letters() -> Any:
     return Letters()
 
 
-def _told(error: Exception, received: int, count: int) -> PenstockError:
+def _told(error: Exception, received: int, runs: int) -> PenstockError:
     if isinstance(error, PenstockError):
         return error
     return PenstockError(
-        f"the sweep ended on Spark after {received} of {count} runs: {_cause(error)}"
+        f"the sweep ended on Spark after {received} of {runs} runs: {_cause(error)}"
     )
 
 
