@@ -13,7 +13,7 @@ from pathlib import Path
 from statistics import median
 
 import msgspec
-from benchmarks import planning_speed
+from benchmarks import planning_speed, study_speed
 from msgspec import Struct
 
 from penstock.checks.made_up_job import SHAPES, START_AT_S, Shape, look
@@ -167,6 +167,8 @@ def show(results: list[Measured]) -> int:
 def main() -> int:
     planned = [at_most(*goal) for goal in planning_speed.goals()]
     results = [*simulated_days(), *decisions(), *planned, two_processes()]
+    if "--studies" in sys.argv[1:]:  # minutes instead of seconds
+        results += [at_most(*goal) for goal in study_speed.goals()]
     keep(results)
     return show(results)
 

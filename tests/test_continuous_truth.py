@@ -162,3 +162,16 @@ def test_how_often_a_sensor_looks_does_not_change_what_a_late_job_does() -> None
     for second in range(1, 200):
         often.read(float(second))
     assert seldom.finish().departures.records[-1] == often.finish().departures.records[-1]
+
+
+def test_what_waits_at_some_workers_is_caught_up_with_by_a_part_of_all() -> None:
+    # One worker does 10,000/s: 10 s of 20,000/s leave 100,000. While 5,000/s arrive it could work
+    # off 5,000/s of them, and does a fifth of that.
+    run = job(catch_up_fraction=0.2).start([20_000.0] * 10 + [5_000.0] * 200, executors=1, seed=1)
+    assert run.read(10.0).backlog_records == pytest.approx(100_000.0)
+    assert run.read(20.0).backlog_records == pytest.approx(90_000.0)
+    assert run.read(109.5).backlog_records == pytest.approx(500.0)
+    assert run.read(120.0).backlog_records == 0.0
+    # Where more arrives than it can do, all that it can is done.
+    full = job(catch_up_fraction=0.2).start([20_000.0] * 20, executors=1, seed=1)
+    assert full.read(20.0).throughput_rps == pytest.approx(10_000.0)

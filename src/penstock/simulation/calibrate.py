@@ -24,7 +24,8 @@ FEWEST_ROWS = 20
 #: The fields of a job that a fit looks for.
 _CONTINUOUS: tuple[str, ...] = (
     "contention", "late_coherence", "late_after_s", "restart_s", "join_s", "cold_fraction",
-    "warmup_s", "busy_at_saturation", "busy_exponent", "idle_cpu_fraction", "full_cpu_fraction",
+    "warmup_s", "catch_up_fraction", "busy_at_saturation", "busy_exponent", "idle_cpu_fraction",
+    "full_cpu_fraction",
 )  # fmt: skip
 _MICRO_BATCH: tuple[str, ...] = (
     "trigger_interval_s", "planning_s", "commit_s", "contention", "noise_fraction", "join_s",

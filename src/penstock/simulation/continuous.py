@@ -67,6 +67,9 @@ class ContinuousJob(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
         With new workers a job begins at this fraction of its speed and is warm after so long:
         their code is loaded and compiled anew, and the slowest worker sets the pace. The job is
         warm when a run begins, and stays so when workers leave.
+    catch_up_fraction
+        While records wait, the job does what arrives and this part of what it could do beyond:
+        after a stop the records wait at some of the workers, and others have caught up already.
     state_bytes, restore_bytes_per_s
         State to load before the job resumes; how many workers load it makes no difference.
     detect_loss_s
@@ -116,6 +119,7 @@ class ContinuousJob(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     join_s: Annotated[float, Meta(ge=0)] = 0.0
     warmup_s: Annotated[float, Meta(ge=0)] = 0.0
     cold_fraction: Annotated[float, Meta(gt=0, le=1)] = 1.0
+    catch_up_fraction: Annotated[float, Meta(gt=0, le=1)] = 1.0
     state_bytes: Annotated[float, Meta(ge=0)] = 100e6
     restore_bytes_per_s: Annotated[float, Meta(gt=0)] = 100e6
     detect_loss_s: Annotated[float, Meta(ge=0)] = 5.0

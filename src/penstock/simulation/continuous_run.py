@@ -58,7 +58,9 @@ class ContinuousRun:
         self._faults = faults
         self._lots = Random(seed)
         rates_rps = with_silence(rates_rps, faults)
-        self._stream = Stream(rates_rps, swings(len(rates_rps), job.capacity_noise, seed))
+        self._stream = Stream(
+            rates_rps, swings(len(rates_rps), job.capacity_noise, seed), job.catch_up_fraction
+        )
         self._flow = Dataflow(job.operators)
         self._roster = Roster(
             executors,

@@ -44,6 +44,7 @@ _FLOW: Space = {
     "join_s": (6.0, 3.0, 0.0, 120.0),
     "cold_fraction": (0.8, 0.1, 0.2, 1.0),
     "warmup_s": (90.0, 40.0, 0.0, 300.0),
+    "catch_up_fraction": (1.0, 0.25, 0.05, 1.0),
 }
 #: Some jobs collapse when they fall far behind. That explains much, so it must explain well.
 _COLLAPSING: Space = {

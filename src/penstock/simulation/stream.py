@@ -50,9 +50,13 @@ class Stream:
         Arrivals in each second.
     swings
         Relative capacity in each second.
+    catch_up_fraction
+        Of what could be done beyond what arrives, the part that is done while records wait.
     """
 
-    def __init__(self, rates_rps: Sequence[float], swings: Swings) -> None:
+    def __init__(
+        self, rates_rps: Sequence[float], swings: Swings, catch_up_fraction: float = 1.0
+    ) -> None:
         self.end_s = float(len(rates_rps))
         self.now_s = 0.0
         self.departed = 0.0
@@ -73,6 +77,7 @@ class Stream:
         self._rates = rates_rps
         self._swings = swings.each
         self._deepest = swings.deepest
+        self._catch_up = catch_up_fraction
         #: Records that have arrived by each whole second.
         self._arrived = list(accumulate(rates_rps, initial=0.0))
         self._seconds = _instants(len(rates_rps) + 1)
@@ -194,18 +199,22 @@ class Stream:
         departed, before = self.departed, self._arrived[first]
         swings, seconds = self._swings[first:last], self._seconds[first + 1 : last + 1]
         arrived = self._arrived[first + 1 : last + 1]
-        pressed_s = 0
+        pressed_s, catch_up = 0, self._catch_up
+        slowly = catch_up < 1.0
         bends: list[tuple[int, float]] = []
         departures: list[float] = []
         note = departures.append
         for now, swing in zip(arrived, swings, strict=True):
-            able = departed + can_rps * swing
+            can = can_rps * swing
+            if slowly and departed < before and (spare := can - (now - before)) > 0.0:
+                can -= (1.0 - catch_up) * spare
+            able = departed + can
             if able < now:
                 departed = able
                 pressed_s += 1
             else:
                 if departed < before:
-                    part = (before - departed) / (can_rps * swing - (now - before))
+                    part = (before - departed) / (can - (now - before))
                     if part < 1.0:
                         bends.append((len(departures) - len(bends), part))
                         note(before + (now - before) * part)
@@ -230,6 +239,8 @@ class Stream:
         self._draw_calm(second)
         can_rps, rate_rps = can_rps * self._swings[second], self._rates[second]
         before, now = self.arrived_by(start_s), self.arrived_by(until_s)
+        if self.departed < before and can_rps > rate_rps:
+            can_rps -= (1.0 - self._catch_up) * (can_rps - rate_rps)
         able = self.departed + can_rps * (until_s - start_s)
         if able < now:
             self.departed = able

@@ -244,9 +244,9 @@ def _rounded(value: float | None) -> float | None:
 
 _FITTED = (
     "contention", "late_coherence", "late_after_s", "restart_s", "join_s", "cold_fraction",
-    "warmup_s", "idle_cpu_fraction", "full_cpu_fraction", "cpu_exponent", "restart_cpu_fraction",
-    "calm_loss_in_cpu", "pressed_loss_in_cpu", "busy_exponent", "calm_loss_in_busy",
-    "pressed_loss_in_busy", "calm_backpressure_fraction",
+    "warmup_s", "catch_up_fraction", "idle_cpu_fraction", "full_cpu_fraction", "cpu_exponent",
+    "restart_cpu_fraction", "calm_loss_in_cpu", "pressed_loss_in_cpu", "busy_exponent",
+    "calm_loss_in_busy", "pressed_loss_in_busy", "calm_backpressure_fraction",
 )  # fmt: skip
 
 

@@ -1,0 +1,46 @@
+"""How long the studies and the report page take: ``python -m benchmarks.run --studies``."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from functools import partial
+
+from penstock.lab.papers import reproduce
+from penstock.lab.scenario import Scenario, simulate
+from penstock.model import Limits, Step
+from penstock.policies.hpa import Hpa
+from penstock.report import page
+
+#: (name, value, goal): no value may pass its goal.
+Goal = tuple[str, float, float]
+
+REPORT_S = 6 * 3600
+
+
+def goals() -> list[Goal]:
+    """The whole study on two processes, calibration included, and the page of a journal."""
+    studies = [
+        (f"s for reproduce {name} on two processes", _took_s(partial(reproduce, name, 2)), 120.0)
+        for name in ("koper2022", "borkowski2019")
+    ]
+    return [*studies, *report_page()]
+
+
+def report_page() -> list[Goal]:
+    """The page of six hours with a turn every 15 s."""
+    scenario = Scenario("sine", "micro-batch", seed=1, duration_s=REPORT_S)
+    steps: list[Step] = []
+    simulate(scenario, Hpa(), Limits(), watch=steps.append)
+    pages: list[str] = []
+    took_s = _took_s(lambda: pages.append(page([("hpa", steps)], title="6 h", slo_s=10.0)))
+    return [
+        ("s for the report page of a 6-hour journal", took_s, 2.0),
+        ("MB of that page", len(pages[0].encode()) / 1e6, 2.0),
+    ]
+
+
+def _took_s(action: Callable[[], object]) -> float:
+    begin = time.perf_counter()
+    action()
+    return time.perf_counter() - begin
