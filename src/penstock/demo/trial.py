@@ -44,7 +44,7 @@ from penstock.simulation.engine import Outcome
 from penstock.testbed.jars import BROKER
 from penstock.testbed.java import find_java
 
-#: How much of its fleet the peak of the load may fill.
+#: How much of a static fleet the peak of the load may fill.
 PEAK_FILL = 0.7
 LOOK_EVERY_S = 0.5
 #: Many executors that start at once on one machine are slow to come to speed.
@@ -93,7 +93,8 @@ def contestants(plan: Plan) -> dict[str, Contestant]:
     >>> list(five), five["static"].executors
     (['static', 'spark', 'hpa', 'ds2', 'penstock'], 3)
     """
-    peak_fleet = ceil(plan.peak_rps * plan.pace_s / PEAK_FILL)
+    peak_fleet = min(sizes.MAX_EXECUTORS, ceil(plan.peak_rps * plan.pace_s / PEAK_FILL))
+    filled = 100 * plan.peak_rps * plan.pace_s / peak_fleet
     # The waits are Spark's own defaults: the testbed has others, so that its fleet stands still.
     own = {
         "spark.dynamicAllocation.enabled": "true",
@@ -107,8 +108,8 @@ def contestants(plan: Plan) -> dict[str, Contestant]:
     five = (
         Contestant(
             "static",
-            f"{peak_fleet} executors all the time: the peak fills {PEAK_FILL:.0%} of them",
-            executors=min(peak_fleet, sizes.MAX_EXECUTORS),
+            f"{peak_fleet} executors all the time, of which the peak fills {filled:.0f} %",
+            executors=peak_fleet,
         ),
         Contestant(
             "spark",
