@@ -21,7 +21,6 @@ import msgspec
 from msgspec import Struct
 
 from penstock.errors import ConfigError
-from penstock.spark.internals import Driver
 from penstock.testbed.waiting import wait_until
 
 if TYPE_CHECKING:
@@ -143,6 +142,8 @@ def _batches(query: StreamingQuery, count: int) -> list[dict[str, Any]]:
 
 def state_task_ms(spark: SparkSession, run_id: str, batches: list[int]) -> list[float]:
     """Of each batch the processor time of the tasks of its last stage: those that hold state."""
+    from penstock.spark.internals import Driver
+
     driver = Driver(spark)
     found: dict[int, float] = {}
     for number in range(driver.jobs_begun()):
