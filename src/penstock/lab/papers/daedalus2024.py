@@ -63,15 +63,20 @@ _HPA_WAITS_S = 300.0
 #: deployment of YSB runs a load that peaks at 400,000/s. For the others nothing is published.
 PEAK_FRACTION = round(400_000 / 488_277, 2)
 #: What a worker may have requested of the cpu that it may use. Kubernetes counts against the
-#: first, the engine's gauge against the second; the published chart has 250m and 500m, 0.5.
-REQUESTS = tuple(round(0.4 + 0.05 * step, 2) for step in range(13))
+#: first, the engine's gauge against the second; the published chart has 250m and 500m, 0.5. Above
+#: 1 a worker is full before it uses what it requested, as those of Kafka Streams seem to be.
+REQUESTS = tuple(round(0.4 + 0.05 * step, 2) for step in range(21))
 
 
 class Recovery(Struct, frozen=True):
-    """A rescale by Daedalus: how long it expected to take until nothing waits, how long it took."""
+    """A rescale by Daedalus: how long it expected to take until nothing waits, how long it took.
+
+    The expectation counts this downtime once; the published code counts it twice.
+    """
 
     predicted_s: float
     measured_s: float
+    downtime_s: float = 0.0
 
 
 class Measured(Struct, frozen=True):
@@ -285,8 +290,8 @@ class Beliefs:
         self._planned_at_s: float | None = None
         self.capacity_errors: list[float] = []
         self.wapes: list[float] = []
-        #: When it asked for another size, and how long recovery would take.
-        self.rescales: list[tuple[float, float]] = []
+        #: When it asked for another size, how long recovery would take, and the stop in that.
+        self.rescales: list[tuple[float, float, float]] = []
 
     def watch(self, step: Step) -> None:
         memory = step.decision.memory
@@ -302,7 +307,8 @@ class Beliefs:
             known_rps = table.capacity_rps(table.executors)
             self.capacity_errors.append(abs(known_rps / self._engine.capacity_rps - 1.0))
         if step.receipt is not None and memory.watch is not None:
-            self.rescales.append((step.at_s, memory.watch.predicted_s))
+            stop_s = memory.downtime.of(memory.watch.grew)
+            self.rescales.append((step.at_s, memory.watch.predicted_s, stop_s))
 
 
 def seconds_waited(outcome: Outcome) -> Array:
@@ -315,7 +321,9 @@ def seconds_waited(outcome: Outcome) -> Array:
     return waited
 
 
-def _recoveries(rescales_made: Sequence[tuple[float, float]], outcome: Outcome) -> list[Recovery]:
+def _recoveries(
+    rescales_made: Sequence[tuple[float, float, float]], outcome: Outcome
+) -> list[Recovery]:
     """From the stop of the job until nothing waits, for each rescale that ended before the next."""
     if not rescales_made:
         return []
@@ -325,8 +333,8 @@ def _recoveries(rescales_made: Sequence[tuple[float, float]], outcome: Outcome) 
     waiting = arrived - departed
     stands = np.diff(departed, append=departed[-1]) <= 1e-9
     found = []
-    ends_s = [*(at_s for at_s, _ in rescales_made[1:]), outcome.duration_s]
-    for (asked_s, predicted_s), end_s in zip(rescales_made, ends_s, strict=True):
+    ends_s = [*(at_s for at_s, _, _ in rescales_made[1:]), outcome.duration_s]
+    for (asked_s, predicted_s, stop_s), end_s in zip(rescales_made, ends_s, strict=True):
         span = slice(int(asked_s), int(end_s))
         stopped = np.flatnonzero(stands[span])
         if not len(stopped):
@@ -335,7 +343,7 @@ def _recoveries(rescales_made: Sequence[tuple[float, float]], outcome: Outcome) 
         # Half a second's arrivals are not a backlog.
         done = np.flatnonzero(waiting[first + 1 : int(end_s)] <= 0.5 * np.diff(arrived)[first])
         if len(done):
-            found.append(Recovery(predicted_s, float(done[0] + 1)))
+            found.append(Recovery(predicted_s, float(done[0] + 1), stop_s))
     return found
 
 

@@ -144,8 +144,10 @@ def _recovery(results: Results) -> Claim:
     if not pairs:
         return Claim("D6", _D6, False, {"rescales": 0.0}, "no rescale was followed to its end")
     kept = mean([float(pair.predicted_s >= pair.measured_s) for pair in pairs])
+    twice = mean([float(pair.predicted_s + pair.downtime_s >= pair.measured_s) for pair in pairs])
     evidence = {
         "part that was faster than predicted": kept,
+        "the same with the downtime counted twice": twice,
         "rescales": float(len(pairs)),
         "median predicted (s)": Ecdf.of([pair.predicted_s for pair in pairs]).quantile(0.5),
         "median measured (s)": Ecdf.of([pair.measured_s for pair in pairs]).quantile(0.5),
@@ -158,7 +160,8 @@ def _recovery(results: Results) -> Claim:
         evidence,
         _because(
             holds,
-            "the downtime is counted once here, while the published code counts it twice",
+            "the downtime is counted once here, as the paper says; its published code counts it "
+            f"twice, and then {twice:.0%} would be faster than predicted",
         ),
     )
 
