@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from itertools import pairwise
 from math import log1p
+from operator import itemgetter
 from random import Random
 from statistics import fmean, median
 
@@ -71,8 +72,13 @@ _LEAST_GAIN = 0.002
 #: Gauges are quickly worked out, and policies act on a percent more or less.
 _GAUGE_HALVINGS = 7
 _LEAST_GAUGE_GAIN = 1e-5
-#: So many places are looked at, and so many of the best are gone down from.
+#: A fleet that has not changed for so many rows, and still falls behind, is at full load.
+_SETTLED_ROWS = 6
+#: So many places are looked at, so many steps around the first; then so many near each of the best,
+#: twice; and those that are best in the end are gone down from.
 _PLACES = 120
+_REACH = 3.0
+_PLACES_NEAR = 16
 _DESCENTS = 5
 
 
@@ -187,7 +193,8 @@ def fit(
 
     best = _search(_FLOW, flow_loss)
     if any(record.falls_far_behind for record in records):
-        collapsing = _search(_FLOW | _COLLAPSING, flow_loss)
+        collapse = {name: start for name, (start, _, _, _) in _COLLAPSING.items()}
+        collapsing = _search(_FLOW | _COLLAPSING, flow_loss, best | collapse)
         if flow_loss(collapsing) < (1.0 - _COLLAPSE_MUST_GAIN) * flow_loss(best):
             best = collapsing
     job = with_flow(best)
@@ -250,13 +257,17 @@ def _with_gauges(
     cpu, there = _column(rows_of_both, lambda row: row.cpu_fraction)
     if len(cpu):
         u, p, e = used[there], pressed[there], kept[there]
+        full = np.array([flag for rows in runs for flag in _overloaded(rows)])[there]
+        # What cpu shows at full load decides whether a policy grows: those few rows count for as
+        # much as all the others.
+        weights = 1.0 + full * (len(full) / max(1, full.sum()))
 
         def cpu_loss(v: Parameters) -> float:
             seen = u * (e + (1 - e) * _mixed(v["calm_loss_in_cpu"], v["pressed_loss_in_cpu"], p))
             idle = v["idle_cpu_fraction"]
             shown = idle + (v["full_cpu_fraction"] - idle) * seen ** v["cpu_exponent"]
             shown = np.minimum(1.0, shown)
-            return float(np.abs(shown - cpu).mean())
+            return float(np.average(np.abs(shown - cpu), weights=weights))
 
         found |= _descend(_CPU, cpu_loss, _GAUGE_HALVINGS, _LEAST_GAUGE_GAIN)
         found["restart_cpu_fraction"] = _restart_cpu(runs, found["full_cpu_fraction"])
@@ -279,6 +290,20 @@ def _with_gauges(
         ratio = held[calm] / used[there][calm] ** 2
         found["calm_backpressure_fraction"] = float(np.clip(np.median(ratio), 0.0, 1.0))
     return msgspec.structs.replace(job, **found)
+
+
+def _overloaded(rows: Sequence[Row]) -> list[bool]:
+    """In which rows a settled fleet did all that it can, and it was not enough."""
+    flags = [False] * len(rows)
+    for place in range(_SETTLED_ROWS, len(rows)):
+        row, before = rows[place], rows[place - _SETTLED_ROWS : place]
+        done, late_s, was_late_s = row.throughput_rps, row.delay_s, before[-1].delay_s
+        if done is None or late_s is None or was_late_s is None:
+            continue
+        settled = all(one.workers == row.workers for one in before)
+        behind = late_s > max(1.0, was_late_s) and done < 0.985 * row.arrival_rps
+        flags[place] = settled and behind
+    return flags
 
 
 def _mixed(calm: float, pressed: float, held_back: Array) -> Array:
@@ -314,21 +339,28 @@ def _restart_cpu(runs: Sequence[Sequence[Row]], otherwise: float) -> float:
     return min(1.0, fmean(seen) if seen else otherwise)
 
 
-def _search(space: Space, loss: Callable[[Parameters], float]) -> Parameters:
+def _search(space: Space, loss: Callable[[Parameters], float], *known: Parameters) -> Parameters:
     """Look around at random places, the same each time, and go down from the best of them.
 
-    From several, because the one that looks best is not always above the deepest valley.
+    From several, because the one that looks best is not always above the deepest valley; and from
+    those that are known to be good.
     """
     lots = Random(1)
-    places = [
-        {
-            name: min(max(start + lots.uniform(-3.0, 3.0) * step, low), high)
-            for name, (start, step, low, high) in space.items()
+
+    def near(middle: Parameters, reach: float) -> Parameters:
+        return {
+            name: min(max(middle[name] + lots.uniform(-reach, reach) * step, low), high)
+            for name, (_, step, low, high) in space.items()
         }
-        for _ in range(_PLACES)
-    ]
-    places.append({name: start for name, (start, _, _, _) in space.items()})
-    places.sort(key=loss)
+
+    start = {name: first for name, (first, _, _, _) in space.items()}
+    tried = [(loss(place), place) for place in (start, *known)]
+    looks = [near(start, _REACH) for _ in range(_PLACES)]
+    for zoom in (0.5, 0.25, 0.0):
+        tried += [(loss(place), place) for place in looks]
+        tried.sort(key=itemgetter(0))
+        best = [place for _, place in tried[:_DESCENTS]]
+        looks = [near(place, zoom * _REACH) for place in best for _ in range(_PLACES_NEAR)]
     found = [
         _descend(
             {
@@ -337,7 +369,7 @@ def _search(space: Space, loss: Callable[[Parameters], float]) -> Parameters:
             },
             loss,
         )
-        for place in places[:_DESCENTS]
+        for place in best
     ]
     return min(found, key=loss)
 

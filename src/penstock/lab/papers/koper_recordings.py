@@ -33,12 +33,10 @@ DS2_FACTOR = 1.33
 #: What the busiest operator shows at full load where no run of DS2 was recorded: section 5.12.
 FULL_BUSY_FRACTION = 0.8
 
-#: On which runs each query's job is fitted, as (scaler, part of the run); the rest is held back.
-FITTED_ON = {
-    "q1": {"dhalion-adapted": 1.0, "ds2": 1.0, "hpa": 1.0},
-    "q3": {"dhalion-adapted": 0.5},
-    "q11": {"hpa": 1.0, "ds2-adapted": 0.5},
-}
+#: Each query's job is fitted to this part of every recorded run; the rest is held back.
+FITTED_PART = 0.5
+#: Only the second half of this run shows how query 11 collapses when it falls far behind.
+FITTED_WHOLE = ("q11", "hpa")
 
 #: What no recording shows: from request to registration, and how long a restart waits for more
 #: workers; checkpoints as the study configured them.
@@ -177,29 +175,23 @@ def template(query: str) -> ContinuousJob:
 def calibrated(query: str) -> tuple[ContinuousJob, Calibration]:
     """The query's job, fitted to some of its recorded rows and judged on all others."""
     runs = [run for run in recordings().runs if run.query == query]
-    parts = FITTED_ON[query]
-    fitted_on, judged_on = [], []
-    for run in runs:
-        rows, part = rows_of(run), parts.get(run.scaler, 0.0)
-        middle = int(len(rows) * part)
-        if middle:
-            fitted_on.append(rows[:middle])
-        if middle < len(rows):
-            judged_on.append((rows, middle))
-    job = fit(template(query), fitted_on, WINDOW_S)
+    recorded = [(rows_of(run), _fitted_rows(run)) for run in runs]
+    job = fit(template(query), [rows[:middle] for rows, middle in recorded], WINDOW_S)
     judged = [
-        errors(rows[middle:], replay(job, rows, WINDOW_S)[middle:]) for rows, middle in judged_on
+        errors(rows[middle:], replay(job, rows, WINDOW_S)[middle:])
+        for rows, middle in recorded
+        if middle < len(rows)
     ]
+    seen = sum(middle for _, middle in recorded)
     names = ", ".join(
-        f"{run.scaler} {run.setting}" + (" (first half)" if parts[run.scaler] < 1.0 else "")
-        for run in runs
-        if run.scaler in parts
+        f"{run.scaler} {run.setting}" + (" (whole)" if middle == len(rows) else "")
+        for run, (rows, middle) in zip(runs, recorded, strict=True)
     )
     text = (
-        f"fitted on the recorded {'runs' if len(fitted_on) > 1 else 'run'} of {names}: "
-        f"{sum(map(len, fitted_on))} rows of 15 s; judged on the "
-        f"{sum(len(rows) - middle for rows, middle in judged_on)} rows that it has not seen, "
-        "given their arrivals and workers"
+        f"fitted on the first half of the recorded {'runs' if len(runs) > 1 else 'run'} of "
+        f"{names}: {seen} rows of 15 s; judged on the "
+        f"{sum(len(rows) for rows, _ in recorded) - seen} rows that it has not seen, given their "
+        "arrivals and workers"
     )
     found = {
         "rps_per_worker": job.capacity_rps(1),
@@ -213,6 +205,11 @@ def calibrated(query: str) -> tuple[ContinuousJob, Calibration]:
     return job, Calibration(query, text, found, off)
 
 
+def _fitted_rows(run: Run) -> int:
+    rows = len(rows_of(run))
+    return rows if (run.query, run.scaler) == FITTED_WHOLE else int(rows * FITTED_PART)
+
+
 def replayed(query: str, job: ContinuousJob) -> list[Chart]:
     """Recorded latency and lag of each run of a query beside what the job shows on paper."""
     charts = []
@@ -221,8 +218,6 @@ def replayed(query: str, job: ContinuousJob) -> list[Chart]:
             continue
         rows = rows_of(run)
         shown = replay(job, rows, WINDOW_S)
-        part = FITTED_ON[query].get(run.scaler, 0.0)
-        seen = {0.0: "not fitted on", 1.0: "fitted on"}.get(part, "fitted on its first half")
         name = f"query {query[1:]}, {run.scaler} {run.setting}"
         at_s = [row.at_s for row in rows]
         for what, unit, sides in (
@@ -234,7 +229,7 @@ def replayed(query: str, job: ContinuousJob) -> list[Chart]:
             ),
         ):
             lines = (Line("recorded", at_s, sides[0]), Line("simulated", at_s, sides[1]))
-            charts.append(Chart(f"{name}: {what} ({seen})", "time", unit, lines))
+            charts.append(Chart(f"{name}: {what}", "time", unit, lines))
     return charts
 
 
