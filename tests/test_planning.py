@@ -7,20 +7,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.planning import (
+from penstock.model import Fleet, Snapshot
+from penstock.planning.delay import (
     SWING_WEIGHTS,
     SWINGS,
-    Outlook,
     Physics,
-    Plan,
-    Present,
-    Prices,
     advance,
-    first_costs,
+    behind_s,
     late_share,
     levels,
-    solve,
 )
+from penstock.planning.programme import Outlook, Plan, Present, Prices, first_costs, solve
 
 SIZES = np.arange(1.0, 9.0)
 PRICES = Prices(late_s=80.0, move=60.0, mean_rps=40_000.0)
@@ -42,6 +39,12 @@ def best(plan: Plan, present: Present, load_rps: float) -> int:
 
 def planned(physics: Physics, loads_rps: list[float]) -> Plan:
     return solve(physics, PRICES, Outlook.certain(np.array(loads_rps)), STEPS_S)
+
+
+def mixing(weights: np.ndarray, keeps: float) -> np.ndarray:
+    """Changes of course, the same before each step: it keeps its own, or draws by the weights."""
+    one = keeps * np.eye(len(weights)) + (1.0 - keeps) * weights
+    return np.repeat(one[None, :, :], len(STEPS_S), axis=0)
 
 
 def settled(target: int, behind_s: float = 2.0) -> Present:
@@ -153,7 +156,7 @@ def test_executors_that_are_on_their_way_are_not_asked_for_again() -> None:
 def test_a_load_that_may_change_its_course_is_given_more_room() -> None:
     rates = np.array([[36e3] * 20, [44e3] * 20])
     weights = np.array([0.6, 0.4])
-    unsure = solve(batches(), PRICES, Outlook(rates, weights, np.full(20, 0.9)), STEPS_S)
+    unsure = solve(batches(), PRICES, Outlook(rates, mixing(weights, 0.9)), STEPS_S)
     costs = weights @ first_costs(unsure, settled(4), rates[:, :1], 30.0)
     assert SIZES[int(np.argmin(costs))] == 5
     assert best(planned(batches(), [36e3] * 20), settled(4), 36e3) == 4
@@ -162,11 +165,11 @@ def test_a_load_that_may_change_its_course_is_given_more_room() -> None:
 def test_courses_that_mix_at_once_are_worth_their_mean() -> None:
     rates = np.array([[30e3] * 20, [50e3] * 20])
     weights = np.array([0.5, 0.5])
-    plan = solve(flow(), PRICES, Outlook(rates, weights, np.zeros(20)), STEPS_S)
-    late = plan.values[-2]
-    # One step before the end both courses lead to the same mean, and differ by their own step.
-    assert late.shape == (2, 8, len(plan.grid))
-    assert np.all(late[1] >= late[0] - 1e-6)
+    plan = solve(flow(), PRICES, Outlook(rates, mixing(weights, 0.0)), STEPS_S)
+    # Before a step nobody knows which course it will take, so that both are worth the same.
+    first = plan.values[0]
+    assert first.shape == (2, 8, len(plan.grid))
+    assert first[0] == pytest.approx(first[1])
 
 
 @given(
@@ -190,3 +193,26 @@ def test_loads_out_of_all_proportion_do_not_break_a_plan(load: float) -> None:
     plan = planned(batches(0.06), [load] * 20)
     costs = first_costs(plan, settled(4), np.array([[load]]), 30.0)
     assert np.isfinite(costs).all()
+
+
+def test_a_job_without_a_trigger_interval_runs_batches_as_short_as_their_fixed_cost() -> None:
+    physics = Physics(SIZES, 10_000.0 * SIZES, 0.25, 0.0, 0.3, 10.0, noise=0.06)
+    assert levels(physics)[0] == 0.25
+    # x = 0.25 + 0.5 x has its fixed point at 0.5 s.
+    after = advance(physics, np.array(0.0), np.array(5e3), np.array(1e4), np.array(60.0))
+    assert after == pytest.approx(0.5, abs=0.01)
+    assert late_share(physics, np.array([0.0, 2.0])).tolist() == pytest.approx([0.0, 0.0])
+    plan = planned(physics, [36e3] * 20)
+    assert best(plan, settled(4, 0.0), 36e3) == 4
+
+
+def test_nothing_at_all_known_of_a_batch_still_gives_finite_costs() -> None:
+    physics = Physics(SIZES, 10_000.0 * SIZES, 0.0, 0.0, 0.0, 10.0)
+    costs = first_costs(planned(physics, [36e3] * 20), settled(4, 0.0), np.array([[36e3]]), 30.0)
+    assert np.isfinite(costs).all()
+
+
+def test_without_a_delay_the_backlog_tells_how_far_behind_a_job_is() -> None:
+    waiting = Snapshot(60.0, Fleet(2, 2, 2), backlog_records=30_000.0)
+    assert behind_s(waiting, 10_000.0) == 3.0
+    assert behind_s(Snapshot(60.0, Fleet(2, 2, 2), delay_s=7.0), None) == 7.0

@@ -3,8 +3,8 @@
 The oracle knows the arrivals of the whole run and what every size of the fleet can do, faults
 included. It solves the whole run backwards once, and then acts at each turn by what it sees of the
 job, because start-up times and the noise of single batches are drawn as the run goes. How much
-room to leave for that noise is part of hindsight too: it runs with a few margins and keeps the
-cheapest run.
+room to leave for that noise, and how early to ask, is part of hindsight too: it runs with a few
+margins, and with the fleets that never change, and keeps the cheapest run.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from random import Random
-from typing import ClassVar
+from typing import ClassVar, NamedTuple
 
 import msgspec
 import numpy as np
@@ -23,7 +23,17 @@ from penstock.knowledge import Knowledge
 from penstock.lab.scenario import Scenario, simulate
 from penstock.lab.score import Goal, Score, score
 from penstock.model import Decision, Limits, Reason, Snapshot
-from penstock.planning import Outlook, Physics, Plan, Present, Prices, first_costs, solve
+from penstock.planning.delay import Physics, behind_s
+from penstock.planning.programme import (
+    Outlook,
+    Plan,
+    Present,
+    Prices,
+    first_costs,
+    solve,
+)
+from penstock.policies.static import Static
+from penstock.protocols import Policy
 from penstock.simulation.continuous import ContinuousJob
 from penstock.simulation.engine import Job
 from penstock.simulation.faults import (
@@ -38,11 +48,28 @@ from penstock.simulation.stages import plan as stage_plan
 from penstock.simulation.stages import spread
 
 STEP_S = 10.0
-#: What is tried, the cheapest run is kept: shares of the true capacity that are planned with, and
-#: how much more than alone batches swing that depend on each other for longer than a step.
-TRIES = ((1.0, 1.0), (1.0, 1.3), (0.98, 1.3))
-#: How many seconds earlier executors are asked for than they would be needed on average.
-LEAD_S = 5.0
+
+
+class Margin(NamedTuple):
+    """What is left for chance: in capacity, in the swing of batches, and in asking early.
+
+    `swing` is how much more than alone batches swing that depend on each other for longer than a
+    step; `lead_s` how many seconds earlier executors are asked for than they come on average.
+    """
+
+    capacity: float = 1.0
+    swing: float = 1.0
+    lead_s: float = 5.0
+
+
+#: What is tried on each kind of job; the cheapest run is kept.
+BATCH_TRIES = (
+    Margin(),
+    Margin(swing=1.3),
+    Margin(0.98, swing=1.3),
+    Margin(swing=1.3, lead_s=12.0),
+)
+FLOW_TRIES = (Margin(), Margin(0.98), Margin(0.95))
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +92,7 @@ class Oracle:
         present = Present(
             fleet.target,
             fleet.active,
-            _behind_s(snapshot),
+            behind_s(snapshot, snapshot.arrival_rps),
             self.startup_s,
             max(2.0, self.startup_s - (since_s or 0.0)) if waits else 0.0,
         )
@@ -75,28 +102,31 @@ class Oracle:
         return Decision.of(best, Reason("foreseen", f"{best} executors are the cheapest from here"))
 
 
-def _behind_s(snapshot: Snapshot) -> float:
-    delay_s = snapshot.delay_s or 0.0
-    if snapshot.trigger_interval_s is None:
-        return delay_s
-    durations = [batch.duration_s for batch in snapshot.batches[-1:]]
-    batch_s = max([snapshot.trigger_interval_s, *durations])
-    return max(batch_s, delay_s - batch_s)
-
-
 @lru_cache(maxsize=8)
 def oracle_score(scenario: Scenario, goal: Goal, limits: Limits) -> Score:
     """The cheapest run that foresight could find."""
-    runs = [
-        score(simulate(scenario, foresee(scenario, goal, limits, margin, swing), limits), goal,
-              limits.max_executors)
-        for margin, swing in TRIES
-    ]  # fmt: skip
-    return min(runs, key=lambda result: result.cost)
+    most = limits.max_executors
+
+    def outcome(policy: Policy) -> Score:
+        return score(simulate(scenario, policy, limits), goal, most)
+
+    tries = BATCH_TRIES if isinstance(scenario.job, MicroBatchJob) else FLOW_TRIES
+    best = min(
+        (outcome(foresee(scenario, goal, limits, margin)) for margin in tries),
+        key=lambda result: result.cost,
+    )
+    hours = best.executor_hours / max(best.mean_executors, 1e-9)
+    rates = scenario.rates()
+    needed_rps = sum(rates) / len(rates)
+    for size in range(max(1, limits.min_executors), most + 1):
+        # A fleet that is too dear even without a late record, or falls behind, need not be run.
+        if size * hours * goal.price < best.cost and scenario.job.capacity_rps(size) > needed_rps:
+            best = min(best, outcome(Static(size)), key=lambda result: result.cost)
+    return best
 
 
 def foresee(
-    scenario: Scenario, goal: Goal, limits: Limits, margin: float = 1.0, swing: float = 1.0
+    scenario: Scenario, goal: Goal, limits: Limits, margin: Margin = BATCH_TRIES[0]
 ) -> Oracle:
     """Solve the whole run backwards, with what will really come."""
     rates = np.asarray(with_silence(scenario.rates(), _silences(scenario.faults)), dtype=float)
@@ -106,9 +136,9 @@ def foresee(
     job = scenario.job
     least, most = max(1, limits.min_executors), limits.max_executors
     sizes = np.arange(least, most + 1, dtype=float)
-    capacity = margin * _capacities(scenario, sizes, steps)
+    capacity = margin.capacity * _capacities(scenario, sizes, steps)
     trigger_s, fixed_s, rescale_s, lead_s = _habits(job)
-    noise = swing * _batch_noise(job)
+    noise = margin.swing * _batch_noise(job)
     physics = Physics(sizes, capacity, fixed_s, trigger_s, rescale_s, goal.slo_s, noise)
     prices = Prices(
         late_s=goal.late_price / max(goal.price, 1e-9) * most,
@@ -116,7 +146,7 @@ def foresee(
         mean_rps=float(loads.mean()),
     )
     plan = solve(physics, prices, Outlook.certain(loads), [STEP_S] * steps)
-    return Oracle(plan, loads, lead_s + LEAD_S)
+    return Oracle(plan, loads, lead_s + margin.lead_s)
 
 
 def _capacities(scenario: Scenario, sizes: NDArray[np.float64], steps: int) -> NDArray[np.float64]:
@@ -166,7 +196,12 @@ def _habits(job: Job) -> tuple[float | None, float, float, float]:
     """Trigger, fixed cost of a batch, what a rescale costs, and how early to ask."""
     if isinstance(job, MicroBatchJob):
         lead_s = job.startup.mean_s() + job.cold_s * (1.0 - job.cold_fraction)
-        return job.trigger_interval_s, job.planning_s + job.commit_s + 0.017, 0.3, lead_s
+        return (
+            job.trigger_interval_s,
+            job.planning_s + job.commit_s + 0.017,
+            0.3,
+            lead_s,
+        )
     if isinstance(job, ContinuousJob):
         down_s = job.restart_s + job.state_bytes / job.restore_bytes_per_s
         return None, 0.0, down_s + job.checkpoint_interval_s / 2.0, job.startup.mean_s()

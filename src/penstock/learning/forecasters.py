@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import lru_cache
-from math import ceil
+from math import ceil, sqrt
 from typing import NamedTuple, Protocol
 
 import numpy as np
@@ -33,6 +33,8 @@ ORIGINS = 24
 #: A step between two bins that is so many times the usual one and a fifth of the level is a shift.
 SHIFT_FACTOR = 8.0
 SHIFT_FRACTION = 0.2
+#: What rises by this fraction from one bin to the next is an edge.
+EDGE = 0.2
 #: From so many shifts on they are the nature of the load.
 MANY_SHIFTS = 3
 
@@ -174,7 +176,8 @@ class Autoregression:
         gram[np.diag_indices(order)] += ridge * np.trace(gram) / order + 1e-9
         weights = np.asarray(np.linalg.solve(gram, past.T @ target), dtype=np.float64)
         # Far outside of what was ever seen no forecast is to be believed.
-        return cls(weights, mean, 0.5 * float(values.min()), 1.5 * float(values.max()))
+        low, high = float(values.min()), float(values.max())
+        return cls(weights, mean, 0.5 * low, high + 0.5 * (high - low))
 
     def predict(self, pasts: Array, steps: int) -> Array:
         order = len(self._weights)
@@ -232,9 +235,7 @@ class Choice(NamedTuple):
     def error(self) -> float:
         """One number to choose by. Nearer steps count for more: a plan is made anew soon."""
         weights = 1.0 / np.sqrt(1.0 + np.arange(len(self.deviation)))
-        fitted = 1.1 if self.model == "autoregression" else 1.0
-        # A fitted model has seen what it is tried on: it must be clearly better to be taken.
-        return float(np.asarray(self.deviation) @ weights) * fitted
+        return float(np.asarray(self.deviation) @ weights)
 
     def expects(self, seen: Array) -> bool:
         """Whether the last value is what those before it made it expect, a bin early or late."""
@@ -245,6 +246,10 @@ class Choice(NamedTuple):
 
     def forecast(self, seen: Array, steps: int) -> Forecast:
         mean = np.maximum(0.0, self.forecaster.predict(seen[None, :], steps)[0])
+        if self.model == "seasonal":
+            # A steep edge may come a bin earlier or later: the higher of both is to be met.
+            around = np.maximum(np.append(mean[1:], mean[-1]), np.insert(mean[:-1], 0, mean[0]))
+            mean = np.where(around > (1.0 + EDGE) * mean, around, mean)
         deviation = [*self.deviation, *[self.deviation[-1]] * steps][:steps]
         return Forecast(mean.tolist(), deviation, self.model)
 
@@ -276,6 +281,15 @@ def choose(values: tuple[float, ...], ahead: int, order: int) -> Choice:
     choices = [
         Choice(model, _errors(model, seen, ahead, needed), name) for name, model in tries.items()
     ]
+    if fitted >= 3:
+        # It has seen what it is tried on: Akaike's final prediction error makes up for that.
+        count = len(seen) - fitted
+        *others, own = choices
+        honest = sqrt((count + fitted) / max(1, count - fitted))
+        choices = [
+            *others,
+            own._replace(deviation=[honest * one for one in own.deviation]),
+        ]
     return min(choices, key=Choice.error)
 
 
@@ -309,4 +323,6 @@ def since_shift(values: Array) -> Array:
     level = np.maximum(values[:-1], values[1:])
     usual = float(np.median(jumps))
     shifts = np.flatnonzero((jumps > SHIFT_FACTOR * usual) & (jumps > SHIFT_FRACTION * level))
-    return values[shifts[-1] + 1 :] if 0 < len(shifts) < MANY_SHIFTS else values
+    # A rise that takes a few bins is one shift.
+    apart = 1 + int(np.count_nonzero(np.diff(shifts) > 2)) if len(shifts) else 0
+    return values[shifts[-1] + 1 :] if 0 < apart < MANY_SHIFTS else values

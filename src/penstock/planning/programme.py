@@ -1,24 +1,4 @@
-"""The plan that the model-predictive policy and the oracle share: dynamic programming.
-
-A job is described by how many executors it has and how far behind it is. "Behind" is counted in
-seconds of arrivals that wait, so that it means the same at any load:
-
-- A dataflow (Flink-like) with capacity C under load L falls behind by ``1 - C/L`` per second, and a
-  record that leaves has waited for as long as the job is behind.
-- A micro-batch job runs one batch over all that waits. Over x seconds of arrivals a batch takes
-  ``fixed + L x / C`` seconds; that is how much has come meanwhile, so it is the next x. Its
-  records have waited between one and two batches.
-
-Time goes in steps about as long as an executor takes to start: those asked for in one step work in
-the next, those sent away are gone at once. A step costs the executors that are paid for, the
-records that will be late, and the moves. Working backwards from the horizon gives the least cost
-from every state on (`solve`); the best move now is the one whose own cost and the cost of what it
-leads to (`first_costs`) are least.
-
-What is uncertain is a state too: the load follows one of a few courses, and between two steps it
-may change from one to any other. A plan that is made this way knows that it will see what comes
-and can still react, so it neither insures against everything now nor counts on knowing it all.
-"""
+"""The plan: dynamic programming over executors and how far behind the job is."""
 
 from __future__ import annotations
 
@@ -28,13 +8,9 @@ import numpy as np
 from msgspec import Struct
 from numpy.typing import NDArray
 
-Array = NDArray[np.float64]
+from penstock.planning.delay import Physics, advance, late_share, levels, part_above
 
-#: The farthest behind that a plan tells apart, in multiples of the SLO.
-FARTHEST = 12.0
-#: Where a swing is looked at, in deviations, and how likely it is: Gauss and Hermite's five points.
-SWINGS = np.array([-2.857, -1.356, 0.0, 1.356, 2.857])
-SWING_WEIGHTS = np.array([0.01126, 0.22208, 0.53333, 0.22208, 0.01126])
+Array = NDArray[np.float64]
 
 
 class Prices(Struct, frozen=True):
@@ -49,36 +25,6 @@ class Prices(Struct, frozen=True):
     mean_rps: float
 
 
-class Physics(Struct, frozen=True):
-    """What a job does with its executors.
-
-    Parameters
-    ----------
-    sizes
-        The sizes of the fleet to choose from, rising.
-    capacity_rps
-        What each size can do when it never pauses; or a row of that for each step, if it changes.
-    fixed_s
-        What a batch costs besides its records; 0 for a dataflow.
-    trigger_s
-        A batch never takes less than this; ``None`` for a dataflow.
-    rescale_s
-        How much further behind a change of the fleet leaves the job.
-    slo_s
-        Records that wait longer are late.
-    noise
-        The relative deviation of one batch's work about its mean.
-    """
-
-    sizes: Array
-    capacity_rps: Array
-    fixed_s: float
-    trigger_s: float | None
-    rescale_s: float
-    slo_s: float
-    noise: float = 0.0
-
-
 class Outlook(Struct, frozen=True):
     """The courses that the load may take, and how it changes between them.
 
@@ -86,20 +32,18 @@ class Outlook(Struct, frozen=True):
     ----------
     load_rps
         A row per course and a column per step.
-    weights
-        How likely each course is.
-    keeps
-        How likely the load is to keep its course from one step to the next; else it draws anew.
+    changes
+        For each step, how likely the load is to have come to a course (column) when it begins from
+        each that it was on before (row).
     """
 
     load_rps: Array
-    weights: Array
-    keeps: Array
+    changes: Array | None = None
 
     @classmethod
     def certain(cls, load_rps: Array) -> Outlook:
         """One course, as the oracle knows it."""
-        return cls(load_rps[None, :], np.ones(1), np.ones(len(load_rps)))
+        return cls(load_rps[None, :])
 
 
 class Plan(Struct, frozen=True):
@@ -125,68 +69,6 @@ class Present(Struct, frozen=True):
     pending_s: float
 
 
-def levels(physics: Physics, count: int = 28) -> Array:
-    """How far behind, in seconds: fine below the SLO, coarse far above it."""
-    low = physics.trigger_s or 0.0
-    return np.asarray(low + (FARTHEST * physics.slo_s - low) * np.linspace(0.0, 1.0, count) ** 3)
-
-
-def advance(
-    physics: Physics, behind_s: Array, load_rps: Array, capacity_rps: Array, step_s: Array
-) -> Array:
-    """How far behind after a step. The arrays are broadcast against each other."""
-    use = load_rps / np.maximum(capacity_rps, 1e-9)
-    if physics.trigger_s is None:
-        return np.maximum(0.0, behind_s + (1.0 - 1.0 / np.maximum(use, 1e-9)) * step_s)
-    floor = physics.trigger_s
-    begin = np.maximum(behind_s, floor)
-    # x follows x -> max(floor, fixed + use x): a geometric approach to its fixed point, or a
-    # geometric flight from it where the load exceeds the capacity.
-    use = np.where(np.abs(use - 1.0) < 1e-3, 1.001, use)
-    target = physics.fixed_s / (1.0 - use)
-    away, growth = begin - target, np.log(np.maximum(use, 1e-9))
-    # However its batches grow, a job falls behind by no more than what comes beyond its capacity.
-    worst = begin + step_s * (np.maximum(0.0, 1.0 - 1.0 / use) + physics.fixed_s / begin)
-    worst = np.minimum(worst, FARTHEST * physics.slo_s)
-
-    def after_batches(batches: Array) -> Array:
-        grown = target + away * np.exp(np.minimum(batches * growth, 20.0))
-        return np.minimum(np.maximum(grown, floor), worst)
-
-    # How many batches there are depends on how long they become: between two kinds of mean. Who
-    # catches up is through the long ones sooner than they took to come in.
-    quick = np.minimum(use, 1.0)
-    first = np.maximum(quick * begin, floor)
-    last = np.maximum(quick * after_batches(step_s / first), floor)
-    length = 0.25 * (first + last) + 0.5 * np.sqrt(first * last)
-    return after_batches(step_s / length)
-
-
-def late_share(physics: Physics, behind_s: Array) -> Array:
-    """The share of records that come through late, of a job that is so far behind.
-
-    In a micro-batch job waiting times are spread evenly between one batch and two. Its batches
-    swing about their mean, the more so the closer it runs to its capacity, because what one leaves
-    behind the next has to do: ``x -> fixed + use x (1 + noise)`` deviates by
-    ``noise x / sqrt(1 - use^2)``.
-    """
-    if physics.trigger_s is None:
-        return np.asarray(behind_s > physics.slo_s, dtype=float)
-    mean = np.maximum(behind_s, physics.trigger_s)
-    use = np.clip(1.0 - physics.fixed_s / mean, 0.0, 0.97)
-    deviation = physics.noise / np.sqrt(1.0 - use**2)
-    batch = np.maximum(mean * (1.0 + SWINGS[:, None] * deviation), physics.trigger_s)
-    share = np.clip(2.0 - physics.slo_s / batch, 0.0, 1.0)
-    return np.asarray(SWING_WEIGHTS @ share)
-
-
-def _part_above(before: Array, after: Array, level: float) -> Array:
-    """For which part a straight line from `before` to `after` lies above a level."""
-    high, low = np.maximum(before, after), np.minimum(before, after)
-    span = np.maximum(high - low, 1e-9)
-    return np.asarray(np.minimum(np.maximum((high - level) / span, 0.0), 1.0))
-
-
 def solve(physics: Physics, prices: Prices, outlook: Outlook, steps_s: Sequence[float]) -> Plan:
     """Work backwards from the horizon; beyond it, who is behind the SLO pays for catching up."""
     grid, sizes = levels(physics), physics.sizes
@@ -209,8 +91,8 @@ def solve(physics: Physics, prices: Prices, outlook: Outlook, steps_s: Sequence[
     move_late = (step_price * late_share(physics, grid + physics.rescale_s))[:, :, None, :]
     if physics.trigger_s is None:
         # Delay is a straight line in time here, so that the part of it above the SLO is exact.
-        stay_late = price[..., None] * length * _part_above(grid, ends, physics.slo_s)
-        move_late = price[..., None] * length * _part_above(grid, delayed, physics.slo_s)
+        stay_late = price[..., None] * length * part_above(grid, ends, physics.slo_s)
+        move_late = price[..., None] * length * part_above(grid, delayed, physics.slo_s)
         half = np.zeros_like(half)
 
     courses, count, points = len(loads), len(sizes), len(grid)
@@ -222,13 +104,10 @@ def solve(physics: Physics, prices: Prices, outlook: Outlook, steps_s: Sequence[
     up_only = np.where(diagonal[:, None] > diagonal[None, :], gap, np.inf)[None, :, :, None]
     down_only = np.where(diagonal[:, None] < diagonal[None, :], gap, np.inf)[None, :, :, None]
 
-    behind = np.maximum(0.0, grid - physics.slo_s * (0.5 if physics.trigger_s else 1.0))
+    behind = np.maximum(0.0, grid - physics.slo_s * (1.0 if physics.trigger_s is None else 0.5))
     value = np.broadcast_to(late_price[:, -1, None, None] * behind, (courses, count, points))
     values = [np.asarray(value)]
     for step in range(len(lengths) - 1, -1, -1):
-        keeps = outlook.keeps[step]
-        if keeps < 1.0:
-            value = keeps * value + (1.0 - keeps) * np.tensordot(outlook.weights, value, 1)
         flat = (value + half[step][:, None, :]).ravel()
         paid = (sizes * lengths[step])[None, :, None]
         place = own + stay_place[step]
@@ -244,6 +123,8 @@ def solve(physics: Physics, prices: Prices, outlook: Outlook, steps_s: Sequence[
             down = (shrunk[:, :, None, :] + down_only).min(axis=1)
             best = np.minimum(best, np.minimum(up, down))
         value = best
+        if outlook.changes is not None:
+            value = (outlook.changes[step] @ value.reshape(courses, -1)).reshape(value.shape)
         values.append(value)
     values.reverse()
     return Plan(physics, prices, grid, values)
@@ -291,7 +172,10 @@ def _edges(present: Present, piece_s: float) -> list[float]:
     """The instants of the first step at which the load or the fleet changes, and its end."""
     inner = {piece_s * piece for piece in range(1, int(present.startup_s / piece_s) + 1)}
     inner.add(present.pending_s)
-    return [*sorted(edge for edge in inner if 0.0 < edge < present.startup_s), present.startup_s]
+    return [
+        *sorted(edge for edge in inner if 0.0 < edge < present.startup_s),
+        present.startup_s,
+    ]
 
 
 def _capacity_of(physics: Physics, there: Array, step: int) -> Array:
@@ -304,7 +188,7 @@ def _capacity_of(physics: Physics, there: Array, step: int) -> Array:
 
 def _late_between(physics: Physics, before: Array, after: Array) -> Array:
     if physics.trigger_s is None:
-        return _part_above(before, after, physics.slo_s)
+        return part_above(before, after, physics.slo_s)
     flat = np.stack([before, after]).reshape(2, -1)
     shares = [late_share(physics, one) for one in flat]
     return np.asarray((shares[0] + shares[1]) / 2.0).reshape(before.shape)
