@@ -210,9 +210,9 @@ def _lowest_times(results: Results) -> Claim:
     reason = (
         "PURE and GW add a VM every half second as long as cpu is high, so they have overshot to "
         "many VMs before the first is there, and images wait no longer than with EKF. In the paper "
-        "they wait longer under both; it deals images out in turn, so a VM that is removed leaves "
-        "a queue behind and one that is new takes nothing off the others, which one common queue "
-        "does not show. And EKF had a reserve there: see B2."
+        "they wait longer under both. It deals images out in turn, so a VM that is removed may "
+        "leave a queue behind and one that is new take nothing off the others, which our common "
+        "queue cannot show; this was not tried. And EKF had a reserve there: see B2."
     )
     return Claim(
         "B3",

@@ -43,7 +43,8 @@ function drawChart(figure, spec) {
     ? linear(Math.min(...xs), Math.max(...xs), inner.left, inner.right)
     : scaleOf(both || xs, spec.log_x, inner.left, inner.right);
   const y = scaleOf(both || ys, spec.log_y, inner.bottom, inner.top);
-  leftAxis(place, y, { unit: `${spec.y_unit}${spec.log_y ? ", log scale" : ""}` });
+  const [size, prefix] = magnitude(Math.max(...finite(ys), 0) / 10);
+  leftAxis(place, y, { size, unit: `${prefix ? `${prefix} ` : ""}${spec.y_unit}${spec.log_y ? ", log scale" : ""}` });
   if (clocked) timeAxis(place, x, [Math.min(...xs), Math.max(...xs)], "time");
   else bottomAxis(place, x, spec.x_unit, spec.log_x);
   const plot = draw("g", { "clip-path": place.clip }, root);
