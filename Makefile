@@ -10,7 +10,7 @@ NEWEST := .venv-newest
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-newest check java cases bench bench-live results-live soak docs fmt lock wheel clean
+.PHONY: help setup demo test test-newest check java cases bench bench-live results results-live soak docs fmt lock wheel clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -50,6 +50,9 @@ bench: $(STAMP) ## measure speed; writes benchmarks/results.json
 
 bench-live: java ## measure speed on real Spark, about 15 min; adds to benchmarks/results.json
 	@$(BIN)/python -m benchmarks.live $(ARGS)
+
+results: $(STAMP) ## compare all policies in the lab (TRACES="day.csv ..." ARGS="--seeds 1..5")
+	@$(BIN)/python docs/results.py $(ARGS) $(TRACES)
 
 results-live: java ## compare five scalers on real Spark, about 45 min; resumes what is missing
 	@$(BIN)/penstock compare --live $(ARGS)
