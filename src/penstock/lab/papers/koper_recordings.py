@@ -191,7 +191,8 @@ def calibrated(query: str) -> tuple[ContinuousJob, Calibration]:
         f"fitted on the first half of the recorded {'runs' if len(runs) > 1 else 'run'} of "
         f"{names}: {seen} rows of 15 s; judged on the "
         f"{sum(len(rows) for rows, _ in recorded) - seen} rows that it has not seen, given their "
-        "arrivals and workers"
+        "arrivals and workers (delay: how far the mean over these rows is off, which says nothing "
+        "of single rows)"
     )
     found = {
         "rps_per_worker": job.capacity_rps(1),
