@@ -124,10 +124,10 @@ def reproduce(processes: int | None, say: Callable[[str], None]) -> Study:
         protocol=(
             "18 scaler settings on Nexmark queries 1, 3 and 11; 140 min, a new rate each minute, "
             "1 to 16 workers, 8 at the start; means of samples every 15 s. "
-            f"Ours: mean of {len(SEEDS)} runs with other noise; the paper's: one run. How the engine "
-            "is fitted (which rows, slow catching up, cold newcomers, cpu at full load) was settled "
-            "with the claims in view: six ways were carried through, on which 4 to 7 of the 11 held; "
-            "this one was kept for what the recordings show, not for its count."
+            f"Ours: mean of {len(SEEDS)} runs with other noise; the paper's: one run. "
+            "How the engine is fitted (which rows, slow catching up, cold newcomers, cpu at full "
+            "load) was settled with the claims in view: six ways were carried through, on which 4 "
+            "to 7 of the 11 held; this one was kept for what the recordings show, not its count."
         ),
         tables=tables,
         claims=_with_single_runs(claims(tables), by_seed),
