@@ -244,11 +244,11 @@ def _losses(found: dict[str, dict[str, Standing]], best: dict[str, str]) -> Iter
 def main() -> None:
     options = argparse.ArgumentParser(description="Write docs/results.md.")
     options.add_argument("traces", nargs="*", type=Path)
-    options.add_argument("--seeds", nargs="+", default=["1..5"])
+    options.add_argument("--seeds", default="1..5")
     options.add_argument("--hours", type=float, default=3.0)
     options.add_argument("--processes", type=int, default=2)
     given = options.parse_args()
-    seeds = seed_numbers(given.seeds)
+    seeds = seed_numbers([given.seeds])
     pages = [HEAD.format(seeds=len(seeds), hours=given.hours)]
     for part in parts(given.traces, given.hours):
         for engine in ENGINES:

@@ -109,6 +109,63 @@ def test_it_says_when_more_executors_would_find_no_partition() -> None:
     assert "4 executors have all partitions" in decision.reasons[0].text
 
 
+def batch_look(at_s: float, planning_s: float, work_s: float, records: int) -> Snapshot:
+    """A query without a trigger interval, whose batches follow each other."""
+    took_s = planning_s + work_s
+    batch = Batch(
+        int(at_s), max(0.0, at_s - took_s), took_s, records,
+        {"queryPlanning": planning_s, "addBatch": work_s},
+    )  # fmt: skip
+    load = records / took_s
+    return Snapshot(
+        at_s, Fleet(2, 2, 2), 0.0, (batch,), load, load, records, 2.0 * took_s, partitions=64
+    )  # fmt: skip
+
+
+def test_it_says_when_the_driver_takes_longer_than_the_slo_allows() -> None:
+    # Records wait for up to two batches: with 6 s of planning, no fleet is in time.
+    decision = decide([batch_look(10.0 * turn, 6.0, 0.5, 5_000) for turn in range(1, 60)])
+    assert decision.target_executors <= 2
+    assert decision.reasons[0].code == "more_will_not_help"
+    assert "the driver takes 6.0 s of each batch" in decision.reasons[0].text
+
+
+def test_it_says_when_the_sink_does() -> None:
+    # What a batch costs besides its records shows in how little less small ones take.
+    sizes = (1_000, 4_000, 2_000, 6_000, 3_000)
+    snapshots = [
+        batch_look(10.0 * turn, 0.2, 7.0 + 1e-4 * sizes[turn % 5], sizes[turn % 5])
+        for turn in range(1, 120)
+    ]
+    decision = decide(snapshots)
+    assert decision.reasons[0].code == "more_will_not_help"
+    assert "the sink or the start of tasks takes" in decision.reasons[0].text
+
+
+def test_a_first_surge_is_met_with_more_than_it_shows() -> None:
+    # Half as much again, and rising: where it ends nobody knows, and being late is dear.
+    decision = decide([*steady(30_000.0, 4), look(600.0, 45_000.0, 4, delay_s=2.0)])
+    assert decision.target_executors >= 8
+    assert decision.reasons[0].text.startswith("load surges from 30.0 k/s to 45.0 k/s")
+
+
+def test_head_room_stays_where_surges_recur() -> None:
+    day = [30_000.0] * 60 + [60_000.0] * 9 + [30_000.0] * 37 + [60_000.0] * 7 + [30_000.0] * 80
+    day += [60_000.0] * 12 + [30_000.0] * 40
+    snapshots = [look(10.0 * turn, load, 6) for turn, load in enumerate(day)]
+    calm = decide(steady(30_000.0, 6, turns=len(day)))
+    wary = decide(snapshots)
+    assert calm.target_executors <= 4
+    assert wary.target_executors > calm.target_executors
+    assert "surges of 30.0 k/s recur" in wary.reasons[0].text
+
+
+def test_its_evidence_holds_the_fan_around_the_forecast() -> None:
+    evidence = decide(ramp(2_000.0, 39_900.0, 4)).reasons[0].evidence
+    assert evidence["peak_low_rps"] <= evidence["peak_rps"] <= evidence["peak_high_rps"]
+    assert evidence["horizon_s"] == 31 * 30.0
+
+
 @pytest.mark.parametrize("load", [0.0, 5.0], ids=["zeros", "constant"])
 def test_a_flat_trace_shorter_than_the_horizon_has_a_sound_decision(load: float) -> None:
     decision = decide(steady(load, 2, turns=8))
