@@ -201,7 +201,9 @@ def claims(
                     "95 % to": 1e9 * line.slope_high,
                     "p": line.p,
                 },
-                "" if holds else "other work on this machine disturbs more than the size explains",
+                ""
+                if holds
+                else "the times scatter more than the size explains: measure on a machine at rest",
             )
         )
     clear = [what for what, line in by_fleet.items() if line.p < 0.05 and line.r_squared > HARDLY]
