@@ -31,6 +31,10 @@ FORGET_S = 90.0
 WARM_UP_S = 20.0
 #: Imbalance up to this comes from executors that differ; what is above does not go away with more.
 USUAL_IMBALANCE = 1.3
+#: How many times as far as all others from each other the worker with a hot key is from them.
+APART = 1.5
+#: How many measurements the ones before are worth when a job was seen at its limit.
+MORE_THAN_GAUGES = 3.0
 #: What a busy gauge shows of a full operator, before it was seen full.
 BUSY_WHEN_FULL = 0.95
 #: The relative deviation of one measurement, before there are enough to tell.
@@ -241,13 +245,15 @@ def _learn_flow(track: Track, snapshot: Snapshot, previous: Snapshot | None) -> 
         return track
     if not _settled(snapshot, previous):
         return track
-    full = track.busy_when_full
-    waits = bool(snapshot.backlog_records) and bool(previous and previous.backlog_records)
-    pressed = max((op.backpressured_fraction or 0.0 for op in snapshot.operators), default=0.0)
-    if waits and pressed > 0.9 * (1.0 - busy) and busy > 0.5:
-        full += 0.3 * (busy - full)
-    full = max(full, min(1.0, busy))
-    capacity = throughput * full / busy
+    full, samples = track.busy_when_full, track.samples
+    if _pressed(snapshot) and previous is not None and _pressed(previous):
+        # Who has had records waiting all the time does what it can: no gauge tells it better.
+        capacity, samples = throughput, min(samples, MORE_THAN_GAUGES)
+        if busy > 0.5:
+            full += 0.2 * (busy - full)
+    else:
+        full += 0.2 * max(0.0, min(1.0, busy) - full)
+        capacity = throughput * full / busy
     executors, cores = snapshot.fleet.active, snapshot.fleet.cores_per_executor
     serial = _hot_share(snapshot)
     even_s = 1.0 / capacity
@@ -255,8 +261,13 @@ def _learn_flow(track: Track, snapshot: Snapshot, previous: Snapshot | None) -> 
     serial_s = even_s * serial / (serial + (1.0 - serial) / executors) if serial else 0.0
     wave_s = spread((), executors, cores)
     work_s = (even_s - serial_s) / wave_s
-    known = replace(track, fixed_s=0.0, waves=(), busy_when_full=full)
+    known = replace(track, fixed_s=0.0, waves=(), busy_when_full=full, samples=samples)
     return _with(known, work_s, serial_s, wave_s, executors, snapshot.at_s)
+
+
+def _pressed(snapshot: Snapshot) -> bool:
+    """Whether more records wait than come in a second."""
+    return (snapshot.backlog_records or 0.0) > (snapshot.arrival_rps or 0.0) > 0.0
 
 
 def _hot_share(snapshot: Snapshot) -> float:
@@ -267,10 +278,16 @@ def _hot_share(snapshot: Snapshot) -> float:
     >>> round(_hot_share(Snapshot(60.0, Fleet(3, 3, 3), executors=tuple(busy))), 2)
     0.4
     """
-    busy = [one.busy_fraction for one in snapshot.executors if one.ready and one.busy_fraction]
+    busy = sorted(
+        one.busy_fraction for one in snapshot.executors if one.ready and one.busy_fraction
+    )
     if len(busy) < 2:
         return 0.0
-    excess = max(busy) / (sum(busy) / len(busy)) - 1.0
+    # The others are alike but for what their gauges swing; the one with the key is not.
+    *others, highest = busy
+    if highest - others[-1] < APART * (others[-1] - others[0]):
+        return 0.0
+    excess = highest / (sum(busy) / len(busy)) - 1.0
     return min(0.95, excess / (len(busy) - 1)) if excess > 0.2 else 0.0
 
 
