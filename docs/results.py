@@ -156,13 +156,13 @@ class Experienced:
 def second_day(scenario: Scenario) -> float:
     """The regret of a job that has run before, with other lots."""
     first = Scenario(scenario.workload, scenario.engine, scenario.seed + 100, scenario.duration_s)
-    goal, limits = Goal(), Limits()
+    goal, limits = Goal(), Penstock.default_limits
     surges = run(first, Penstock(), limits, goal).steps[-1].decision.memory.surges
     length_s = float(len(first.rates()))
     past = tuple(replace(one, began_s=one.began_s - length_s) for one in surges.past)
     known = PenstockMemory(surges=replace(surges, past=past, last_s=None, began_s=None))
     cost = run(scenario, Experienced(known), limits, goal).score.cost
-    return cost / oracle_score(scenario, goal, limits).cost - 1.0
+    return cost / oracle_score(scenario, goal, Limits()).cost - 1.0
 
 
 def bounds(

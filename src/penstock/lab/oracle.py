@@ -119,8 +119,10 @@ def oracle_score(scenario: Scenario, goal: Goal, limits: Limits) -> Score:
     rates = scenario.rates()
     needed_rps = sum(rates) / len(rates)
     for size in range(max(1, limits.min_executors), most + 1):
-        # A fleet that is too dear even without a late record, or falls behind, need not be run.
-        if size * hours * goal.price < best.cost and scenario.job.capacity_rps(size) > needed_rps:
+        # A fleet that is too dear even without a late record, or falls behind, need not be run;
+        # where all fall behind, the largest may still be the best.
+        carries = size == most or scenario.job.capacity_rps(size) > needed_rps
+        if size * hours * goal.price < best.cost and carries:
             best = min(best, outcome(Static(size)), key=lambda result: result.cost)
     return best
 

@@ -112,7 +112,9 @@ class Penstock:
     bin_s: Annotated[float, Meta(gt=0)] = 30.0
     period_s: Annotated[float, Meta(gt=0)] = 10.0
 
-    default_limits: ClassVar[Limits] = Limits()
+    # A plan to shrink must have stood for a moment: where a change stops the job, one that is taken
+    # back at the next swing of the load is dear.
+    default_limits: ClassVar[Limits] = Limits(stabilize_down_s=30.0)
     wakes_on_surge: ClassVar[bool] = True
 
     def decide(self, snapshot: Snapshot, knowledge: Knowledge) -> Decision:
@@ -127,14 +129,16 @@ class Penstock:
             return self._first_steps(snapshot, memory)
         limits = knowledge.limits
         sight = self._sight(snapshot, knowledge, memory, load)
-        far_behind = sight.behind_s > FAR_BEHIND * self.slo_s
-        if far_behind and (most := as_many_as_help(sight, limits)) > target:
+        most = as_many_as_help(sight, limits)
+        # More than any fleet carries: all sizes are late, and the cheapest would be the smallest.
+        overloaded = sight.coming_rps > sight.capacity.rps(most)
+        if (overloaded or sight.behind_s > FAR_BEHIND * self.slo_s) and most > target:
             return catching_up(sight, most, memory)
         choices = sizes(sight, limits)
         costs = _costs(sight, choices, limits)
         best = choices[int(np.argmin(costs))]
-        # Where no size is in time again before the horizon, the cheapest would be the smallest.
-        if sight.waits_s > self.slo_s:
+        # Nor is any where the job is late already and is not in time again before the horizon.
+        if overloaded or sight.waits_s > self.slo_s:
             best = max(best, min(target, limits.max_executors))
         saved_s = float(costs[choices.index(target)] - costs.min()) if target in choices else 0.0
         return told(sight, best, saved_s, memory)
