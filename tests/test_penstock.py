@@ -98,6 +98,15 @@ def test_a_jump_is_met_at_once() -> None:
     assert decision.target_executors >= 6
 
 
+def test_a_load_that_no_fleet_carries_gets_all_that_help_and_keeps_them() -> None:
+    """16 executors carry not half of 400 k/s: no size is in time, and smaller ones cost less."""
+    calm = steady(19_000.0, 2)
+    decision = decide([*calm, look(600.0, 400_000.0, 2)])
+    assert decision.target_executors == 16
+    late = [look(600.0 + 10.0 * turn, 400_000.0, 16, delay_s=4.0 * turn) for turn in range(8)]
+    assert decide([*calm, *late]).target_executors == 16
+
+
 def test_it_says_when_more_executors_would_find_no_partition() -> None:
     full = [
         msgspec.structs.replace(look(10.0 * turn, 60_000.0, 4, delay_s=2.0 * turn), partitions=4)

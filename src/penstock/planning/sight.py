@@ -48,6 +48,12 @@ class Sight:
         return self.behind_s * (1.0 if self.trigger_s is None else 2.0)
 
     @property
+    def coming_rps(self) -> float:
+        """The load that is there and will still be there when executors asked for now work."""
+        later = min(len(self.load.mean) - 1, int(self.startup_s / self.bin_s))
+        return min(self.load_rps, self.load.mean[later])
+
+    @property
     def fixed_s(self) -> float:
         """What a batch costs at the present size before its first record."""
         return self.capacity.fixed_s(max(1, self.active))
