@@ -5,6 +5,7 @@ from __future__ import annotations
 from random import Random
 
 import pytest
+from msgspec.structs import replace
 
 from penstock.lab.scenario import Scenario, run
 from penstock.lab.score import Goal
@@ -122,6 +123,32 @@ def test_few_tasks_run_in_whole_waves() -> None:
 def test_a_dataflow_that_is_half_busy_can_do_nearly_twice_as_much() -> None:
     track = learned([flow_snapshot(10.0 * turn, 4, 20_000.0, 0.475) for turn in range(1, 30)])
     assert Capacity(track, 1).rps(4) == pytest.approx(40_000.0, rel=0.01)
+
+
+def test_a_dataflow_at_its_limit_tells_its_capacity_whatever_its_gauges_show() -> None:
+    # The gauges say half busy, but 20 k records wait and 40 k/s is all that comes through.
+    calm = [flow_snapshot(10.0 * turn, 4, 30_000.0, 0.3) for turn in range(1, 30)]
+    late = [
+        replace(
+            flow_snapshot(300.0 + 10.0 * turn, 4, 40_000.0, 0.5),
+            arrival_rps=42_000.0,
+            backlog_records=50_000.0 + 20_000.0 * turn,
+        )
+        for turn in range(20)
+    ]
+    assert Capacity(learned(calm), 1).rps(4) > 90_000.0
+    assert Capacity(learned([*calm, *late]), 1).rps(4) == pytest.approx(40_000.0, rel=0.03)
+
+
+def test_gauges_that_swing_do_not_make_a_hot_key() -> None:
+    busy = (0.95, 0.85, 0.75, 0.7, 0.6, 0.55, 0.5, 0.45)
+    workers = tuple(ExecutorSample(str(i), 0.0, busy_fraction=b) for i, b in enumerate(busy))
+    swinging = replace(flow_snapshot(60.0, 8, 50_000.0, 0.67), executors=workers)
+    assert learned([swinging]).serial_s == 0.0
+    hot = tuple(
+        ExecutorSample(str(i), 0.0, busy_fraction=0.95 if i == 0 else 0.5) for i in range(8)
+    )
+    assert learned([replace(swinging, executors=hot)]).serial_s > 0.0
 
 
 def test_uncertainty_shrinks_with_evidence_and_grows_with_age() -> None:

@@ -10,6 +10,7 @@ from penstock.lab.scenario import ENGINES, Scenario, simulate
 from penstock.lab.score import Goal, score
 from penstock.lab.tournament import ORACLE, cells, play_judged
 from penstock.model import Limits
+from penstock.policies.static import Static
 from penstock.simulation.faults import CapacityDrop
 
 GOAL, LIMITS = Goal(), Limits()
@@ -48,6 +49,14 @@ def test_the_oracle_knows_of_a_drop_of_capacity() -> None:
     before = [level.executors for level in outcome.targets if level.at_s < 1_700.0][-1]
     after = [level.executors for level in outcome.targets if level.at_s < 2_400.0][-1]
     assert after >= 1.7 * before
+
+
+def test_where_each_change_stops_the_job_the_oracle_may_leave_it_alone() -> None:
+    # 2 k/s and 100 k/s in turn: never to change costs less than to be stopped twice per period.
+    scenario = Scenario("square:high=100k", "continuous", 1, 1.5 * 3600.0)
+    bound = oracle_score(scenario, GOAL, LIMITS).cost
+    fixed = score(simulate(scenario, Static(11), LIMITS), GOAL, 16).cost
+    assert bound <= fixed
 
 
 def test_limits_bind_the_oracle_too() -> None:
