@@ -85,7 +85,7 @@ HEAD = """\
 
 Written by `make results`. Cost is that of `penstock compare`: executor-hours, late records and
 moves. Regret is cost over that of an oracle that knows the load and the capacity to come,
-less 1; it is the mean over {seeds} random seeds. Runs last {hours:g} hours (the loads of Koper 140
+less 1; it is the mean over the seeds {seeds}. Runs last {hours:g} hours (the loads of Koper 140
 minutes) after ten minutes that do not count; 16 executors at most, SLO 10 s, executors take 10 to
 30 s to start. In bold the cheapest of each column. The last rows tell of `penstock` alone: half
 the width of the 95 % interval of its regret, and its share of late records.
@@ -207,7 +207,7 @@ def written(
         mean = sum(second.values()) / len(second)
         regrets = [f"{second[name]:.3f}" for name in table]
         lines.append(f"| {SECOND_DAY} | {' | '.join(regrets)} | {mean:.3f} |")
-    spans = [f"± {_interval(rows):.3f}" for rows in table.values()]
+    spans = [_interval(rows) for rows in table.values()]
     late = [f"{100 * found[name]['penstock'].late_fraction:.2f} %" for name in table]
     lines += [
         f"| interval | {' | '.join(spans)} | |",
@@ -216,8 +216,10 @@ def written(
     return "\n".join(lines)
 
 
-def _interval(rows: Sequence[Row]) -> float:
-    return interval_95([row.regret or 0.0 for row in rows if row.policy == "penstock"])
+def _interval(rows: Sequence[Row]) -> str:
+    """Half the width of the interval; a single seed tells nothing of it."""
+    regrets = [row.regret or 0.0 for row in rows if row.policy == "penstock"]
+    return f"± {interval_95(regrets):.3f}" if len(regrets) > 1 else "one seed"
 
 
 def _losses(found: dict[str, dict[str, Standing]], best: dict[str, str]) -> Iterator[str]:
@@ -249,7 +251,7 @@ def main() -> None:
     options.add_argument("--processes", type=int, default=2)
     given = options.parse_args()
     seeds = seed_numbers([given.seeds])
-    pages = [HEAD.format(seeds=len(seeds), hours=given.hours)]
+    pages = [HEAD.format(seeds=given.seeds, hours=given.hours)]
     for part in parts(given.traces, given.hours):
         for engine in ENGINES:
             table = play(part, engine, seeds, given.processes)
