@@ -66,6 +66,9 @@ def test_a_peak_that_decays_is_not_reckoned_with() -> None:
     surges = watched([30e3] * 30 + decay + [30e3])
     assert len(surges.past) == 1
     assert not surges.recur
+    # Twice may be chance; after the third time that is how they are.
+    assert not surges.shapeless
+    assert watched(([30e3] * 30 + decay) * 3 + [30e3]).shapeless
 
 
 def test_three_at_equal_distances_are_expected_by_the_clock() -> None:

@@ -10,7 +10,7 @@ from penstock.model import Snapshot
 
 #: How much past a forecast looks at, in bins: an hour and a half of half minutes.
 PAST_BINS = 180
-#: So long a first surge is taken to stay where it is; then it has a past to forecast from.
+#: So long a surge of unknown shape is taken to stay as it is; then it has a past of its own.
 UNKNOWN_S = 240.0
 
 
@@ -24,7 +24,7 @@ def load_ahead(seen: Sequence[Snapshot], surges: Surges, steps: int, bin_s: floa
     load_rps = snapshot.arrival_rps or 0.0
     spans_s = surges.spans_s() if surges.recur else []
     under_way = surges.began_s is not None and (
-        surges.recur or (not surges.past and snapshot.at_s - surges.began_s < UNKNOWN_S)
+        surges.recur or (not surges.shapeless and snapshot.at_s - surges.began_s < UNKNOWN_S)
     )
     if under_way and surges.began_s is not None:
         bins = binned(seen, bin_s, [*spans_s, (surges.began_s, snapshot.at_s)]) or (load_rps,)

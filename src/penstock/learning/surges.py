@@ -36,6 +36,8 @@ RISING_S = 60.0
 LONGEST_S = 1200.0
 #: A surge that on average stays below this part of its top is no plateau.
 FLAT = 0.75
+#: From so many surges on their shape is known.
+ENOUGH = 3
 #: How many surges are remembered, and for how long.
 MOST = 16
 MEMORY_S = 86_400.0
@@ -81,6 +83,11 @@ class Surges(Struct, frozen=True, gc=False, omit_defaults=True):
         """Whether there were some, and they were plateaus: no other shape can be reckoned with."""
         filled = sorted(surge.filled for surge in self.past)
         return bool(filled) and filled[len(filled) // 2] >= FLAT
+
+    @property
+    def shapeless(self) -> bool:
+        """Whether enough were seen to know that they are no plateaus: forecasters do better."""
+        return len(self.past) >= ENOUGH and not self.recur
 
     @property
     def rising(self) -> bool:

@@ -76,7 +76,7 @@ class _Other(Struct, frozen=True):
 def _surge(sight: Sight, bins: Array, edges_s: Array, most_rps: float) -> _Other | None:
     surges, at_s = sight.surges, sight.at_s
     none = np.zeros(len(edges_s) - 1)
-    if surges.past and not surges.recur:
+    if surges.shapeless:
         return None
     if surges.rising:
         top_rps = surges.calm_rps + surges.rise_rps()
