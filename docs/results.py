@@ -95,7 +95,7 @@ What bounds a regret on the hard loads is that nobody can know the first surge o
 another seed: it knows how they come, though not when. The difference to the row of `penstock`
 is the price of learning, what is left is the price of not knowing when.
 
-The constants of `penstock` were chosen on seed 1 of these loads: other seeds are a fairer judge.
+The constants of `penstock` were chosen on seeds 1 to 3 of these loads: others are a fairer judge.
 """
 
 SECOND_DAY = "penstock, second day"
