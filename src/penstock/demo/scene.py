@@ -10,7 +10,6 @@ from __future__ import annotations
 import json
 import os
 import shutil
-import signal
 import subprocess
 import sys
 import tempfile
@@ -29,6 +28,7 @@ from penstock.jobs.playback import Report
 from penstock.jobs.run import Job
 from penstock.testbed import Testbed, paced, wait_until
 from penstock.testbed.processes import cause
+from penstock.testbed.sessions import start_session
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -186,7 +186,6 @@ def _start(
 
 def _session(bed: Testbed, executors: int, more: Mapping[str, str]) -> SparkSession:
     from pyspark import SparkConf
-    from pyspark.sql import SparkSession
 
     _become(bed.driver_environment)
     settings = {
@@ -199,12 +198,7 @@ def _session(bed: Testbed, executors: int, more: Mapping[str, str]) -> SparkSess
     conf = SparkConf(loadDefaults=False)
     started = bed.spark_conf(initial_executors=executors)
     conf.setAll(list((started | settings | dict(more)).items()))
-    interrupt = signal.getsignal(signal.SIGINT)
-    with _standard_error_in(bed.run_directory / "logs" / "driver.log"):
-        spark: SparkSession = SparkSession.builder.config(conf=conf).getOrCreate()
-    # A new session puts a handler of its own in the place of ours.
-    signal.signal(signal.SIGINT, interrupt)
-    return spark
+    return start_session(conf, bed.run_directory / "logs" / "driver.log")
 
 
 def _query(bed: Testbed, spark: SparkSession, plan: Plan) -> StreamingQuery:
@@ -311,17 +305,3 @@ def _become(environment: Mapping[str, str]) -> None:
     for name in os.environ.keys() - environment.keys():
         del os.environ[name]
     os.environ.update(environment)
-
-
-@contextmanager
-def _standard_error_in(log: Path) -> Iterator[None]:
-    """Programs that are started meanwhile write their complaints into a file."""
-    sys.stderr.flush()
-    usual = os.dup(2)
-    with log.open("ab") as file:
-        os.dup2(file.fileno(), 2)
-    try:
-        yield
-    finally:
-        os.dup2(usual, 2)
-        os.close(usual)

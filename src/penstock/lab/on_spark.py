@@ -12,7 +12,6 @@ import hashlib
 import os
 import py_compile
 import shutil
-import signal
 import sys
 import tempfile
 import warnings
@@ -216,12 +215,12 @@ def session(master: str | None = None, settings: dict[str, str] | None = None) -
     Without a `master`, that of the user's spark-defaults.conf or else this machine.
     """
     from penstock.testbed.java import find_java
+    from penstock.testbed.sessions import start_session
 
     java = find_java()
     os.environ.setdefault("JAVA_HOME", str(java.home))
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     from pyspark import SparkConf
-    from pyspark.sql import SparkSession
 
     conf = SparkConf().setAppName("penstock-sweep").set("spark.log.level", "ERROR")
     conf.set("spark.ui.showConsoleProgress", "false")
@@ -229,35 +228,15 @@ def session(master: str | None = None, settings: dict[str, str] | None = None) -
     if master is not None:
         conf.setMaster(master)
     conf.setAll(list((settings or {}).items()))
-    interrupt = signal.getsignal(signal.SIGINT)
     try:
-        with _quietly():
-            spark = SparkSession.builder.config(conf=conf).getOrCreate()
+        spark = start_session(conf)
     except Exception as error:
         where = master or "the master of spark-defaults.conf"
         raise ConfigError(f"cannot start on Spark at {where}: {_cause(error)}") from error
-    finally:
-        # A new session puts a handler of its own in the place of ours.
-        signal.signal(signal.SIGINT, interrupt)
     try:
         yield spark
     finally:
         spark.stop()
-
-
-@contextmanager
-def _quietly() -> Iterator[None]:
-    """Java says a page while it starts; whoever starts under us inherits a silent channel."""
-    sys.stderr.flush()
-    before = os.dup(2)
-    silence = os.open(os.devnull, os.O_WRONLY)
-    try:
-        os.dup2(silence, 2)
-        yield
-    finally:
-        os.dup2(before, 2)
-        os.close(silence)
-        os.close(before)
 
 
 def frame(spark: SparkSession, rows: Sequence[Row]) -> DataFrame:
