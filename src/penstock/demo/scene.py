@@ -27,6 +27,7 @@ from penstock.errors import PenstockError
 from penstock.jobs.playback import Report
 from penstock.jobs.run import Job
 from penstock.testbed import Testbed, paced, wait_until
+from penstock.testbed.interrupts import uninterrupted
 from penstock.testbed.processes import cause
 from penstock.testbed.sessions import start_session
 
@@ -171,17 +172,23 @@ def _start(
     spark = _session(bed, executors, settings)
     say(f"starting the query {plan.query}; its first batches compile code ...")
     low = f"constant:rate={sizes.WARM_UP_RPS:g}"
-    warm_up = Producer.start(bed, plan, "warm-up", "--workload", low, "--seconds", "86400")
-    stack.callback(warm_up.stop)
+    warm_up = start_producer(stack, bed, plan, "warm-up", "--workload", low, "--seconds", "86400")
     query = _query(bed, spark, plan)
     _warm_up(query, warm_up, say, warm_up_s)
     rates = bed.run_directory / "rates.json"
     rates.write_text(json.dumps([sizes.LOW_RPS] * LEAD_S + plan.rates_rps()))
-    producer = Producer.start(bed, plan, "producer", "--rates", str(rates))
-    stack.callback(producer.stop)
+    producer = start_producer(stack, bed, plan, "producer", "--rates", str(rates))
     warm_up.stop()
     _settle(query)
     return Scene(bed, spark, query, producer)
+
+
+def start_producer(stack: ExitStack, bed: Testbed, plan: Plan, name: str, *load: str) -> Producer:
+    """Start one that is stopped with all the rest, whenever an interrupt comes."""
+    with uninterrupted():
+        producer = Producer.start(bed, plan, name, *load)
+        stack.callback(producer.stop)
+    return producer
 
 
 def _session(bed: Testbed, executors: int, more: Mapping[str, str]) -> SparkSession:
