@@ -16,7 +16,6 @@ from penstock.demo.plan import make_plan
 from penstock.demo.scene import start_producer
 from penstock.testbed.interrupts import uninterrupted
 
-
 STARTED: list[subprocess.Popen[bytes]] = []
 
 
