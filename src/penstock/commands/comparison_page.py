@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from html import escape
-from importlib.resources import files
 from itertools import groupby
 from math import log1p
-from string import Template
 
 from penstock.lab.score import Goal
 from penstock.lab.tournament import Standing
+from penstock.report.frame import framed, template
 
 #: A bar that would be longer than this many times the shortest is broken off: the others must
 #: still be told apart.
@@ -32,11 +31,6 @@ def comparison_page(table: Sequence[Standing], goal: Goal, notes: Sequence[str] 
     (True, False)
     """
     loads = [list(group) for _, group in groupby(table, key=lambda s: (s.workload, s.engine))]
-    templates = files("penstock.report") / "templates"
-
-    def template(name: str) -> str:
-        return (templates / name).read_text(encoding="utf-8")
-
     policies = dict.fromkeys(standing.policy for standing in table)
     title = f"{_count(len(policies), 'policy', 'policies')} on " + (
         _name(loads[0][0]) if len(loads) == 1 else f"{len(loads)} loads"
@@ -46,12 +40,7 @@ def comparison_page(table: Sequence[Standing], goal: Goal, notes: Sequence[str] 
         _across(loads) if len(loads) > 1 else "",
         *(_load(group, goal) for group in loads),
     ]
-    return Template(template("comparison.html")).substitute(
-        title=escape(title),
-        style=template("page.css") + template("comparison.css"),
-        body="\n".join(filter(None, parts)),
-        script=template("comparison.js"),
-    )
+    return framed(title, "\n".join(filter(None, parts)), style=template("comparison.css"))
 
 
 # One load ----------------------------------------------------------------------------------------

@@ -4,10 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from html import escape
-from importlib.resources import files
-from string import Template
-
-import msgspec
 
 from penstock.lab.papers.study import (
     Calibration,
@@ -17,6 +13,12 @@ from penstock.lab.papers.study import (
     Metric,
     Number,
     Study,
+)
+from penstock.report.frame import framed, template
+
+NO_SCRIPT = (
+    '<noscript><p class="note">The charts are drawn by a script inside this page, which is '
+    "switched off here.</p></noscript>"
 )
 
 
@@ -31,11 +33,6 @@ def study_page(study: Study) -> str:
     >>> "<title>A study</title>" in page, "more is &lt; less" in page
     (True, True)
     """
-    templates = files("penstock.report") / "templates"
-
-    def template(name: str) -> str:
-        return (templates / name).read_text(encoding="utf-8")
-
     parts = (
         f'<p class="note">{escape(study.protocol)}</p>',
         _tiles(study),
@@ -45,15 +42,14 @@ def study_page(study: Study) -> str:
         _distances(study.distances),
         *map(_calibration, study.calibrations),
         f'<p class="hint">Source: {escape(study.source)}</p>',
+        NO_SCRIPT if study.figures else "",
     )
-    data = msgspec.json.encode(study.figures).decode()
-    return Template(template("study.html")).substitute(
-        title=escape(study.title),
-        style=template("page.css") + template("study.css"),
-        body="\n".join(part for part in parts if part),
-        # No "<" in it can end the script element that holds it.
-        data=data.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026"),
+    return framed(
+        study.title,
+        "\n".join(part for part in parts if part),
+        style=template("study.css"),
         script=template("charts.js") + template("study.js"),
+        data=study.figures,
     )
 
 

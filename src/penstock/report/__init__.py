@@ -6,6 +6,7 @@ comes from, so a simulated run, a live one and a replayed one give the same page
 
 from __future__ import annotations
 
-from penstock.report.page import page, summary, write
+from penstock.report.frame import write
+from penstock.report.page import page, summary
 
 __all__ = ["page", "summary", "write"]

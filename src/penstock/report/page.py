@@ -1,25 +1,18 @@
-"""The page itself: one HTML file that carries its style, its script and its numbers.
-
-Text from a journal is never markup: in the page's own words it is escaped, and everything else
-travels as JSON in which ``<`` cannot occur, to be set as text by the script. The page's own
-content policy forbids it to load anything.
-"""
+"""The page of one or several runs: their figures in words, their charts, their decisions."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from html import escape
-from importlib.resources import files
-from pathlib import Path
 from string import Template
 
-import msgspec
 from msgspec import Struct
 
 from penstock.errors import ConfigError
 from penstock.model import Step
 from penstock.report.account import Account, Cost, Delays, account, cost, delays
 from penstock.report.decisions import Row, rows, weightiest
+from penstock.report.frame import framed, template
 from penstock.report.series import Foresight, Lines, begin_s, foresight, lines
 
 #: More lines than this cannot be told apart by colour.
@@ -73,31 +66,16 @@ def page(
             f"at most {MOST_JOURNALS} journals can be told apart on one page, not {len(journals)}"
         )
     runs = [_run(name, steps, slo_s) for name, steps in journals]
-    templates = files("penstock.report") / "templates"
-
-    def template(name: str) -> str:
-        return (templates / name).read_text(encoding="utf-8")
-
-    return Template(template("page.html")).substitute(
-        title=escape(title),
-        note=f'<p class="note">{escape(note)}</p>' if note else "",
-        facts=_facts(runs, slo_s),
-        style=template("page.css"),
-        script=template("charts.js") + template("page.js"),
-        data=_embedded({"slo_s": slo_s, "runs": runs}),
+    body = Template(template("page.html")).substitute(
+        note=f'<p class="note">{escape(note)}</p>' if note else "", facts=_facts(runs, slo_s)
     )
-
-
-def write(path: Path, html: str) -> None:
-    """The whole page or nothing: written beside its place and moved there when it is complete."""
-    partial = path.with_name(path.name + ".partial")
-    try:
-        partial.write_text(html, encoding="utf-8")
-        partial.replace(path)
-    except OSError as error:
-        raise ConfigError(f"cannot write {path}: {error.strerror}") from error
-    finally:
-        partial.unlink(missing_ok=True)
+    return framed(
+        title,
+        body,
+        script=template("charts.js") + template("page.js"),
+        data={"slo_s": slo_s, "runs": runs},
+        controls='<button type="button" id="unzoom" hidden>Whole run</button>',
+    )
 
 
 def summary(journals: Sequence[tuple[str, Sequence[Step]]], slo_s: float) -> list[Summary]:
@@ -133,12 +111,6 @@ def _run(name: str, steps: Sequence[Step], slo_s: float) -> Run:
 def _require_steps(name: str, steps: Sequence[Step]) -> None:
     if not steps:
         raise ConfigError(f"journal {name} holds no step")
-
-
-def _embedded(value: object) -> str:
-    """JSON that can stand inside a script element: no ``<`` that could end it."""
-    text = msgspec.json.encode(value).decode()
-    return text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")
 
 
 def _facts(runs: Sequence[Run], slo_s: float) -> str:

@@ -1,4 +1,3 @@
-"use strict";
 // Drawing: scales, ticks, lines and the two kinds of charts. Knows nothing of journals.
 
 // The name space is taken from the page's own drawing, so that no address stands in the file.
@@ -360,5 +359,16 @@ function barChart(figure, spec) {
       from += part.value;
     }
     draw("rect", { x: x(0), y: y + row - 27, width: x(bar.outline) - x(0), height: 18, class: "seg-peak" }, group);
+  });
+}
+
+// Charts are as wide as their place: drawn at once, and again when that changes.
+function drawNowAndAtNewWidth(drawAll) {
+  let width = innerWidth;
+  drawAll();
+  addEventListener("resize", () => {
+    if (innerWidth === width) return;
+    width = innerWidth;
+    drawAll();
   });
 }

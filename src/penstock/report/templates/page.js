@@ -338,19 +338,6 @@ function addLegend() {
   }
 }
 
-function isDark() {
-  const chosen = document.documentElement.dataset.theme;
-  return chosen ? chosen === "dark" : matchMedia("(prefers-color-scheme: dark)").matches;
-}
-
-function nameTheme() {
-  byId("theme").textContent = isDark() ? "Light" : "Dark";
-}
-
-byId("theme").addEventListener("click", () => {
-  document.documentElement.dataset.theme = isDark() ? "light" : "dark";
-  nameTheme();
-});
 byId("unzoom").addEventListener("click", () => zoom(WHOLE));
 byId("kind").addEventListener("change", () => { shownRows = PAGE; listRows(); });
 byId("find").addEventListener("input", () => { shownRows = PAGE; listRows(); });
@@ -361,12 +348,5 @@ byId("legend").hidden = ALONE;
 addFigures();
 addLegend();
 fillKinds();
-nameTheme();
-drawAll();
+drawNowAndAtNewWidth(drawAll);
 listRows();
-let width = innerWidth;
-addEventListener("resize", () => {
-  if (innerWidth === width) return;
-  width = innerWidth;
-  drawAll();
-});

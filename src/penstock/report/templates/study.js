@@ -147,22 +147,4 @@ function drawAll() {
   }
 }
 
-function isDark() {
-  const chosen = document.documentElement.dataset.theme;
-  return chosen ? chosen === "dark" : matchMedia("(prefers-color-scheme: dark)").matches;
-}
-
-const theme = document.getElementById("theme");
-const nameTheme = () => { theme.textContent = isDark() ? "Light" : "Dark"; };
-theme.addEventListener("click", () => {
-  document.documentElement.dataset.theme = isDark() ? "light" : "dark";
-  nameTheme();
-});
-nameTheme();
-drawAll();
-let width = innerWidth;
-addEventListener("resize", () => {
-  if (innerWidth === width) return;
-  width = innerWidth;
-  drawAll();
-});
+drawNowAndAtNewWidth(drawAll);
