@@ -13,7 +13,7 @@ from rich.table import Table
 from rich.text import Text
 
 from penstock.commands.output import console, print_json
-from penstock.commands.study_page import study_page
+from penstock.commands.study_page import aim, study_page, titled
 from penstock.errors import ConfigError, unknown
 from penstock.lab.papers import STUDIES
 from penstock.lab.papers import reproduce as run_again
@@ -117,8 +117,7 @@ def _side_by_side(table: Comparison) -> Table:
     shown = Table(title=table.title, title_justify="left", box=None, pad_edge=False)
     shown.add_column("", no_wrap=True)
     for metric in table.metrics:
-        unit = f" {metric.unit}" if metric.unit else ""
-        shown.add_column(f"{metric.name}{unit}\npaper", justify="right", no_wrap=True)
+        shown.add_column(f"{titled(metric)}\npaper", justify="right", no_wrap=True)
         shown.add_column("\nours", justify="right", no_wrap=True, style="bold")
     for entry in table.entries:
         cells = []
@@ -149,9 +148,8 @@ def _distances(distances: tuple[Distance, ...]) -> Table:
     shown.add_column("", justify="right")
     shown.add_column("aim", justify="right")
     for each in distances:
-        aim = "" if each.aim is None else f"{'≥' if each.more_is_better else '≤'} {each.aim:g}"
         style = {True: "green", False: "red", None: ""}[each.reached]
-        shown.add_row(each.name, Text(f"{each.value:.2f}", style=style), aim)
+        shown.add_row(each.name, Text(f"{each.value:.2f}", style=style), aim(each))
     return shown
 
 

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping
 from html import escape
 
 from penstock.lab.papers.study import (
+    Boxes,
     Calibration,
     Claim,
     Comparison,
@@ -20,6 +21,7 @@ NO_SCRIPT = (
     '<noscript><p class="note">The charts are drawn by a script inside this page, which is '
     "switched off here.</p></noscript>"
 )
+REACHED = {True: "reached", False: "missed", None: ""}
 
 
 def study_page(study: Study) -> str:
@@ -95,7 +97,7 @@ def _figures(study: Study) -> str:
     if not study.figures:
         return ""
     sections = "".join(
-        f"<section{' class=wide' if getattr(one, 'wide', False) else ''}>"
+        f"<section{'' if isinstance(one, Boxes) or not one.wide else ' class=wide'}>"
         f'<figure data-figure="{index}"></figure>'
         + (f'<p class="hint">{escape(one.note)}</p>' if one.note else "")
         + "</section>"
@@ -108,7 +110,7 @@ def _side_by_side(table: Comparison) -> str:
     printed = any(value is not None for entry in table.entries for value in entry.paper.values())
     sides = ("paper", "ours") if printed else ("ours",)
     names = "".join(
-        f'<th colspan="{len(sides)}" scope="colgroup">{escape(_titled(metric))}</th>'
+        f'<th colspan="{len(sides)}" scope="colgroup">{escape(titled(metric))}</th>'
         for metric in table.metrics
     )
     heads = "".join(f'<th scope="col">{side}</th>' for _ in table.metrics for side in sides)
@@ -130,8 +132,15 @@ def _side_by_side(table: Comparison) -> str:
     )
 
 
-def _titled(metric: Metric) -> str:
-    return f"{metric.name}, {metric.unit}" if metric.unit else metric.name
+def titled(metric: Metric) -> str:
+    """What stands over a column: the name, and its unit once.
+
+    >>> titled(Metric("response_s", "s")), titled(Metric("instances"))
+    ('response, s', 'instances')
+    """
+    if not metric.unit:
+        return metric.name
+    return f"{metric.name.removesuffix('_' + metric.unit)}, {metric.unit}"
 
 
 def _number(value: Number, decimals: int) -> str:
@@ -141,22 +150,30 @@ def _number(value: Number, decimals: int) -> str:
 def _distances(distances: tuple[Distance, ...]) -> str:
     if not distances:
         return ""
-    rows = "".join(map(_distance, distances))
+    aimed = any(one.aim is not None for one in distances)
+    head = '<th></th><th scope="col">value</th>' + ('<th scope="col">aim</th>' if aimed else "")
+    rows = "".join(
+        f'<tr><th scope="row">{escape(one.name)}</th>'
+        f'<td class="{REACHED[one.reached]}">{one.value:.2f}</td>'
+        + (f"<td>{aim(one)}</td>" if aimed else "")
+        + "</tr>"
+        for one in distances
+    )
     return (
-        '<section><h2>How near</h2><div class="scroll"><table class="side"><thead><tr>'
-        '<th></th><th scope="col">value</th><th scope="col">aim</th></tr></thead>'
-        f"<tbody>{rows}</tbody></table></div></section>"
+        '<section><h2>How near</h2><div class="scroll"><table class="side">'
+        f"<thead><tr>{head}</tr></thead><tbody>{rows}</tbody></table></div></section>"
     )
 
 
-def _distance(one: Distance) -> str:
-    sign = "≥" if one.more_is_better else "≤"
-    aim = "" if one.aim is None else f"{sign} {one.aim:g}"
-    style = {True: "reached", False: "missed", None: ""}[one.reached]
-    return (
-        f'<tr><th scope="row">{escape(one.name)}</th><td class="{style}">{one.value:.2f}</td>'
-        f"<td>{aim}</td></tr>"
-    )
+def aim(one: Distance) -> str:
+    """What was aimed at, nothing where nothing was.
+
+    >>> aim(Distance("error", 0.3, 0.25, more_is_better=False)), aim(Distance("error", 0.3))
+    ('≤ 0.25', '')
+    """
+    if one.aim is None:
+        return ""
+    return f"{'≥' if one.more_is_better else '≤'} {one.aim:g}"
 
 
 def _calibration(one: Calibration) -> str:

@@ -47,10 +47,10 @@ function seconds(value) {
   return `${Math.floor(minutes / 60)} h ${String(minutes % 60).padStart(2, "0")} min`;
 }
 
-// A span in its largest whole unit.
+// A span in its largest whole unit; from five minutes on, halves of a minute will do.
 function span(value) {
   if (value % 3600 === 0) return `${value / 3600} h`;
-  return value % 60 === 0 ? `${value / 60} min` : `${short(value)} s`;
+  return value % 60 === 0 || value >= 300 ? `${short(value / 60)} min` : `${short(value)} s`;
 }
 
 const cut = (text, most) => (text.length <= most ? text : `${text.slice(0, most - 1)}…`);
