@@ -42,6 +42,7 @@ MOST_FAILURES = 8
 LOOK_EVERY_S = 0.2
 #: After so many looks at a cluster that does nothing, the user is told.
 PATIENT_LOOKS = 150
+NO_ROOM = "no executor has taken up a run: has the cluster room for one?"
 
 Work = Callable[[Cell], Row]
 #: What a task sends: the place of its cell, and the row or the sentence that refuses it.
@@ -76,8 +77,7 @@ def _carry_out(context: SparkContext, work: Work, cells: Sequence[Cell], arrived
                 if not running:
                     break
                 if look == PATIENT_LOOKS and received == 0 and not _busy(context):
-                    warnings.warn("no executor has taken up a run: has the cluster room for one?",
-                                  stacklevel=2)  # fmt: skip
+                    warnings.warn(NO_ROOM, stacklevel=2)
             job.result()
         except Exception as error:
             raise _told(error, received, len(cells)) from error
@@ -248,9 +248,9 @@ def frame(spark: SparkSession, rows: Sequence[Row]) -> DataFrame:
 
 def exists(spark: SparkSession, place: str) -> bool:
     """Whether something is at a place that Spark can read, e.g. s3a://bucket/results."""
-    context: Any = spark.sparkContext
+    from penstock.spark.internals import JVM_ERRORS, Driver
+
     try:
-        path = context._jvm.org.apache.hadoop.fs.Path(place)
-        return bool(path.getFileSystem(context._jsc.hadoopConfiguration()).exists(path))
-    except Exception as error:
+        return Driver(spark).exists(place)
+    except JVM_ERRORS as error:
         raise ConfigError(f"Spark cannot look at {place}: {_cause(error)}") from error

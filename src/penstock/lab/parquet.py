@@ -60,11 +60,10 @@ def _page(column: Column) -> bytes:
     levels = _levels(there)
     data = struct.pack("<I", len(levels)) + levels
     data += b"".join(_WRITERS[column.kind](value) for value in column.values if value is not None)
-    data_page = _struct(
-        (1, I32, len(there)), (2, I32, PLAIN), (3, I32, RLE), (4, I32, RLE)
-    )  # fmt: skip
-    return _struct((1, I32, DATA_PAGE), (2, I32, len(data)), (3, I32, len(data)),
-                   (5, STRUCT, data_page)) + data  # fmt: skip
+    kind = _struct((1, I32, len(there)), (2, I32, PLAIN), (3, I32, RLE), (4, I32, RLE))
+    size = len(data)
+    header = _struct((1, I32, DATA_PAGE), (2, I32, size), (3, I32, size), (5, STRUCT, kind))
+    return header + data
 
 
 def _levels(there: Sequence[bool]) -> bytes:

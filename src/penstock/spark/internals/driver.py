@@ -1,25 +1,17 @@
-"""Everything that Penstock uses of Spark beyond its public interface, in one place.
-
-The calls run in the Java process of the driver, through py4j. What can be had as one JSON text is
-fetched so (Jackson on their side, msgspec on ours): one round trip costs about a millisecond, one
-per field would cost twenty. `probe` tells for each capability whether this Spark has it; known to
-work are 4.0 to 4.3.
-
-A call that fails raises one of `JVM_ERRORS`; the sensor and the actuator make of it what it means
-to them.
-"""
+"""The driver of a Spark application: its fleet, its status store and its queries."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 import msgspec
 from msgspec import Struct
-from py4j.protocol import Py4JError, Py4JJavaError  # type: ignore[import-untyped]
-from pyspark.errors import PySparkException
+from py4j.protocol import Py4JJavaError  # type: ignore[import-untyped]
 
 from penstock.errors import ConfigError
+from penstock.spark.internals.java import JVM_ERRORS, is_missing, java_list, words
+from penstock.spark.internals.listener import Listener
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -28,8 +20,6 @@ if TYPE_CHECKING:
 Mode: TypeAlias = Literal["micro_batch", "available_now", "once", "real_time", "continuous"]
 Json: TypeAlias = dict[str, Any]
 
-#: What a call into the Java process can raise: PySpark words some of its exceptions anew.
-JVM_ERRORS: tuple[type[Exception], ...] = (Py4JError, PySparkException)
 LOCALITY_WAIT = "spark.locality.wait"
 _MODES: dict[str, Mode] = {
     "ProcessingTimeTrigger": "micro_batch",
@@ -53,31 +43,7 @@ _UNREAD = {
     "resultSerializationTime memoryBytesSpilled diskBytesSpilled peakExecutionMemory "
     "outputMetrics shuffleReadMetrics shuffleWriteMetrics",
 }
-_NOT_THERE = "java.util.NoSuchElementException"
 _parse = msgspec.json.Decoder().decode
-
-
-class Capability(Struct, frozen=True):
-    """Whether something can be done here, and if not, why."""
-
-    available: bool
-    reason: str = ""
-
-
-class Capabilities(Struct, frozen=True):
-    """What this Spark lets us see and do."""
-
-    request_executors: Capability
-    read_target: Capability
-    decommission: Capability
-    kill_idle: Capability
-    locality_wait: Capability
-    stop_dynamic_allocation: Capability
-    count_resource_profiles: Capability
-    executor_list: Capability
-    stages: Capability
-    query_plan: Capability
-    admission_control: Capability
 
 
 class SourceFacts(Struct, frozen=True):
@@ -111,8 +77,8 @@ class Driver:
         self._to_full_json: Any = store_api.JacksonMessageWriter().mapper()
         self._leave_out_unread()
         self._by_id: Any = store_api.TaskSorting.ID
-        self._any_status = _java_list(self.jvm, [])
-        self._is_running = _java_list(self.jvm, [store_api.TaskStatus.RUNNING])
+        self._any_status = java_list(self.jvm, [])
+        self._is_running = java_list(self.jvm, [store_api.TaskStatus.RUNNING])
         self._collections: Any = self.jvm.org.apache.spark.api.python.PythonUtils
         self._no_quantiles = self.gateway.new_array(self.jvm.double, 0)
 
@@ -137,7 +103,7 @@ class Driver:
 
     def executor_ids(self) -> list[str]:
         """All that are registered; those that were told to go are among them until they went."""
-        return _words(self.backend.getExecutorIds())
+        return words(self.backend.getExecutorIds())
 
     def is_active(self, executor_id: str) -> bool:
         """Whether it takes work: false once it was told to go, or is lost."""
@@ -147,7 +113,7 @@ class Driver:
         """Registered executors that were told to go."""
         decommissioning = self.backend.executorsPendingDecommission().keysIterator()
         removed = self.backend.executorsPendingToRemove().keysIterator()
-        return {*_words(decommissioning), *_words(removed)}
+        return {*words(decommissioning), *words(removed)}
 
     def decommission(
         self, executor_ids: Iterable[str], *, adjust_target: bool = True, why: str = "rescale"
@@ -164,12 +130,12 @@ class Driver:
         )
         for place, executor_id in enumerate(wanted):
             pairs[place] = self.jvm.scala.Tuple2(executor_id, info)
-        return _words(self.backend.decommissionExecutors(pairs, adjust_target, False))
+        return words(self.backend.decommissionExecutors(pairs, adjust_target, False))
 
     def kill_idle(self, executor_ids: Iterable[str], *, adjust_target: bool = True) -> list[str]:
         """End those that run no task right now; returns which. Safe only between two batches."""
         wanted = self._collections.toSeq(list(executor_ids))
-        return _words(self.backend.killExecutors(wanted, adjust_target, False, False))
+        return words(self.backend.killExecutors(wanted, adjust_target, False, False))
 
     def locality_wait(self) -> str:
         """How long a task waits for the executor that has its data, such as ``3s``."""
@@ -222,6 +188,11 @@ class Driver:
         """How many kinds of executors the application has asked for; 1 is usual."""
         return int(self.store.resourceProfileInfo().size())
 
+    def exists(self, place: str) -> bool:
+        """Whether something is at a place that Spark can read, e.g. ``s3a://bucket/results``."""
+        path = self.jvm.org.apache.hadoop.fs.Path(place)
+        return bool(path.getFileSystem(self.context.hadoopConfiguration()).exists(path))
+
     # -- The status store -----------------------------------------------------------------------
 
     def executors(self) -> list[Json]:
@@ -246,7 +217,7 @@ class Driver:
         try:
             found: Json = self._json(self.store.job(job_id))
         except Py4JJavaError as error:
-            if error.java_exception.getClass().getName() == _NOT_THERE:
+            if is_missing(error):
                 return None
             raise
         return found
@@ -264,7 +235,7 @@ class Driver:
                 )
                 attempts.append(self._json(found._1()))
             except Py4JJavaError as error:
-                if error.java_exception.getClass().getName() == _NOT_THERE:
+                if is_missing(error):
                     break
                 raise
         return attempts
@@ -366,7 +337,7 @@ class Driver:
 
         java_import(self.jvm, "org.apache.spark.sql.streaming.*")
         ensure_callback_server_started(self.gateway)  # type: ignore[no-untyped-call]
-        listener = self.jvm.PythonStreamingQueryListenerWrapper(_Listener(hand_over))
+        listener = self.jvm.PythonStreamingQueryListenerWrapper(Listener(hand_over))
         streams: Any = spark.streams
         streams._jsqm.addListener(listener)
         return lambda: streams._jsqm.removeListener(listener)
@@ -389,105 +360,3 @@ class Driver:
     def row_limits(self, query: StreamingQuery) -> str:
         """Sources and their limits as Spark words them, to see whether a change took."""
         return str(self.execution(query).uniqueSources().toString())
-
-
-class _Listener:
-    """A ``StreamingQueryListener`` as the Java process sees it. It must return at once."""
-
-    def __init__(self, hand_over: Callable[[str], None]) -> None:
-        self._hand_over = hand_over
-
-    def onQueryStarted(self, event: Any) -> None:  # noqa: N802
-        pass
-
-    def onQueryProgress(self, event: Any) -> None:  # noqa: N802
-        self._hand_over(str(event.progress().json()))
-
-    def onQueryIdle(self, event: Any) -> None:  # noqa: N802
-        pass
-
-    def onQueryTerminated(self, event: Any) -> None:  # noqa: N802
-        pass
-
-    class Java:
-        implements = ("org.apache.spark.sql.streaming.PythonStreamingQueryListener",)
-
-
-def probe(spark: SparkSession) -> Capabilities:
-    """Look for each capability without changing anything."""
-    driver = Driver(spark)
-    backend = _members(driver.backend, driver.context.master())
-    execution = _execution_members(driver)
-    return Capabilities(
-        request_executors=backend("requestTotalExecutors"),
-        read_target=backend("getRequestedTotalExecutors"),
-        decommission=_decommission(driver, backend("decommissionExecutors")),
-        kill_idle=backend("killExecutors"),
-        locality_wait=_tried(driver.locality_wait),
-        stop_dynamic_allocation=_tried(driver.uses_dynamic_allocation),
-        count_resource_profiles=_tried(driver.resource_profiles),
-        executor_list=_tried(driver.executors),
-        stages=_tried(lambda: (driver.jobs_begun(), driver.stage(0))),
-        query_plan=_has(execution, "analyzedPlan", "a streaming query"),
-        admission_control=_has(execution, "uniqueSources_$eq", "a streaming query"),
-    )
-
-
-def _decommission(driver: Driver, member: Capability) -> Capability:
-    if member.available and driver.conf("spark.decommission.enabled", "false") != "true":
-        return Capability(False, "spark.decommission.enabled is not true")
-    return member
-
-
-def _members(backend: Any, master: Any) -> Callable[[str], Capability]:
-    names = set(dir(backend))
-    where = f"the scheduler of {master}"
-    return lambda name: _has(names, name, where)
-
-
-def _has(names: Iterable[str], name: str, where: str) -> Capability:
-    return Capability(True) if name in names else Capability(False, f"{where} has no {name}")
-
-
-def _execution_members(driver: Driver) -> set[str]:
-    """Names of the methods of a micro-batch query; its class moved in Spark 4.1."""
-    package = "org.apache.spark.sql.execution.streaming"
-    for name in (f"{package}.MicroBatchExecution", f"{package}.runtime.MicroBatchExecution"):
-        try:
-            methods = driver.jvm.java.lang.Class.forName(name).getMethods()
-        except Py4JJavaError:
-            continue
-        return {str(method.getName()) for method in methods}
-    return set()
-
-
-def _tried(call: Callable[[], object]) -> Capability:
-    try:
-        call()
-    except JVM_ERRORS as error:
-        return Capability(False, first_line(error))
-    return Capability(True)
-
-
-def first_line(error: Exception) -> str:
-    """What went wrong in the Java process, without its stack.
-
-    >>> first_line(Py4JError("Method stage([]) does not exist\\nTrace: ..."))
-    'Method stage([]) does not exist'
-    """
-    if isinstance(error, Py4JJavaError):
-        return str(error.java_exception.toString()).partition("\n")[0]
-    return str(error).strip().partition("\n")[0]
-
-
-def _words(names: Any) -> list[str]:
-    """The names in a collection of Scala, in one round trip."""
-    joined = str(names.mkString("\n"))
-    return joined.split("\n") if joined else []
-
-
-def _java_list(jvm: Any, items: Sequence[Any]) -> Any:
-    listed = jvm.java.util.ArrayList()
-    for item in items:
-        listed.add(item)
-    return listed
