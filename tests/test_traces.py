@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 
 from penstock.errors import ConfigError
 from penstock.simulation.expressions import parse_workload
+from penstock.simulation.recorded import Trace
 from penstock.simulation.traces import read_trace
-from penstock.simulation.workload import Trace
 
 PLAIN = "hours=24,scale=1,noise=0,slow_noise=0"
 

@@ -19,6 +19,7 @@ from penstock.simulation.expressions import (
     parse_workload,
 )
 from penstock.simulation.series import slow_noise
+from penstock.simulation.shape import Workload
 from penstock.simulation.workload import (
     WORKLOADS,
     Bursts,
@@ -34,7 +35,6 @@ from penstock.simulation.workload import (
     Spikes,
     Square,
     Step,
-    Workload,
 )
 
 SHAPES = sorted(set(WORKLOADS) - {"trace"})

@@ -22,7 +22,7 @@ from penstock.errors import ConfigError
 from penstock.lab.spread import Progress
 from penstock.lab.tournament import Cell, Row, play
 from penstock.simulation.expressions import parse_workload
-from penstock.simulation.workload import Trace
+from penstock.simulation.recorded import Trace
 
 FORMAT = "penstock-cells"
 VERSION = 1

@@ -28,7 +28,8 @@ from msgspec import Struct
 from penstock import notation
 from penstock.errors import ConfigError, unknown
 from penstock.simulation.series import Series, refuse_negative
-from penstock.simulation.workload import WORKLOADS, Capacity, Constant, Workload
+from penstock.simulation.shape import Capacity, Workload
+from penstock.simulation.workload import WORKLOADS, Constant
 
 NAMED: dict[str, str] = {
     # Koper (2022), chapter 5: a new rate each minute, 140 minutes.

@@ -1,8 +1,8 @@
 """Workloads: how many records arrive in each second of a run.
 
 A workload is a frozen value; `rates` gives one mean arrival rate per second, the same for the
-same seed. The shapes are here; `expressions.py` adds, multiplies and joins them, and reads all
-of that from one line.
+same seed. The shapes are here; `recorded.py` has that of a file, and `expressions.py` adds,
+multiplies and joins them, and reads all of that from one line.
 
 The defaults suit a job of about 10,000 records/s per executor and 16 executors at most. Every
 shape can instead be measured in executors: ``peak_executors=12`` scales the whole series so that
@@ -17,79 +17,19 @@ zero ends at zero, as noise does in the world.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from math import ceil, log
-from typing import Annotated, ClassVar, Protocol, TypeAlias
+from typing import Annotated, ClassVar
 
 import numpy as np
-from msgspec import Meta, Struct
+from msgspec import Meta
 
-from penstock import notation
 from penstock.errors import ConfigError
-from penstock.simulation.series import (
-    Series,
-    count,
-    intervals,
-    refuse_negative,
-    slow_noise,
-    to_peak,
-)
-from penstock.simulation.traces import read_trace
+from penstock.simulation.recorded import Trace
+from penstock.simulation.series import Series, count, intervals, refuse_negative
+from penstock.simulation.shape import Fraction, Hold, Instant, Rate, Shape, Span
 
-Capacity: TypeAlias = Callable[[int], float]
-
-Rate: TypeAlias = Annotated[float, Meta(ge=0)]
-Fraction: TypeAlias = Annotated[float, Meta(ge=0, le=1)]
-Span: TypeAlias = Annotated[float, Meta(gt=0)]
-Hold: TypeAlias = Annotated[float, Meta(ge=1)]
-Instant: TypeAlias = Annotated[float, Meta(ge=0)]
-
-DEFAULT_TRACE_PEAK = 12
-
-
-class Workload(Protocol):
-    """What arrives, second by second."""
-
-    def rates(self, seconds: int, seed: int, capacity_rps: Capacity) -> list[float]:
-        """One mean arrival rate (records/s) for each of so many seconds.
-
-        `capacity_rps` says what so many executors of the job can carry; only workloads that are
-        measured in executors ask it. A workload with an end starts over if it is run for longer.
-        """
-        ...
-
-    def natural_duration_s(self) -> float | None:
-        """How long it lasts by itself; ``None`` if it could go on for ever."""
-        ...
-
-    def describe(self) -> str:
-        """The one line that `parse_workload` reads back."""
-        ...
-
-
-class Shape(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """A workload of its own: `series` is its formula, the rest is the same for all."""
-
-    name: ClassVar[str]
-    peak_executors: Annotated[int, Meta(ge=1)] | None = None
-
-    def series(self, at_s: Series, random: np.random.Generator) -> Series:
-        """The rate at each of the seconds `at_s`, 0, 1, 2, ...; each shape has its own."""
-        raise TypeError(f"{type(self).__name__} has no formula")
-
-    def rates(self, seconds: int, seed: int, capacity_rps: Capacity) -> list[float]:
-        series = self.series(np.arange(float(seconds)), np.random.default_rng(seed))
-        series = refuse_negative(series, self.describe)
-        if self.peak_executors is not None:
-            series = to_peak(series, capacity_rps(self.peak_executors), self.describe)
-        rates: list[float] = series.tolist()
-        return rates
-
-    def natural_duration_s(self) -> float | None:
-        return None
-
-    def describe(self) -> str:
-        return notation.describe(self, self.name)
+#: Above this a float no longer counts single records.
+MOST_RPS = 1e15
 
 
 class Constant(Shape, frozen=True):
@@ -351,93 +291,15 @@ class Poisson(Shape, frozen=True):
         else:
             means = random.uniform(self.low_rps, self.high_rps, count(interval))[interval]
         means = refuse_negative(means, self.describe)
-        if len(means) and means.max() > _MOST_RPS:
+        if len(means) and means.max() > MOST_RPS:
             raise ConfigError(
-                f"{self.describe()}: rates must be at most {_MOST_RPS:g} records/s, "
+                f"{self.describe()}: rates must be at most {MOST_RPS:g} records/s, "
                 f"not {means.max():g}"
             )
         return random.poisson(means).astype(float)
 
 
-_MOST_RPS = 1e15
-"""Above this a float no longer counts single records."""
-
-
-class Trace(Shape, frozen=True):
-    """A recorded load from a CSV file, scaled to the job, with noise between its rows.
-
-    Rows are joined by straight lines. White noise is new in each second; slow noise wanders with
-    a time constant of five minutes; both are normal, with these fractions of the rate as standard
-    deviations. Then the series is scaled: to `peak_executors` (12 if nothing is said), by the
-    factor `scale`, or so that its largest value is `max_rps`.
-
-    `start_s` and `hours` cut a piece out; where the file ends sooner, the piece does too. The
-    columns `time` and `rate` are found by themselves (see `traces`) or named.
-    """
-
-    name: ClassVar[str] = "trace"
-    file: str
-    hours: Annotated[float, Meta(gt=0, le=8784)] = 24.0
-    start_s: Instant = 0.0
-    scale: Annotated[float, Meta(ge=0)] | None = None
-    max_rps: Annotated[float, Meta(gt=0)] | None = None
-    noise_fraction: Fraction = 0.05
-    slow_noise_fraction: Fraction = 0.03
-    time: str | None = None
-    rate: str | None = None
-
-    def __post_init__(self) -> None:
-        given = [
-            option
-            for option, value in (
-                ("peak_executors", self.peak_executors),
-                ("scale", self.scale),
-                ("max", self.max_rps),
-            )
-            if value is not None
-        ]
-        if len(given) > 1:
-            raise ConfigError(f"{self.describe()}: give either {' or '.join(given)}, not both")
-
-    def natural_duration_s(self) -> float:
-        return float(max(2, round(min(self.hours * 3600.0, self._rest_s()))))
-
-    def rates(self, seconds: int, seed: int, capacity_rps: Capacity) -> list[float]:
-        # The scale is that of the whole piece, also when only a part of it is run.
-        length = max(seconds, int(self.natural_duration_s()))
-        series = self.series(np.arange(float(length)), np.random.default_rng(seed))
-        if self.scale is not None:
-            series = series * self.scale
-        elif self.max_rps is not None:
-            series = to_peak(series, self.max_rps, self.describe, percentile=100.0)
-        else:
-            peak_executors = self.peak_executors or DEFAULT_TRACE_PEAK
-            series = to_peak(series, capacity_rps(peak_executors), self.describe)
-        rates: list[float] = refuse_negative(series, self.describe)[:seconds].tolist()
-        return rates
-
-    def series(self, at_s: Series, random: np.random.Generator) -> Series:
-        recording = read_trace(self.file, self.time, self.rate)
-        wrapped_s = self.start_s + at_s % self.natural_duration_s()
-        means = np.interp(wrapped_s, recording.at_s, recording.rates_rps)
-        noise = self.noise_fraction * random.standard_normal(len(at_s))
-        noise += self.slow_noise_fraction * slow_noise(at_s, random)
-        return np.maximum(means * (1.0 + noise), 0.0)
-
-    def describe(self) -> str:
-        return notation.describe(self, self.name, positional=1)
-
-    def _rest_s(self) -> float:
-        """How much there is from `start_s` on."""
-        recording = read_trace(self.file, self.time, self.rate)
-        if self.start_s >= recording.at_s[-1]:
-            raise ConfigError(
-                f"{self.describe()}: start must be before its last row at "
-                f"{recording.at_s[-1]:g} s, not {self.start_s:g} s"
-            )
-        return recording.duration_s - self.start_s
-
-
+#: Every shape by the name that the command line knows it by.
 WORKLOADS: dict[str, type[Shape]] = {
     shape.name: shape
     for shape in (
@@ -457,7 +319,6 @@ WORKLOADS: dict[str, type[Shape]] = {
         Trace,
     )
 }
-"""Every shape by the name that the command line knows it by."""
 
 
 def _refuse_order(shape: Shape, low_rps: float, high_rps: float) -> None:
