@@ -254,10 +254,10 @@ def test_garbage_collection_is_judged_now_and_the_heap_on_average() -> None:
     assert window.gc_fraction.current == 0.8
     assert (window.heap_fraction.current, window.heap_fraction.average) == (0.7, 0.6)
     assert window.slots_used.current is None
-    options = Options(gc_threshold=0.5, heap_threshold=0.8)
-    assert is_under_pressure(0.49, 0.81, options)
-    assert not is_under_pressure(0.49, 0.79, options)
-    assert not is_under_pressure(None, None, options)
+    limits = {"gc_threshold": 0.5, "heap_threshold": 0.8}
+    assert is_under_pressure(0.49, 0.81, **limits)
+    assert not is_under_pressure(0.49, 0.79, **limits)
+    assert not is_under_pressure(None, None, **limits)
 
 
 def test_pools_take_what_they_need_and_no_more_than_is_left() -> None:

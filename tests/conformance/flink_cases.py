@@ -169,7 +169,7 @@ def _job_decision(case: Case) -> dict[str, Any]:
 
 def _plan(words: Words) -> Plan:
     config = words["config"]
-    options = options_of({**config, **picked(words, "gc_threshold", "heap_threshold")})
+    options = options_of({**config, **picked(words, "heap_threshold")})
     return decide_job(
         {name: vertex_of(vertex, config) for name, vertex in words["vertices"].items()},
         {name: load_of(vertex, options) for name, vertex in words["vertices"].items()},
@@ -179,6 +179,7 @@ def _plan(words: Words) -> Plan:
         excluded=words.get("excluded", ()),
         gc_fraction=known(words.get("gc_pressure")),
         heap_fraction=known(words.get("heap_usage_avg")),
+        **picked(words, "gc_threshold"),
     )
 
 
@@ -208,6 +209,7 @@ def _end_to_end(case: Case) -> dict[str, Any]:
     """A source, and a sink that reads what it reads and is as busy."""
     words = case["given"]
     options = options_of(words["config"])
+    aggregator = words["config"].get("busy_aggregator", "max").lower()
     told = words["source"]
     seen = observed_series_rps(
         [source_sample_of(sample) for sample in told],
@@ -216,16 +218,18 @@ def _end_to_end(case: Case) -> dict[str, Any]:
     )
     sampled = {
         "source": [
-            (sample["t_s"], collected_of(sample, options, observed))
+            (sample["t_s"], collected_of(sample, aggregator, observed))
             for sample, observed in zip(told, seen, strict=True)
         ],
-        "sink": [(sample["t_s"], collected_of(sample, options, None)) for sample in told],
+        "sink": [(sample["t_s"], collected_of(sample, aggregator, None)) for sample in told],
     }
     vertices = {
         "source": Vertex(words["parallelism"], (), words["max_parallelism"]),
         "sink": Vertex(words["parallelism"], ("source",), words["max_parallelism"]),
     }
-    loads = evaluate(vertices, sampled, options, restart_s=options.restart_s)
+    loads = evaluate(
+        vertices, sampled, options, restart_s=options.restart_s, busy_aggregator=aggregator
+    )
     now_s = told[-1]["t_s"]
     plan = decide_job(vertices, loads, options, restart_s=options.restart_s, now_s=now_s)
     source = loads["source"]
@@ -268,7 +272,7 @@ def _delayed_scale_down_e2e(case: Case) -> dict[str, Any]:
         )
         for name, samples in taken.items():
             told = {"records_in": records[minute], "busy_ms_per_s": busy[name][minute], "lag": None}
-            samples.append((now_s, collected_of(told, options, None)))
+            samples.append((now_s, collected_of(told, "max", None)))
             taken[name] = [sample for sample in samples if sample[0] in window.at_s]
         if not window.is_full:
             continue

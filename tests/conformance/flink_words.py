@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import fields
 from math import inf, isinf
 from typing import Any
 
@@ -14,7 +15,7 @@ from penstock.flink.demand import Demand, band
 from penstock.flink.evaluation import Load, Sample, Vertex
 from penstock.flink.history import Pending, Scaling, Wish
 from penstock.flink.memory import Metric
-from penstock.flink.options import NO_LIMIT, Options
+from penstock.flink.options import NO_LIMIT, Aggregator, Options
 
 Case = Mapping[str, Any]
 Words = Mapping[str, Any]
@@ -34,6 +35,9 @@ RENAMED = {
     "limit_s": "restart_limit_s",
     "configured_s": "restart_s",
 }
+
+
+SETTABLE = {field.name for field in fields(Options)}
 
 
 def known(word: Any) -> float | None:
@@ -65,7 +69,7 @@ def options_of(words: Words) -> Options:
     settings: dict[str, Any] = {**TESTED}
     for key, value in words.items():
         name = RENAMED.get(key, key)
-        if name in Options.__struct_fields__:
+        if name in SETTABLE:
             settings[name] = value.lower() if isinstance(value, str) else value
     return Options(**settings)
 
@@ -136,14 +140,14 @@ def source_sample_of(words: Words) -> SourceSample:
     )
 
 
-def collected_of(words: Words, options: Options, observed: float | None) -> Sample:
+def collected_of(words: Words, aggregator: Aggregator, observed: float | None) -> Sample:
     """A vertex whose instances are all as busy; a source that does not tell its lag has none."""
     busy = known(words["busy_ms_per_s"])
     return Sample(
         records_in=known(words["records_in"]),
         records_out=known(words.get("records_out", words["records_in"])),
         lag_records=known(words.get("lag")) or 0.0,
-        load_fraction=load_fraction(BusyTime(busy, busy, busy), options.busy_aggregator),
+        load_fraction=load_fraction(BusyTime(busy, busy, busy), aggregator),
         observed_rps=observed,
     )
 

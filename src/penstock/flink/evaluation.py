@@ -18,7 +18,7 @@ from penstock.flink.demand import (
     is_processing_backlog,
     source_demand,
 )
-from penstock.flink.options import NO_LIMIT, Options
+from penstock.flink.options import NO_LIMIT, Aggregator, Options
 from penstock.flink.windows import mean, rate, rounded
 
 
@@ -57,9 +57,17 @@ Samples = Mapping[str, Sequence[tuple[float, Sample]]]
 
 
 def evaluate(
-    vertices: Mapping[str, Vertex], samples: Samples, options: Options, *, restart_s: float
+    vertices: Mapping[str, Vertex],
+    samples: Samples,
+    options: Options,
+    *,
+    restart_s: float,
+    busy_aggregator: Aggregator = "max",
 ) -> dict[str, Load]:
-    """Walk the job once from its sources on."""
+    """Walk the job once from its sources on.
+
+    `busy_aggregator` says which instance stands for a vertex: the busiest, the idlest, the mean.
+    """
     flows = {name: _flow(samples[name]) for name in vertices}
     inputs = {name: vertex.inputs for name, vertex in vertices.items()}
     processing_backlog = any(
@@ -84,7 +92,7 @@ def evaluate(
         demand = Demand(_rounded(demand.target_rps), _rounded(demand.catch_up_rps))
         demands[name] = demand
         loads[name] = Load(
-            _rounded(capacity_rps(points, vertices[name].parallelism, options)),
+            _rounded(capacity_rps(points, vertices[name].parallelism, options, busy_aggregator)),
             demand,
             band(demand, options, restart_s=restart_s, processing_backlog=processing_backlog),
         )
@@ -92,10 +100,12 @@ def evaluate(
 
 
 def capacity_rps(
-    points: Sequence[tuple[float, Sample]], parallelism: int, options: Options
+    points: Sequence[tuple[float, Sample]],
+    parallelism: int,
+    options: Options,
+    aggregator: Aggregator,
 ) -> float | None:
     """The true processing rate of one vertex over a window."""
-    aggregator = options.busy_aggregator
     return true_processing_rps(
         busy_ms_per_s(
             (sample.load_fraction for _, sample in points),

@@ -46,9 +46,15 @@ def decide_job(
     excluded: Collection[str] = (),
     gc_fraction: float | None = None,
     heap_fraction: float | None = None,
+    gc_threshold: float = 1.0,
 ) -> Plan:
     """If one vertex leaves its band, each goes to its own target; else none does."""
-    if is_under_pressure(gc_fraction, heap_fraction, options):
+    if is_under_pressure(
+        gc_fraction,
+        heap_fraction,
+        gc_threshold=gc_threshold,
+        heap_threshold=options.heap_threshold,
+    ):
         return Plan({}, {}, under_memory_pressure=True)
     changes = {
         name: decide_vertex(

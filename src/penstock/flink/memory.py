@@ -11,7 +11,6 @@ from typing import Literal
 
 from msgspec import Struct
 
-from penstock.flink.options import Options
 from penstock.flink.windows import mean, rounded
 
 #: How the records of one vertex reach the next.
@@ -71,15 +70,19 @@ def memory_window(samples: Sequence[WorkerMemory]) -> MemoryWindow:
 
 
 def is_under_pressure(
-    gc_fraction: float | None, heap_fraction: float | None, options: Options
+    gc_fraction: float | None,
+    heap_fraction: float | None,
+    *,
+    gc_threshold: float,
+    heap_threshold: float,
 ) -> bool:
     """Whether the latest garbage collection or the mean use of the heap forbids any scaling.
 
-    >>> is_under_pressure(0.51, 0.79, Options(gc_threshold=0.5, heap_threshold=0.8))
+    >>> is_under_pressure(0.51, 0.79, gc_threshold=0.5, heap_threshold=0.8)
     True
     """
-    return (gc_fraction is not None and gc_fraction > options.gc_threshold) or (
-        heap_fraction is not None and heap_fraction > options.heap_threshold
+    return (gc_fraction is not None and gc_fraction > gc_threshold) or (
+        heap_fraction is not None and heap_fraction > heap_threshold
     )
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import lru_cache
 from math import inf, isinf
 from typing import Annotated, ClassVar, Literal
 
@@ -19,15 +18,12 @@ from penstock.flink.history import (
     trimmed,
 )
 from penstock.flink.job import decide_job
-from penstock.flink.options import Options
+from penstock.flink.options import Options, Seconds
 from penstock.flink.outlook import Outlook
 from penstock.flink.sight import heap_fraction, look, missing, unchanged
 from penstock.flink.windows import Collected, collect
 from penstock.knowledge import Knowledge
 from penstock.model import Decision, Limits, Reason, Snapshot, not_measured
-
-Fraction = Annotated[float, Meta(ge=0, le=1)]
-Seconds = Annotated[float, Meta(ge=0)]
 
 
 class Scalings(Struct, frozen=True, tag=True, omit_defaults=True):
@@ -44,8 +40,8 @@ class Scalings(Struct, frozen=True, tag=True, omit_defaults=True):
     proposed_at_s: float = 0.0
 
 
-@dataclass(frozen=True, slots=True)
-class Flink:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Flink(Options):
     """Capacity against demand, vertex by vertex, with a band in which nothing is done.
 
     The rule: over a full window of a settled job, ``capacity = input / busy fraction`` and
@@ -146,32 +142,9 @@ class Flink:
     fifteen, and after each rescale at nothing for twenty.
     """
 
-    utilization_target: Annotated[float, Meta(gt=0, le=1)] = 0.7
-    utilization_max: Fraction | None = None
-    utilization_min: Fraction | None = None
-    boundary: Fraction = 0.3
     window_s: Seconds = 900.0
     stabilization_s: Seconds = 300.0
-    catch_up_s: Seconds = 1800.0
-    restart_s: Seconds = 300.0
-    track_restarts: bool = False
-    restart_limit_s: Seconds = 900.0
-    backlog_threshold_s: Seconds = 300.0
-    scale_down_interval_s: Seconds = 3600.0
-    max_scale_down_factor: Fraction = 0.6
-    max_scale_up_factor: Annotated[float, Meta(ge=0)] = 100_000.0
-    vertex_min: Annotated[int, Meta(ge=1)] = 1
-    vertex_max: Annotated[int, Meta(ge=1)] = 200
     alignment: Literal["balanced", "evenly_spread", "off"] = "balanced"
-    observed_lag_threshold_s: Seconds = 30.0
-    observed_switch_threshold: Annotated[float, Meta(ge=0)] = 0.15
-    observed_min_observations: Annotated[int, Meta(ge=1)] = 2
-    effectiveness_enabled: bool = False
-    effectiveness_threshold: Annotated[float, Meta(ge=0, le=1)] = 0.1
-    observed_scalability: bool = False
-    observed_scalability_min_observations: Annotated[int, Meta(ge=1)] = 3
-    observed_scalability_coefficient_min: Annotated[float, Meta(ge=0.01, le=1)] = 0.5
-    heap_threshold: Fraction = 1.0
     history_count: Annotated[int, Meta(ge=1, le=100)] = 3
     history_age_s: Seconds = 86_400.0
     period_s: Annotated[float, Meta(gt=0)] = 60.0
@@ -179,7 +152,7 @@ class Flink:
     default_limits: ClassVar[Limits] = Limits()
 
     def decide(self, snapshot: Snapshot, knowledge: Knowledge) -> Decision:
-        current, options = snapshot.fleet.target, _options(self)
+        current = snapshot.fleet.target
         memory = self._with_outcome(knowledge.recall(Scalings), snapshot, knowledge)
         unknown = missing(snapshot)
         if unknown:
@@ -204,13 +177,13 @@ class Flink:
             return Decision.of(current, reason, memory=memory)
 
         seen = seen[len(seen) - len(window.at_s) :]
-        sight = look(seen, options)
-        restart_time_s = restart_s((restart.took_s for restart in memory.restarts), options)
-        loads = evaluate(sight.vertices, sight.samples, options, restart_s=restart_time_s)
+        sight = look(seen, self)
+        restart_time_s = restart_s((restart.took_s for restart in memory.restarts), self)
+        loads = evaluate(sight.vertices, sight.samples, self, restart_s=restart_time_s)
         plan = decide_job(
             sight.vertices,
             loads,
-            options,
+            self,
             restart_s=restart_time_s,
             now_s=snapshot.at_s,
             past=memory.past,
@@ -220,7 +193,7 @@ class Flink:
         if plan.under_memory_pressure:
             text = f"memory is above {self.heap_threshold:.0%} of an executor: nothing is scaled"
             return Decision.of(current, Reason("memory_pressure", text), memory=memory)
-        outlook = Outlook(sight, loads, plan, options, restart_time_s)
+        outlook = Outlook(sight, loads, plan, self, restart_time_s)
         return self._conclude(snapshot, knowledge, outlook, memory)
 
     def _window(self, seen: list[Snapshot], running_at_s: float) -> Collected:
@@ -312,10 +285,3 @@ def _scaling(at_s: float, before: int, after: int, load: Load) -> Scaling:
     if can_rps is None or isinf(can_rps):
         return Scaling(at_s, before, after)
     return Scaling(at_s, before, after, can_rps, can_rps / before * after)
-
-
-@lru_cache(maxsize=64)
-def _options(policy: Flink) -> Options:
-    """The operator's options of a policy; `Flink` names them as they are named there."""
-    shared = [name for name in Options.__struct_fields__ if hasattr(policy, name)]
-    return Options(**{name: getattr(policy, name) for name in shared})
