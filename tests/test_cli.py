@@ -180,7 +180,10 @@ BAD = {
     "bad slo": (("simulate", "--slo", "-1"), "slo_s must be finite and not negative"),
     "no journal": (("explain", "nowhere.jsonl"), "cannot read journal nowhere.jsonl"),
     "no settings": (("simulate", "--config", "nowhere.toml"), "cannot read nowhere.toml"),
-    "no place": (("simulate", *QUICK, "--journal", "no/where.jsonl"), "cannot write journal"),
+    "no place": (
+        ("simulate", *QUICK, "--journal", "no/where.jsonl"),
+        "cannot write no/where.jsonl",
+    ),
 }
 
 

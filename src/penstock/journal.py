@@ -14,6 +14,7 @@ import os
 import warnings
 from collections import deque
 from collections.abc import Iterable, Iterator
+from itertools import chain
 from pathlib import Path
 from types import TracebackType
 from typing import Literal
@@ -22,6 +23,7 @@ import msgspec
 from msgspec import Struct
 
 from penstock.errors import ConfigError
+from penstock.files import write_whole
 from penstock.knowledge import HISTORY_SNAPSHOTS
 from penstock.model import Step
 
@@ -218,17 +220,9 @@ def _files(path: Path) -> list[Path]:
 
 
 def write_all(path: Path, steps: Iterable[Step], run: dict[str, str]) -> None:
-    """A whole journal at once: written beside its place and moved there when it is complete."""
-    partial = path.with_name(path.name + ".partial")
-    try:
-        with partial.open("wb") as file:
-            file.write(_encode(Header(FORMAT, VERSION, run)) + b"\n")
-            file.writelines(_encode(step) + b"\n" for step in steps)
-        partial.replace(path)
-    except OSError as error:
-        raise ConfigError(f"cannot write journal {path}: {error.strerror}") from error
-    finally:
-        partial.unlink(missing_ok=True)
+    """A whole journal at once."""
+    lines = chain([_encode(Header(FORMAT, VERSION, run))], map(_encode, steps))
+    write_whole(path, (line + b"\n" for line in lines))
 
 
 def _numbered(path: Path, number: int) -> Path:

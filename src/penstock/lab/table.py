@@ -15,6 +15,7 @@ import msgspec
 from msgspec import Struct
 
 from penstock.errors import ConfigError
+from penstock.files import write_whole
 from penstock.lab.parquet import Column, parquet
 
 SUFFIXES = (".csv", ".parquet")
@@ -47,17 +48,9 @@ def check_place(path: Path) -> None:
 
 
 def write_table(path: Path, kind: type[Struct], rows: Sequence[Struct]) -> None:
-    """The whole table or nothing: written beside its place and moved there when it is complete."""
+    """The whole table or nothing."""
     check_place(path)
-    content = as_csv(kind, rows) if path.suffix == ".csv" else as_parquet(kind, rows)
-    partial = path.with_name(path.name + ".partial")
-    try:
-        partial.write_bytes(content)
-        partial.replace(path)
-    except OSError as error:
-        raise ConfigError(f"cannot write {path}: {error.strerror}") from error
-    finally:
-        partial.unlink(missing_ok=True)
+    write_whole(path, [as_csv(kind, rows) if path.suffix == ".csv" else as_parquet(kind, rows)])
 
 
 def as_csv(kind: type[Struct], rows: Sequence[Struct]) -> bytes:

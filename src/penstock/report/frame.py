@@ -13,7 +13,7 @@ from string import Template
 
 import msgspec
 
-from penstock.errors import ConfigError
+from penstock.files import write_whole
 
 
 def template(name: str) -> str:
@@ -47,15 +47,8 @@ def framed(
 
 
 def write(path: Path, html: str) -> None:
-    """The whole page or nothing: written beside its place and moved there when it is complete."""
-    partial = path.with_name(path.name + ".partial")
-    try:
-        partial.write_text(html, encoding="utf-8")
-        partial.replace(path)
-    except OSError as error:
-        raise ConfigError(f"cannot write {path}: {error.strerror}") from error
-    finally:
-        partial.unlink(missing_ok=True)
+    """The whole page or nothing."""
+    write_whole(path, [html.encode()])
 
 
 def _embedded(value: object) -> str:

@@ -1,0 +1,28 @@
+"""Files that are there as a whole or not at all."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from pathlib import Path
+
+from penstock.errors import ConfigError
+
+
+def write_whole(path: Path, pieces: Iterable[bytes]) -> None:
+    """Written beside its place and moved there when it is complete; an older file is replaced.
+
+    >>> from tempfile import TemporaryDirectory
+    >>> with TemporaryDirectory() as directory:
+    ...     write_whole(Path(directory, "load.csv"), [b"at_s,rate\\n", b"0,500\\n"])
+    ...     [(file.name, file.read_bytes()) for file in Path(directory).iterdir()]
+    [('load.csv', b'at_s,rate\\n0,500\\n')]
+    """
+    partial = path.with_name(path.name + ".partial")
+    try:
+        with partial.open("wb") as file:
+            file.writelines(pieces)
+        partial.replace(path)
+    except OSError as error:
+        raise ConfigError(f"cannot write {path}: {error.strerror}") from error
+    finally:
+        partial.unlink(missing_ok=True)
