@@ -18,7 +18,7 @@ from penstock.simulation.dataflow import Operator
 from penstock.simulation.fit_continuous import fit, replay
 from penstock.simulation.fleet import Startup
 from penstock.simulation.microbatch import MicroBatchJob
-from penstock.simulation.recorded import Row, averaged, errors, rates, row_of, rows_of
+from penstock.simulation.rows import Row, averaged, errors, rates, row_of, rows_of
 from penstock.simulation.stages import Stage
 
 #: 10,000 records/s per worker, 6 % lost per further worker, 7 s down, 5 s more if one joins.

@@ -12,7 +12,7 @@ from penstock.simulation import fit_batches
 from penstock.simulation.calibrate import calibrated
 from penstock.simulation.fleet import Startup
 from penstock.simulation.microbatch import MicroBatchJob
-from penstock.simulation.recorded import errors, rows_of
+from penstock.simulation.rows import errors, rows_of
 from penstock.simulation.stages import Stage
 
 #: A batch costs 0.5 s and 1 ms per record; an executor carries 750 records/s.

@@ -26,7 +26,7 @@ from penstock.simulation.batches import MicroBatchRun
 from penstock.simulation.faults import SourceOutage
 from penstock.simulation.fleet import Startup
 from penstock.simulation.microbatch import MicroBatchJob
-from penstock.simulation.recorded import Row, rates, row_of
+from penstock.simulation.rows import Row, rates, row_of
 from penstock.simulation.stages import Stage
 
 #: Fewer batches say too little about their cost.
