@@ -139,10 +139,10 @@ def test_a_job_is_warm_when_a_run_begins() -> None:
 
 
 def test_a_job_that_falls_behind_loses_capacity_until_it_has_caught_up() -> None:
-    # 4 workers do 40,000/s; far behind 4 / (1 + 0.1 x 4 x 3) = 1.82 workers' worth, 18,182/s.
+    # 4 workers do 40,000/s; far behind 4 / (1 + 0.4 x 3) = 1.82 workers' worth, 18,182/s.
     # 60,000/s for 30 s leave 10 s of the load waiting after 30 s: from then on it is late.
     rates = [60_000.0] * 45 + [10_000.0] * 155
-    run = job(late_coherence=0.1, late_after_s=10.0).start(rates, executors=4, seed=1)
+    run = job(late_contention=0.4, late_after_s=10.0).start(rates, executors=4, seed=1)
     run.read(35.0)
     late = run.read(45.0)
     assert late.throughput_rps == pytest.approx(40_000.0 / 2.2)
@@ -155,9 +155,19 @@ def test_a_job_that_falls_behind_loses_capacity_until_it_has_caught_up() -> None
     assert run.read(190.0).backlog_records == 0.0
 
 
+def test_a_job_that_has_just_resumed_is_not_yet_slowed_down_by_what_waits() -> None:
+    rates = [60_000.0] * 200
+    slow = job(late_contention=0.4, late_after_s=10.0, late_for_s=60.0)
+    run = slow.start(rates, executors=4, seed=1)
+    run.read(50.0)
+    assert run.read(55.0).throughput_rps == pytest.approx(40_000.0)
+    run.read(65.0)
+    assert run.read(70.0).throughput_rps == pytest.approx(40_000.0 / 2.2)
+
+
 def test_how_often_a_sensor_looks_does_not_change_what_a_late_job_does() -> None:
     rates = [60_000.0] * 45 + [10_000.0] * 155
-    slow = job(late_coherence=0.1)
+    slow = job(late_contention=0.4)
     seldom, often = (slow.start(rates, executors=4, seed=1) for _ in range(2))
     for second in range(1, 200):
         often.read(float(second))

@@ -16,16 +16,16 @@ from penstock.model import Step
 from penstock.simulation import fit_batches, fit_continuous
 from penstock.simulation.continuous import ContinuousJob
 from penstock.simulation.microbatch import MicroBatchJob
-from penstock.simulation.recorded import Errors, Row, averaged, errors, rows_of
+from penstock.simulation.rows import Errors, Row, averaged, errors, rows_of
 
 #: Fewer samples say too little about a job, or about how well it is predicted.
 FEWEST_ROWS = 20
 
 #: The fields of a job that a fit looks for.
 _CONTINUOUS: tuple[str, ...] = (
-    "contention", "late_coherence", "late_after_s", "restart_s", "join_s", "cold_fraction",
-    "warmup_s", "catch_up_fraction", "busy_at_saturation", "busy_exponent", "idle_cpu_fraction",
-    "full_cpu_fraction",
+    "contention", "late_contention", "late_after_s", "late_for_s", "restart_s", "join_s",
+    "cold_fraction", "warmup_s", "catch_up_fraction", "busy_at_saturation", "busy_exponent",
+    "idle_cpu_fraction", "full_cpu_fraction",
 )  # fmt: skip
 _MICRO_BATCH: tuple[str, ...] = (
     "trigger_interval_s", "planning_s", "commit_s", "contention", "noise_fraction", "join_s",

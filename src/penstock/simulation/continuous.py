@@ -39,9 +39,10 @@ class ContinuousJob(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     contention, coherence
         Sub-linear capacity: n workers do the work of
         n / (1 + contention (n - 1) + coherence n (n - 1)).
-    late_coherence, late_after_s
-        Coherence on top from when records wait longer than that until they hardly wait at all:
-        keyed state grows while partitions are far apart. Looked at every few seconds.
+    late_contention, late_after_s, late_for_s
+        Contention on top from when records wait longer than that, in a job that has run for so
+        long since it last resumed, until they hardly wait at all: keyed state grows while
+        partitions are far apart. Looked at every few seconds.
     hot_fraction
         Share of the hottest key in the input of keyed operators.
     partitions
@@ -83,7 +84,8 @@ class ContinuousJob(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
         at half of the load.
     calm_loss_in_busy, calm_loss_in_cpu, pressed_loss_in_busy, pressed_loss_in_cpu
         Time that workers lose to contention: the part of it that gauges count as busy time and
-        as cpu, while the job keeps up and while records wait.
+        as cpu, while the job keeps up and while records wait. Below 0 the busy time of each
+        shrinks faster with their number than what it can do.
     calm_backpressure_fraction
         Backpressure that operators before the fullest one show although the job keeps up, near
         full load; it grows with the square of the load.
@@ -104,8 +106,9 @@ class ContinuousJob(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     cores_per_executor: Annotated[int, Meta(ge=1)] = 1
     contention: Annotated[float, Meta(ge=0)] = 0.01
     coherence: Annotated[float, Meta(ge=0)] = 0.0
-    late_coherence: Annotated[float, Meta(ge=0)] = 0.0
+    late_contention: Annotated[float, Meta(ge=0)] = 0.0
     late_after_s: Annotated[float, Meta(gt=0)] = 10.0
+    late_for_s: Annotated[float, Meta(ge=0)] = 0.0
     hot_fraction: Annotated[float, Meta(ge=0, le=1)] = 0.0
     partitions: Annotated[int, Meta(ge=1)] = 64
     speed_spread: Annotated[float, Meta(ge=0, lt=1)] = 0.02
@@ -127,7 +130,7 @@ class ContinuousJob(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     busy_at_saturation: Annotated[float, Meta(gt=0, le=1)] = 0.95
     busy_exponent: Annotated[float, Meta(gt=0)] = 1.0
     cpu_exponent: Annotated[float, Meta(gt=0)] = 1.0
-    calm_loss_in_busy: Annotated[float, Meta(ge=0, le=1)] = 1.0
+    calm_loss_in_busy: Annotated[float, Meta(ge=-2, le=1)] = 1.0
     calm_loss_in_cpu: Annotated[float, Meta(ge=0, le=1)] = 1.0
     pressed_loss_in_busy: Annotated[float, Meta(ge=0, le=1)] = 1.0
     pressed_loss_in_cpu: Annotated[float, Meta(ge=0, le=1)] = 1.0

@@ -84,7 +84,7 @@ class ContinuousRun:
         self._joined_at_s = -inf
         self._wave_until_s = inf
         self._conditions: tuple[list[float], float, float, bool] = ([], 0.0, 1.0, False)
-        self._look_at_s = _LOOK_EVERY_S if job.late_coherence > 0.0 else inf
+        self._look_at_s = _LOOK_EVERY_S if job.late_contention > 0.0 else inf
         self._late = False
         self._regime = IDLE
         self._outage = False
@@ -225,9 +225,11 @@ class ContinuousRun:
 
     def _turns_late(self) -> bool:
         """Look whether the job has fallen behind, or has caught up; whether that is news."""
+        job, before = self._job, self._late
+        has_run_s = self._look_at_s - self._down_until_s
         self._look_at_s += _LOOK_EVERY_S
-        before, limit_s = self._late, _IN_TIME_S if self._late else self._job.late_after_s
-        self._late = self._stream.delay_s() > limit_s
+        limit_s = _IN_TIME_S if before else job.late_after_s
+        self._late = has_run_s >= job.late_for_s and self._stream.delay_s() > limit_s
         return self._late != before
 
     def _regroup(self, now_s: float, undetected_s: float = 0.0) -> None:
@@ -297,22 +299,22 @@ class ContinuousRun:
             self._regime = self._flow.regime(
                 speeds,
                 cores=job.cores_per_executor,
-                contention=job.contention,
-                coherence=job.coherence + (job.late_coherence if self._late else 0.0),
+                contention=job.contention + (job.late_contention if self._late else 0.0),
+                coherence=job.coherence,
                 hot_fraction=hot_fraction,
                 slowdown=slowdown,
             )
         self._outage = bool(active(self._faults, SourceOutage, now_s))
         down = self._down_until_s > now_s
         self._can_rps = 0.0 if down or self._outage else self._regime.capacity_rps
-        self._next_event_s = min(
+        self._next_change_s = min(
             roster.next_event_s,
             self._wave_until_s,
             warmer_at_s,
-            self._look_at_s,
             self._down_until_s if down else inf,
             self._edges_s[-1] if self._edges_s else inf,
         )
+        self._next_event_s = min(self._next_change_s, self._look_at_s)
         if fleet_changed:
             self._gauges.look(roster, self._running, self._regime)
 

@@ -8,27 +8,20 @@ those of the gauges (cpu, busy time, backpressure).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from itertools import pairwise
 from math import log1p
-from operator import itemgetter
-from random import Random
 from statistics import fmean, median
 
 import msgspec
 import numpy as np
-from numpy.typing import NDArray
 
 from penstock.errors import ConfigError
 from penstock.simulation.continuous import ContinuousJob
-from penstock.simulation.dataflow import Dataflow
+from penstock.simulation.fit_gauges import plain, with_gauges
+from penstock.simulation.fit_search import Parameters, Space, around, descend, search
 from penstock.simulation.fleet import Startup
-from penstock.simulation.recorded import Row, averaged, rates, row_of, trailing
-
-Array = NDArray[np.float64]
-Parameters = dict[str, float]
-#: Of each parameter: where the search starts, its first step, and the bounds.
-Space = dict[str, tuple[float, float, float, float]]
+from penstock.simulation.rows import Row, averaged, rates, row_of, trailing
 
 #: Fewer rows say too little about a job.
 FEWEST_ROWS = 20
@@ -49,37 +42,16 @@ _FLOW: Space = {
 }
 #: Some jobs collapse when they fall far behind. That explains much, so it must explain well.
 _COLLAPSING: Space = {
-    "late_coherence": (0.024, 0.008, 0.002, 0.2),
-    "late_after_s": (35.0, 10.0, FAR_BEHIND_S, 120.0),
+    "late_contention": (0.2, 0.1, 0.02, 2.0),
+    "late_after_s": (30.0, 10.0, 10.0, 120.0),
+    "late_for_s": (60.0, 30.0, 0.0, 300.0),
 }
+#: From where to look: a slight collapse that comes early, and a deep one that comes late.
+_COLLAPSES: tuple[Parameters, ...] = (
+    {"late_contention": 0.1, "late_after_s": 20.0, "late_for_s": 60.0},
+    {"late_contention": 0.3, "late_after_s": 40.0, "late_for_s": 90.0},
+)
 _COLLAPSE_MUST_GAIN = 0.25
-_CPU: Space = {
-    "idle_cpu_fraction": (0.08, 0.04, 0.0, 0.5),
-    "full_cpu_fraction": (1.0, 0.05, 0.3, 1.1),
-    "calm_loss_in_cpu": (0.5, 0.25, 0.0, 1.0),
-    "pressed_loss_in_cpu": (0.5, 0.25, 0.0, 1.0),
-    "cpu_exponent": (1.0, 0.2, 0.4, 2.0),
-}
-_BUSY: Space = {
-    "full": (0.6, 0.1, 0.05, 1.0),
-    "busy_exponent": (1.2, 0.3, 0.5, 3.0),
-    "calm_loss_in_busy": (0.5, 0.25, 0.0, 1.0),
-    "pressed_loss_in_busy": (0.5, 0.25, 0.0, 1.0),
-}
-#: How often the steps of a search are halved, and the least gain that is worth a step.
-_HALVINGS = 3
-_LEAST_GAIN = 0.002
-#: Gauges are quickly worked out, and policies act on a percent more or less.
-_GAUGE_HALVINGS = 7
-_LEAST_GAUGE_GAIN = 1e-5
-#: A fleet that has not changed for so many rows, and still falls behind, is at full load.
-_SETTLED_ROWS = 6
-#: So many places are looked at, so many steps around the first; then so many near each of the best,
-#: twice; and those that are best in the end are gone down from.
-_PLACES = 120
-_REACH = 3.0
-_PLACES_NEAR = 16
-_DESCENTS = 5
 
 
 def replay(job: ContinuousJob, rows: Sequence[Row], window_s: float = 0.0) -> list[Row]:
@@ -187,18 +159,32 @@ def fit(
 
     records = [Recording(rows, window_s) for rows in runs]
 
-    def flow_loss(values: Parameters) -> float:
+    def losses(values: Parameters) -> list[float]:
         job = with_flow(values)
-        return fmean([record.loss(job) for record in records])
+        return [record.loss(job) for record in records]
 
-    best = _search(_FLOW, flow_loss)
+    def flow_loss(values: Parameters) -> float:
+        return fmean(losses(values))
+
+    best = search(_FLOW, flow_loss)
     if any(record.falls_far_behind for record in records):
-        collapse = {name: start for name, (start, _, _, _) in _COLLAPSING.items()}
-        collapsing = _search(_FLOW | _COLLAPSING, flow_loss, best | collapse)
-        if flow_loss(collapsing) < (1.0 - _COLLAPSE_MUST_GAIN) * flow_loss(best):
+        collapsing = min(
+            (descend(around(best | start, _FLOW | _COLLAPSING), flow_loss) for start in _COLLAPSES),
+            key=flow_loss,
+        )
+        if _explains(losses(collapsing), losses(best)):
             best = collapsing
     job = with_flow(best)
-    return _with_gauges(job, runs, window_s)
+    unbent = plain(job)
+    return with_gauges(job, runs, [replay(unbent, rows, window_s) for rows in runs])
+
+
+def _explains(collapsing: Sequence[float], best: Sequence[float]) -> bool:
+    """Whether a collapse makes some run much better understood, and all together no worse."""
+    return fmean(collapsing) < fmean(best) and any(
+        with_it < (1.0 - _COLLAPSE_MUST_GAIN) * without
+        for with_it, without in zip(collapsing, best, strict=True)
+    )
 
 
 def _first_guess_rps(runs: Sequence[Sequence[Row]]) -> float:
@@ -226,181 +212,3 @@ def _scaled(job: ContinuousJob, rps_per_worker: float) -> ContinuousJob:
         msgspec.structs.replace(one, service_s=one.service_s * factor) for one in job.operators
     )
     return msgspec.structs.replace(job, operators=operators)
-
-
-def _with_gauges(
-    job: ContinuousJob, runs: Sequence[Sequence[Row]], window_s: float
-) -> ContinuousJob:
-    """Fit what the gauges show to how much of its capacity the job used."""
-    plain = msgspec.structs.replace(
-        job,
-        busy_at_saturation=1.0,
-        busy_exponent=1.0,
-        calm_loss_in_busy=1.0,
-        pressed_loss_in_busy=1.0,
-    )
-    shares = _busy_shares(job)
-    rows_of_both = [
-        (theirs, mine)
-        for rows in runs
-        for theirs, mine in zip(rows, replay(plain, rows, window_s), strict=True)
-    ]
-    # A plain job shows its use of the capacity as busy time, the same for all operators but for
-    # their share of the work.
-    used = np.array(
-        [min(1.0, (mine.busy_fraction or 0.0) / fmean(shares)) for _, mine in rows_of_both]
-    )
-    pressed = np.array([float((mine.delay_s or 0.0) > 0.5) for _, mine in rows_of_both])
-    kept = np.array([_efficiency(job, theirs.workers) for theirs, _ in rows_of_both])
-    found: Parameters = {}
-
-    cpu, there = _column(rows_of_both, lambda row: row.cpu_fraction)
-    if len(cpu):
-        u, p, e = used[there], pressed[there], kept[there]
-        full = np.array([flag for rows in runs for flag in _overloaded(rows)])[there]
-        # What cpu shows at full load decides whether a policy grows: those few rows count for as
-        # much as all the others.
-        weights = 1.0 + full * (len(full) / max(1, full.sum()))
-
-        def cpu_loss(v: Parameters) -> float:
-            seen = u * (e + (1 - e) * _mixed(v["calm_loss_in_cpu"], v["pressed_loss_in_cpu"], p))
-            idle = v["idle_cpu_fraction"]
-            shown = idle + (v["full_cpu_fraction"] - idle) * seen ** v["cpu_exponent"]
-            shown = np.minimum(1.0, shown)
-            return float(np.average(np.abs(shown - cpu), weights=weights))
-
-        found |= _descend(_CPU, cpu_loss, _GAUGE_HALVINGS, _LEAST_GAUGE_GAIN)
-        found["restart_cpu_fraction"] = _restart_cpu(runs, found["full_cpu_fraction"])
-
-    busy, there = _column(rows_of_both, lambda row: row.busy_fraction)
-    if len(busy):
-        u, p, e = used[there], pressed[there], kept[there]
-
-        def busy_loss(v: Parameters) -> float:
-            seen = u * (e + (1 - e) * _mixed(v["calm_loss_in_busy"], v["pressed_loss_in_busy"], p))
-            return float(np.abs(v["full"] * seen ** v["busy_exponent"] - busy).mean())
-
-        best = _descend(_BUSY, busy_loss, _GAUGE_HALVINGS, _LEAST_GAUGE_GAIN)
-        found["busy_at_saturation"] = min(1.0, best.pop("full") / fmean(shares))
-        found |= best
-
-    held, there = _column(rows_of_both, lambda row: row.backpressured_fraction)
-    calm = (pressed[there] == 0.0) & (used[there] > 0.3)
-    if calm.any():
-        ratio = held[calm] / used[there][calm] ** 2
-        found["calm_backpressure_fraction"] = float(np.clip(np.median(ratio), 0.0, 1.0))
-    return msgspec.structs.replace(job, **found)
-
-
-def _overloaded(rows: Sequence[Row]) -> list[bool]:
-    """In which rows a settled fleet did all that it can, and it was not enough."""
-    flags = [False] * len(rows)
-    for place in range(_SETTLED_ROWS, len(rows)):
-        row, before = rows[place], rows[place - _SETTLED_ROWS : place]
-        done, late_s, was_late_s = row.throughput_rps, row.delay_s, before[-1].delay_s
-        if done is None or late_s is None or was_late_s is None:
-            continue
-        settled = all(one.workers == row.workers for one in before)
-        behind = late_s > max(1.0, was_late_s) and done < 0.985 * row.arrival_rps
-        flags[place] = settled and behind
-    return flags
-
-
-def _mixed(calm: float, pressed: float, held_back: Array) -> Array:
-    return calm + (pressed - calm) * held_back
-
-
-def _column(
-    both: Sequence[tuple[Row, Row]], metric: Callable[[Row], float | None]
-) -> tuple[Array, NDArray[np.bool_]]:
-    """What was recorded of a metric, and in which rows."""
-    values = [metric(theirs) for theirs, _ in both]
-    there = np.array([value is not None for value in values], dtype=bool)
-    return np.array([value for value in values if value is not None]), there
-
-
-def _busy_shares(job: ContinuousJob) -> tuple[float, ...]:
-    """How busy each operator is relative to the fullest."""
-    return Dataflow(job.operators).regime([1.0], cores=job.cores_per_executor).busy
-
-
-def _efficiency(job: ContinuousJob, workers: int) -> float:
-    return 1.0 / (1.0 + (job.contention + job.coherence * workers) * (workers - 1))
-
-
-def _restart_cpu(runs: Sequence[Sequence[Row]], otherwise: float) -> float:
-    """Mean cpu in the first sample after each rescale."""
-    seen = [
-        after.cpu_fraction
-        for rows in runs
-        for before, after in pairwise(rows)
-        if before.workers != after.workers and after.cpu_fraction is not None
-    ]
-    return min(1.0, fmean(seen) if seen else otherwise)
-
-
-def _search(space: Space, loss: Callable[[Parameters], float], *known: Parameters) -> Parameters:
-    """Look around at random places, the same each time, and go down from the best of them.
-
-    From several, because the one that looks best is not always above the deepest valley; and from
-    those that are known to be good.
-    """
-    lots = Random(1)
-
-    def near(middle: Parameters, reach: float) -> Parameters:
-        return {
-            name: min(max(middle[name] + lots.uniform(-reach, reach) * step, low), high)
-            for name, (_, step, low, high) in space.items()
-        }
-
-    start = {name: first for name, (first, _, _, _) in space.items()}
-    tried = [(loss(place), place) for place in (start, *known)]
-    looks = [near(start, _REACH) for _ in range(_PLACES)]
-    for zoom in (0.5, 0.25, 0.0):
-        tried += [(loss(place), place) for place in looks]
-        tried.sort(key=itemgetter(0))
-        best = [place for _, place in tried[:_DESCENTS]]
-        looks = [near(place, zoom * _REACH) for place in best for _ in range(_PLACES_NEAR)]
-    found = [
-        _descend(
-            {
-                name: (place[name], step / 2.0, low, high)
-                for name, (_, step, low, high) in space.items()
-            },
-            loss,
-        )
-        for place in best
-    ]
-    return min(found, key=loss)
-
-
-def _descend(
-    space: Space,
-    loss: Callable[[Parameters], float],
-    halvings: int = _HALVINGS,
-    least_gain: float = _LEAST_GAIN,
-) -> Parameters:
-    """The parameters of least loss: step along each axis while that helps, then halve the steps.
-
-    >>> found = _descend({"x": (0.0, 0.8, -5.0, 5.0)}, lambda v: abs(v["x"] - 2.0))
-    >>> round(found["x"], 1)
-    2.0
-    """
-    best = {name: start for name, (start, _, _, _) in space.items()}
-    least = loss(best)
-    steps = {name: step for name, (_, step, _, _) in space.items()}
-    for _ in range(halvings + 1):
-        improved = True
-        while improved:
-            improved = False
-            for name, (_, _, low, high) in space.items():
-                for sign in (1.0, -1.0):
-                    moved = min(max(best[name] + sign * steps[name], low), high)
-                    if moved == best[name]:
-                        continue
-                    tried = {**best, name: moved}
-                    if (value := loss(tried)) < least * (1.0 - least_gain):
-                        best, least, improved = tried, value, True
-                        break
-        steps = {name: step / 2.0 for name, step in steps.items()}
-    return best

@@ -24,10 +24,21 @@ if TYPE_CHECKING:
 _STEPS = 50
 #: Steps of the fraction of time for which records waited.
 _PRESSED_STEPS = 20
+#: Of many workers a gauge that loses sight of them still shows so much.
+LEAST_SEEN = 0.05
 #: So many errors of measurement are drawn and used in turn.
 _ERRORS = 509
 
 Readings = tuple[tuple[ExecutorSample, ...], tuple[OperatorSample, ...]]
+
+
+def part_seen(efficiency: float, loss_seen: float) -> float:
+    """Of a job's use of its capacity, what a gauge counts that sees such a part of what is lost.
+
+    >>> part_seen(0.8, 1.0), part_seen(0.8, 0.0), round(part_seen(0.8, -2.0), 2)
+    (1.0, 0.8, 0.4)
+    """
+    return max(LEAST_SEEN, efficiency + (1.0 - efficiency) * loss_seen)
 
 
 class Means(Struct, frozen=True, gc=False):
@@ -145,8 +156,7 @@ class Gauges:
     def _seen(self, calm: float, pressed: float, held_back: float) -> float:
         """Of a job's use of its capacity, the part that a gauge counts which sees these parts of
         what is lost to contention."""
-        efficiency = self._regime.efficiency
-        return efficiency + (1.0 - efficiency) * (calm + (pressed - calm) * held_back)
+        return part_seen(self._regime.efficiency, calm + (pressed - calm) * held_back)
 
     def _executors(self, used: float, down: float, pressed: float) -> tuple[ExecutorSample, ...]:
         job = self._job
