@@ -227,6 +227,16 @@ def test_late_and_falling_behind_grows_by_arrivals_over_throughput() -> None:
     assert adapted(LATE, 400.0, overprovisioning=0.0).target_executors == 8
 
 
+def test_the_lag_of_the_moment_counts_alone_if_that_is_asked_for() -> None:
+    # 2 s late ten seconds ago and 8 s now: 5 s on average, which is not above 5 s.
+    knowledge = Knowledge()
+    for seen in (changed(at_s=LATE.at_s - 10.0, delay_s=2.0, backlog_records=400.0), LATE):
+        knowledge.learn(seen, seen.at_s)
+    assert DhalionAdapted().decide(LATE, knowledge).target_executors <= LATE.fleet.target
+    now = DhalionAdapted(lag_window_s=0.0).decide(LATE, knowledge)
+    assert (now.target_executors, now.reasons[0].code) == (10, "scale_up")
+
+
 def test_late_but_catching_up_holds() -> None:
     assert adapted(LATE, 1400.0).reasons[0].code == "catching_up"
 

@@ -50,6 +50,21 @@ def test_one_decision_reaches_the_size_that_keeps_up(overprovisioning: float, ta
     assert decision.expected_rps == pytest.approx(300.0 * target)
 
 
+@pytest.mark.parametrize(("overprovisioning", "once", "twice"), [
+    (0.0, 3, 3), (0.33, 3, 4), (0.66, 4, 5),
+])  # fmt: skip
+def test_koper_rounds_up_before_the_margin_and_after_it(
+    overprovisioning: float, once: int, twice: int
+) -> None:
+    # 660 records/s at 300 each take 2.2 executors: 3 of them, and then 33 % or 66 % more.
+    for kind in (Ds2, Ds2Adapted):
+        now = seen(660.0, delay_s=9.0)
+        policy = kind(overprovisioning=overprovisioning)
+        assert decide(policy, now).target_executors == once
+        policy = kind(overprovisioning=overprovisioning, whole_instances=True)
+        assert decide(policy, now).target_executors == twice
+
+
 def test_arrivals_count_and_not_what_a_throttled_job_takes_in() -> None:
     # Ten executors read 300/s because no more arrive; they could read 3000/s.
     idle = seen(300.0, executors=10, busy_fraction=0.1, input_rps=300.0)

@@ -57,6 +57,8 @@ class DhalionAdapted:
         How much smaller to become at a time.
     window_s
         Metrics are means, and growth is a slope, over so many seconds.
+    lag_window_s
+        The same for the lag alone: 0 in the study, which looks at the lag of the moment.
     period_s
         Seconds between decisions.
 
@@ -100,12 +102,13 @@ class DhalionAdapted:
     cpu_fraction: Annotated[float, Meta(ge=0)] = 0.6
     shrink_fraction: Annotated[float, Meta(gt=0, lt=1)] = 0.2
     window_s: Annotated[float, Meta(gt=0)] = 60.0
+    lag_window_s: Annotated[float, Meta(ge=0)] = 60.0
     period_s: Annotated[float, Meta(gt=0)] = 10.0
 
     default_limits: ClassVar[Limits] = Limits(cooldown_s=120.0)
 
     def decide(self, snapshot: Snapshot, knowledge: Knowledge) -> Decision:
-        lag_s = _mean(excess_delay_s, snapshot, knowledge, self.window_s)
+        lag_s = _mean(excess_delay_s, snapshot, knowledge, self.lag_window_s)
         if lag_s is None:
             return not_measured(snapshot.fleet.target, "delay_s")
         if lag_s > self.latency_threshold_s:

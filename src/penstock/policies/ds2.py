@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from math import ceil
 from typing import Annotated, ClassVar
 
 from msgspec import Meta
@@ -29,6 +30,8 @@ class Ds2:
     ----------
     overprovisioning
         Added on top, as a fraction: 0, 0.33 and 0.66 in Koper's study.
+    whole_instances
+        Whether instances are rounded up before the margin is put on top, as in Koper's study.
     sharing
         ``max`` for slot sharing, ``sum`` for stages that take turns, ``auto`` to tell by whether
         the job has a trigger.
@@ -77,6 +80,7 @@ class Ds2:
     """
 
     overprovisioning: Annotated[float, Meta(ge=0)] = 0.33
+    whole_instances: bool = False
     sharing: Sharing = "auto"
     window_s: Annotated[float, Meta(ge=0)] = 60.0
     least_shrink: Annotated[int, Meta(ge=1)] = 1
@@ -88,7 +92,7 @@ class Ds2:
         flow = measure(snapshot, knowledge.window(self.window_s), self.sharing)
         if isinstance(flow, Decision):
             return flow
-        needed = flow.executors
+        needed = float(ceil(flow.executors)) if self.whole_instances else flow.executors
         target = max(1, with_margin(needed, 1.0 + self.overprovisioning))
         fleet = snapshot.fleet.target
         evidence = {"arrival_rps": flow.arrival_rps, "needed_executors": needed}

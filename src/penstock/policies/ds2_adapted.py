@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from math import ceil
 from typing import Annotated, ClassVar
 
 from msgspec import Meta
@@ -29,6 +30,8 @@ class Ds2Adapted:
         Grow only above this event-time lag.
     down_lag_s
         Shrink only below this event-time lag.
+    whole_instances
+        Whether instances are rounded up before the margin is put on top, as in Koper's study.
     sharing
         ``max`` for slot sharing, ``sum`` for stages that take turns, ``auto`` to tell by whether
         the job has a trigger.
@@ -71,6 +74,7 @@ class Ds2Adapted:
     overprovisioning: Annotated[float, Meta(ge=0)] = 0.33
     up_lag_s: Annotated[float, Meta(ge=0)] = 5.0
     down_lag_s: Annotated[float, Meta(ge=0)] = 1.0
+    whole_instances: bool = False
     sharing: Sharing = "auto"
     window_s: Annotated[float, Meta(ge=0)] = 60.0
     period_s: Annotated[float, Meta(gt=0)] = 20.0
@@ -85,7 +89,7 @@ class Ds2Adapted:
         flow = measure(snapshot, knowledge.window(self.window_s), self.sharing)
         if isinstance(flow, Decision):
             return flow
-        needed = flow.executors
+        needed = float(ceil(flow.executors)) if self.whole_instances else flow.executors
         target = max(1, with_margin(needed, 1.0 + self.overprovisioning))
         evidence = {
             "arrival_rps": flow.arrival_rps,
