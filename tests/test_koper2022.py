@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+from math import cos, pi
+
 import pytest
 
+from penstock.knowledge import Knowledge
+from penstock.lab.contender import contender
 from penstock.lab.papers import koper2022
 from penstock.lab.papers.koper2022 import SCALERS, Cell, measure, run
 from penstock.lab.papers.koper_claims import claims
@@ -17,6 +21,8 @@ from penstock.lab.papers.koper_recordings import (
 )
 from penstock.lab.papers.koper_sensors import as_the_study_measured
 from penstock.lab.papers.study import Claim, Comparison, Entry
+from penstock.learning.dataflow import measure as dataflow_of
+from penstock.model import Decision, ExecutorSample, Fleet, Snapshot
 from penstock.simulation.continuous import ContinuousJob
 from penstock.simulation.dataflow import Dataflow, Operator
 from penstock.simulation.engine import Curve, Level, Outcome
@@ -39,6 +45,39 @@ def test_all_54_published_rows_are_there_and_their_runs_recompute_to_them() -> N
             assert workers == pytest.approx(published.workers, abs=0.01)
 
 
+def test_each_query_has_a_recorded_run_of_every_scaler_at_its_middle_setting() -> None:
+    for query in QUERIES:
+        middle = {}
+        for row in recordings().published(query):
+            middle.setdefault(row.scaler, []).append(row.setting)
+        recorded = {run.scaler: run.setting for run in recordings().runs if run.query == query}
+        assert recorded == {scaler: sorted(all_)[1] for scaler, all_ in middle.items()}
+
+
+@pytest.mark.parametrize(("query", "mean", "amplitude"), [
+    ("q1", 150e3, 100e3), ("q3", 50e3, 25e3), ("q11", 100e3, 50e3),
+])  # fmt: skip
+def test_the_load_is_the_cosine_of_table_4_1_and_the_one_of_all_recorded_runs(
+    query: str, mean: float, amplitude: float
+) -> None:
+    load_rps = recordings().loads_rps[query]
+    assert len(load_rps) == 140
+    for minute, rps in enumerate(load_rps):
+        assert abs(rps - mean - amplitude * cos(2 * pi * minute / 60)) <= 10_100
+    for one in recordings().runs:
+        if one.query == query:
+            # A recorded rate is the mean of the minute before it, which may begin a little early.
+            off = [abs(one.rows[4 * i + 4][1] - rps) for i, rps in enumerate(load_rps)]
+            assert sum(off) < 0.05 * sum(load_rps)
+
+
+def test_what_is_joined_while_records_wait_is_no_throughput() -> None:
+    ds2 = next(run for run in recordings().runs if (run.query, run.scaler) == ("q3", "ds2"))
+    rows = rows_of(ds2)
+    assert {row.throughput_rps is None for row in rows if row.delay_s > 1.0} == {True}
+    assert {row.throughput_rps is None for row in rows if row.delay_s <= 1.0} == {False}
+
+
 def test_what_reaches_the_sink_is_all_of_it_or_half_of_it() -> None:
     assert sink_records("q1") == pytest.approx(1.0, abs=0.02)
     assert sink_records("q3") == pytest.approx(0.48, abs=0.03)
@@ -46,10 +85,10 @@ def test_what_reaches_the_sink_is_all_of_it_or_half_of_it() -> None:
 
 
 def test_the_decisions_of_ds2_tell_how_busy_the_busiest_operator_was() -> None:
-    # A source that is half again as busy as all on average; a window that is twice as busy.
-    assert busiest_to_mean("q1") == pytest.approx(1.45, abs=0.1)
-    assert busiest_to_mean("q11") == pytest.approx(2.1, abs=0.15)
-    assert busiest_to_mean("q3") is None
+    # Of 32 rescales on query 1, 29 agree with 1.27, and of 33 on query 11, 24 with 1.16.
+    assert busiest_to_mean("q1") == pytest.approx(1.27, abs=0.01)
+    assert busiest_to_mean("q3") == pytest.approx(2.03, abs=0.01)
+    assert busiest_to_mean("q11") == pytest.approx(1.16, abs=0.01)
 
 
 @pytest.mark.parametrize("query", QUERIES)
@@ -57,14 +96,13 @@ def test_a_template_divides_the_work_as_the_gauges_say(query: str) -> None:
     flow = Dataflow(template(query).operators)
     busy = flow.regime([1.0]).busy
     ratio = busiest_to_mean(query)
-    if ratio is not None:
-        assert max(busy) / (sum(busy) / len(busy)) == pytest.approx(ratio, rel=0.01)
-    sink = flow.inputs[flow.index["sink"]]
-    assert sink == pytest.approx(1.0 if query == "q1" else sink_records(query))
+    assert max(busy) / (sum(busy) / len(busy)) == pytest.approx(ratio, rel=0.01)
+    assert flow.inputs[-1] == pytest.approx(1.0 if query == "q1" else sink_records(query))
 
 
 def test_a_recorded_run_is_replayed_row_by_row() -> None:
-    rows = rows_of(recordings().runs[0])[:60]
+    run = next(run for run in recordings().runs if run.query == "q11")
+    rows = rows_of(run)[:60]
     shown = replay(template("q11"), rows, 60.0)
     assert [row.at_s for row in shown] == [row.at_s for row in rows]
     assert [row.workers for row in shown[5:]] == [row.workers for row in rows[5:]]
@@ -120,6 +158,34 @@ def test_a_worker_that_came_in_the_middle_of_a_minute_is_not_measured_yet() -> N
     old, new = engine.read(120.0).executors
     assert old.cpu_fraction is not None
     assert new.cpu_fraction is None
+
+
+def test_varga_is_shown_the_lag_and_the_throughput_of_one_worker() -> None:
+    # Two workers do 20 k records/s of the 30 k that arrive.
+    runs = [STEADY.start([30e3] * 60, executors=2, seed=1) for _ in range(2)]
+    whole = as_the_study_measured(runs[0]).read(30.0)
+    shared = as_the_study_measured(runs[1], lag_per_worker=True).read(30.0)
+    assert whole.backlog_records == pytest.approx(2 * shared.backlog_records)
+    assert whole.throughput_rps == pytest.approx(2 * shared.throughput_rps)
+
+
+def test_ds2_takes_an_instance_of_two_chained_operators_for_two() -> None:
+    needed = []
+    for counted in (1, 2):
+        run = STEADY.start([5e3] * 60, executors=4, seed=1)
+        seen = as_the_study_measured(run, counted=counted).read(30.0)
+        flow = dataflow_of(seen, [seen])
+        assert not isinstance(flow, Decision)
+        needed.append(flow.executors)
+    assert needed[1] == pytest.approx(2.0 * needed[0])
+
+
+def test_the_hpa_at_90_percent_grows_at_99_percent_as_kubernetes_did_then() -> None:
+    busy = tuple(ExecutorSample(str(i), 0.0, cpu_fraction=0.99) for i in range(2))
+    now = Snapshot(600.0, Fleet(2, 2, 2), executors=busy)
+    study = contender(SCALERS["hpa"](90)).policy
+    assert study.decide(now, Knowledge()).target_executors == 3
+    assert contender("hpa:cpu_target=0.9").policy.decide(now, Knowledge()).target_executors == 2
 
 
 def test_lag_workers_and_rescales_are_sampled_every_15_s() -> None:

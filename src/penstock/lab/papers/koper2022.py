@@ -22,7 +22,13 @@ from penstock.guards import chain
 from penstock.knowledge import Knowledge
 from penstock.lab.contender import contender
 from penstock.lab.papers.koper_claims import claims
-from penstock.lab.papers.koper_recordings import QUERIES, calibrated, recordings, replayed
+from penstock.lab.papers.koper_recordings import (
+    COUNTED,
+    QUERIES,
+    calibrated,
+    recordings,
+    replayed,
+)
 from penstock.lab.papers.koper_sensors import as_the_study_measured
 from penstock.lab.papers.study import (
     Chart,
@@ -37,7 +43,6 @@ from penstock.lab.papers.study import (
 from penstock.lab.spread import spread
 from penstock.simulation.continuous import ContinuousJob
 from penstock.simulation.engine import Level, Outcome
-from penstock.simulation.expressions import parse_workload
 
 DURATION_S = 140 * 60
 SAMPLE_S = 15.0
@@ -46,20 +51,24 @@ BOUNDS = {"min_executors": 1, "max_executors": 16}
 #: The study has one run of each setting. A scaler that is lucky once is not lucky on average.
 SEEDS = (1, 2, 3, 4, 5)
 
-LOADS = {
-    "q1": "cosine:mean=150k,amplitude=100k",
-    "q3": "cosine:mean=50k,amplitude=25k",
-    "q11": "cosine:mean=100k,amplitude=50k",
-}
+#: A tenth, but for one thing: Kubernetes 1.21, on which the study ran, subtracts the ratio from 1
+#: before it compares, and in floating point 99 % over 90 % is then more than a tenth too much.
+TOLERANCE_UP = 0.0999
 
 #: The settings of section 4.6, by the names of the tables.
 SCALERS: dict[str, Callable[[int], str]] = {
-    "hpa": lambda percent: f"hpa:cpu_target={percent / 100},metric_window=1min",
+    "hpa": lambda percent: (
+        f"hpa:cpu_target={percent / 100},metric_window=1min,tolerance_up={TOLERANCE_UP}"
+    ),
     "varga-v1": lambda percent: _varga(1, percent),
     "varga-v2": lambda percent: _varga(2, percent),
-    "dhalion-adapted": lambda seconds: f"dhalion_adapted:latency_threshold={seconds}s",
-    "ds2": lambda percent: f"ds2:overprovisioning={percent / 100}",
-    "ds2-adapted": lambda percent: f"ds2_adapted:overprovisioning={percent / 100}",
+    "dhalion-adapted": lambda seconds: (
+        f"dhalion_adapted:latency_threshold={seconds}s,lag_window=0s"
+    ),
+    "ds2": lambda percent: f"ds2:overprovisioning={percent / 100},whole_instances=true",
+    "ds2-adapted": lambda percent: (
+        f"ds2_adapted:overprovisioning={percent / 100},whole_instances=true"
+    ),
 }
 
 METRICS = (
@@ -177,12 +186,15 @@ def against(table: Comparison, metric: Metric) -> Chart:
 def run(cell: Cell) -> Measured:
     """One run of 140 minutes, measured as in the study."""
     entry = contender(SCALERS[cell.scaler](cell.setting), BOUNDS)
-    rates = parse_workload(LOADS[cell.query]).rates(DURATION_S, cell.seed, cell.job.capacity_rps)
+    rates = [rps for rps in recordings().loads_rps[cell.query] for _ in range(60)]
     by_kubernetes = cell.scaler == "hpa"
     # Kubernetes counts the cpu time that was used; the others read gauges, which err.
     job = structs.replace(cell.job, measurement_noise=0.0) if by_kubernetes else cell.job
     engine = as_the_study_measured(
-        job.start(rates, executors=START_WORKERS, seed=cell.seed), minute_cpu=by_kubernetes
+        job.start(rates, executors=START_WORKERS, seed=cell.seed),
+        minute_cpu=by_kubernetes,
+        lag_per_worker=cell.scaler.startswith("varga"),
+        counted=COUNTED[cell.query],
     )
     controller = Controller(
         engine, entry.policy, chain(entry.limits), engine, None, Knowledge(entry.limits)

@@ -16,7 +16,7 @@ from penstock.simulation.continuous import ContinuousJob
 from penstock.simulation.dataflow import Dataflow, Operator
 from penstock.simulation.fit_continuous import fit, replay
 from penstock.simulation.fleet import Startup
-from penstock.simulation.recorded import Row, errors
+from penstock.simulation.rows import Row, errors
 
 QUERIES = ("q1", "q3", "q11")
 
@@ -28,15 +28,16 @@ SETTLED_ROWS = 8
 #: Records that wait no longer are in time.
 IN_TIME_S = 1.0
 
-#: DS2 ran with 33 % on top in the recorded runs.
+#: DS2 ran with 33 % on top in the recorded runs, after rounding up.
 DS2_FACTOR = 1.33
-#: What the busiest operator shows at full load where no run of DS2 was recorded: section 5.12.
-FULL_BUSY_FRACTION = 0.8
+MOST_WORKERS = 16
+
+#: The study counts instances of a task by its operators: on query 11 two are chained in each, so
+#: that DS2 takes every instance for two.
+COUNTED = {"q1": 1, "q3": 1, "q11": 2}
 
 #: Each query's job is fitted to this part of every recorded run; the rest is held back.
 FITTED_PART = 0.5
-#: Only the second half of this run shows how query 11 collapses when it falls far behind.
-FITTED_WHOLE = ("q11", "hpa")
 
 #: What no recording shows: from request to registration, and how long a restart waits for more
 #: workers; checkpoints as the study configured them.
@@ -73,6 +74,8 @@ class Recordings(Struct, frozen=True):
     source: str
     table_columns: list[str]
     tables: dict[str, list[tuple[str, int, float, float, int]]]
+    #: Records/s in each minute, the same in all runs of a query.
+    loads_rps: dict[str, list[float]]
     run_columns: list[str]
     runs: list[Run]
 
@@ -90,10 +93,14 @@ def rows_of(run: Run) -> list[Row]:
     """A recorded run as rows of records at the source.
 
     The study counts throughput at the sink: what comes out there per record that arrives brings
-    it back.
+    it back. Not so where two streams are joined and records wait: then the streams are out of
+    step, and what meets its match says little of what was read.
     """
-    kept = sink_records(run.query)
-    return [Row(*row[:3], row[3] / kept, *row[4:]) for row in run.rows[SETTLED_ROWS:]]
+    kept, joins = sink_records(run.query), run.query == "q3"
+    return [
+        Row(*row[:3], None if joins and row[5] > IN_TIME_S else row[3] / kept, *row[4:])
+        for row in run.rows[SETTLED_ROWS:]
+    ]
 
 
 @lru_cache(maxsize=8)
@@ -108,40 +115,41 @@ def sink_records(query: str) -> float:
     )
 
 
-def busiest_to_mean(query: str) -> float | None:
+def busiest_to_mean(query: str) -> float:
     """How much busier the busiest operator is than all on average, from what DS2 decided.
 
-    Only the mean over operators was recorded. But DS2 asks for ``factor x arrivals / (rate per
-    worker / busy)`` workers, rounded up, where `busy` is that of the busiest: each rescale that
-    it made tells it within a range, of which the middle is taken. ``None`` where no run of DS2
-    was recorded.
+    Only the mean over operators was recorded. But DS2 asks for ``arrivals / (rate per instance /
+    busy)`` instances, where `busy` is that of the busiest, rounds up, puts its margin on top and
+    rounds up again: each rescale that it made tells the busy time within a range. Taken is what
+    lies in most of them.
     """
-    found = []
-    for run in recordings().runs:
-        if run.query != query or not run.scaler.startswith("ds2"):
-            continue
-        for before, after in pairwise(rows_of(run)):
-            busy, throughput = before.busy_fraction, before.throughput_rps
-            steady = throughput is not None and throughput > 0.5 * before.arrival_rps
-            if after.workers == before.workers or not busy or not steady:
-                continue
-            needed = (after.workers - 0.5) / DS2_FACTOR
-            rate_per_worker = (throughput or 0.0) / before.workers
-            found.append(min(1.0, needed * rate_per_worker / before.arrival_rps) / busy)
-    return median(found) if found else None
+    ranges = [
+        found
+        for run in recordings().runs
+        if run.query == query and run.scaler.startswith("ds2")
+        for rows in [rows_of(run)]
+        for three in zip(rows, rows[1:], rows[2:], strict=False)
+        if (found := _told_by(*three, COUNTED[query])) is not None
+    ]
+    cells = list(pairwise(sorted({edge for range_ in ranges for edge in range_})))
+
+    def agreeing(cell: tuple[float, float]) -> tuple[int, float]:
+        low, high = cell
+        return sum(first <= low and high <= last for first, last in ranges), high - low
+
+    return fmean(max(cells, key=agreeing))
 
 
-def full_mean_busy(query: str) -> float:
-    """Mean busy time of all operators while records are late and the fleet is settled."""
-    seen = []
-    for run in recordings().runs:
-        if run.query == query:
-            rows = rows_of(run)
-            for index in range(6, len(rows)):
-                settled = all(one.workers == rows[index].workers for one in rows[index - 6 : index])
-                if settled and (rows[index].delay_s or 0.0) > 3.0:
-                    seen.append(rows[index].busy_fraction or 0.0)
-    return median(seen)
+def _told_by(seen: Row, last: Row, after: Row, counted: int) -> tuple[float, float] | None:
+    """From where to where the ratio lies if DS2 made this rescale; ``None`` if there was none."""
+    done_rps, busy = seen.throughput_rps, seen.busy_fraction
+    if not busy or done_rps is None or done_rps < 0.5 * seen.arrival_rps:
+        return None
+    if not seen.workers == last.workers != after.workers < MOST_WORKERS:
+        return None
+    as_mean_says = seen.arrival_rps / (done_rps / (counted * seen.workers) / busy)
+    instances = int(after.workers / DS2_FACTOR)
+    return (instances - 1) / as_mean_says, instances / as_mean_says
 
 
 def template(query: str) -> ContinuousJob:
@@ -149,15 +157,14 @@ def template(query: str) -> ContinuousJob:
 
     One operator is the busiest; the others share evenly what is left of the mean.
     """
-    ratio = busiest_to_mean(query) or FULL_BUSY_FRACTION / full_mean_busy(query)
-    kept = sink_records(query)
+    ratio, kept = busiest_to_mean(query), sink_records(query)
     names: dict[str, tuple[str, ...]]
     if query == "q1":
         # Reading is the most work: nothing was ever held back in front of a later operator.
         names, busiest, thinned = _chain("source", "map", "sink"), "source", {}
     elif query == "q11":
-        names = _chain("source", "timestamps", "window", "sink")
-        busiest, thinned = "window", {"window": kept}
+        # Timestamps are chained to the source, the sink to the window: its input is all there is.
+        names, busiest, thinned = _chain("source", "window"), "window", {"source": kept}
     else:
         names = {
             "auctions": (),
@@ -166,8 +173,9 @@ def template(query: str) -> ContinuousJob:
             "join": ("auctions", "filter"),
             "sink": ("join",),
         }
-        # Three of fifty states pass the filter; the join brings out what the sink was seen to get.
-        busiest, thinned = "join", {"filter": 0.06, "join": kept / (0.5 + 0.5 * 0.06)}
+        # Three of the generator's six states pass the filter; the join brings out what the sink
+        # was seen to get.
+        busiest, thinned = "join", {"filter": 0.5, "join": kept / (0.5 + 0.5 * 0.5)}
     operators = _with_work(names, thinned, busiest, _other_share(len(names), ratio))
     return msgspec.structs.replace(ASSUMED, operators=operators)
 
@@ -175,21 +183,16 @@ def template(query: str) -> ContinuousJob:
 def calibrated(query: str) -> tuple[ContinuousJob, Calibration]:
     """The query's job, fitted to some of its recorded rows and judged on all others."""
     runs = [run for run in recordings().runs if run.query == query]
-    recorded = [(rows_of(run), _fitted_rows(run)) for run in runs]
+    recorded = [(rows, int(len(rows) * FITTED_PART)) for rows in map(rows_of, runs)]
     job = fit(template(query), [rows[:middle] for rows, middle in recorded], WINDOW_S)
     judged = [
-        errors(rows[middle:], replay(job, rows, WINDOW_S)[middle:])
-        for rows, middle in recorded
-        if middle < len(rows)
+        errors(rows[middle:], replay(job, rows, WINDOW_S)[middle:]) for rows, middle in recorded
     ]
     seen = sum(middle for _, middle in recorded)
-    names = ", ".join(
-        f"{run.scaler} {run.setting}" + (" (whole)" if middle == len(rows) else "")
-        for run, (rows, middle) in zip(runs, recorded, strict=True)
-    )
+    names = ", ".join(f"{run.scaler} {run.setting}" for run in runs)
     text = (
-        f"fitted on the first half of the recorded {'runs' if len(runs) > 1 else 'run'} of "
-        f"{names}: {seen} rows of 15 s; judged on the "
+        f"fitted on the first half of the recorded runs of each scaler at its middle setting "
+        f"({names}): {seen} rows of 15 s; judged on the "
         f"{sum(len(rows) for rows, _ in recorded) - seen} rows that it has not seen, given their "
         "arrivals and workers (delay: how far the mean over these rows is off, which says nothing "
         "of single rows)"
@@ -204,11 +207,6 @@ def calibrated(query: str) -> tuple[ContinuousJob, Calibration]:
         for name in ("throughput", "delay", "cpu", "busy")
     }
     return job, Calibration(query, text, found, off)
-
-
-def _fitted_rows(run: Run) -> int:
-    rows = len(rows_of(run))
-    return rows if (run.query, run.scaler) == FITTED_WHOLE else int(rows * FITTED_PART)
 
 
 def replayed(query: str, job: ContinuousJob) -> list[Chart]:
@@ -239,10 +237,10 @@ def _rounded(value: float | None) -> float | None:
 
 
 _FITTED = (
-    "contention", "late_coherence", "late_after_s", "restart_s", "join_s", "cold_fraction",
-    "warmup_s", "catch_up_fraction", "idle_cpu_fraction", "full_cpu_fraction", "cpu_exponent",
-    "restart_cpu_fraction", "calm_loss_in_cpu", "pressed_loss_in_cpu", "busy_exponent",
-    "calm_loss_in_busy", "pressed_loss_in_busy", "calm_backpressure_fraction",
+    "contention", "late_contention", "late_after_s", "late_for_s", "restart_s", "join_s",
+    "cold_fraction", "warmup_s", "catch_up_fraction", "idle_cpu_fraction", "full_cpu_fraction",
+    "cpu_exponent", "restart_cpu_fraction", "calm_loss_in_cpu", "pressed_loss_in_cpu",
+    "busy_exponent", "calm_loss_in_busy", "pressed_loss_in_busy", "calm_backpressure_fraction",
 )  # fmt: skip
 
 

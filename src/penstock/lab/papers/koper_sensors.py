@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
-from penstock.model import ExecutorSample, Receipt, Snapshot
+from penstock.model import ExecutorSample, OperatorSample, Receipt, Snapshot
 from penstock.simulation.engine import Engine, Outcome
 
 #: The metrics server of that time took a sample each minute, of the minute before; the recorded
@@ -12,9 +12,13 @@ from penstock.simulation.engine import Engine, Outcome
 CPU_WINDOW_S = 60.0
 
 
-def as_the_study_measured(engine: Engine, *, minute_cpu: bool) -> Engine:
+def as_the_study_measured(
+    engine: Engine, *, minute_cpu: bool = False, lag_per_worker: bool = False, counted: int = 1
+) -> Engine:
     """The engine behind the study's instruments."""
-    return Instruments(engine, minute_cpu=minute_cpu)
+    return Instruments(
+        engine, minute_cpu=minute_cpu, lag_per_worker=lag_per_worker, counted=counted
+    )
 
 
 class Instruments:
@@ -25,11 +29,20 @@ class Instruments:
 
     With `minute_cpu` the cpu of a worker is its mean over a full minute, renewed once a minute; a
     worker that has not been there for one is not measured yet.
+
+    With `lag_per_worker` lag and throughput are those of one worker: the query that feeds Varga's
+    autoscaler groups them by pod, so that its threshold holds for each.
+
+    Each instance of an operator is counted so many times as `counted` says.
     """
 
-    def __init__(self, engine: Engine, *, minute_cpu: bool) -> None:
+    def __init__(
+        self, engine: Engine, *, minute_cpu: bool, lag_per_worker: bool, counted: int
+    ) -> None:
         self._engine = engine
         self._minute_cpu = minute_cpu
+        self._lag_per_worker = lag_per_worker
+        self._counted = counted
         self._renewed_at_s = 0.0
         self._sums: dict[str, tuple[float, int]] = {}
         self._shown: dict[str, float] = {}
@@ -46,8 +59,16 @@ class Instruments:
                 executors=executors,
                 operators=(),
             )
+        throughput_rps, backlog = seen.operators[-1].input_rps, seen.backlog_records
+        if self._lag_per_worker and throughput_rps is not None and backlog is not None:
+            workers = max(1, seen.fleet.active)
+            throughput_rps, backlog = throughput_rps / workers, backlog / workers
         return msgspec.structs.replace(
-            seen, throughput_rps=seen.operators[-1].input_rps, executors=executors
+            seen,
+            throughput_rps=throughput_rps,
+            backlog_records=backlog,
+            executors=executors,
+            operators=self._as_counted(seen.operators),
         )
 
     def apply(self, target_executors: int, now_s: float) -> Receipt:
@@ -55,6 +76,16 @@ class Instruments:
 
     def finish(self) -> Outcome:
         return self._engine.finish()
+
+    def _as_counted(self, operators: tuple[OperatorSample, ...]) -> tuple[OperatorSample, ...]:
+        if self._counted == 1:
+            return operators
+        return tuple(
+            [
+                msgspec.structs.replace(one, tasks=one.tasks and self._counted * one.tasks)
+                for one in operators
+            ]
+        )
 
     def _with_minute_cpu(self, seen: Snapshot, now_s: float) -> tuple[ExecutorSample, ...]:
         for one in seen.executors:
