@@ -136,6 +136,19 @@ def test_flink_tells_nothing_of_a_job_that_is_down() -> None:
     assert engine.read(60.0).throughput_rps is not None
 
 
+def test_operators_that_start_up_are_not_idle() -> None:
+    engine = as_the_study_measured(STEADY.start([5e3] * 200, executors=2, seed=1))
+    idle = []
+    for at_s in (15.0, 30.0, 45.0, 60.0, 75.0):
+        seen = engine.read(at_s)
+        idle.append([one.idle_fraction for one in seen.operators])
+        if at_s == 15.0:
+            engine.apply(1, at_s)
+    assert idle[1] == []  # down until second 35
+    assert idle[2] == [0.0, 0.0]
+    assert min(idle[0][0], idle[4][0]) > 0.2
+
+
 def test_cpu_is_a_mean_over_a_minute_and_unknown_before_the_first() -> None:
     rates = [2e3] * 60 + [8e3] * 60
     run = STEADY.start(rates, executors=1, seed=1)

@@ -78,7 +78,7 @@ def _k3(latency: dict[str, Column]) -> Claim:
     other = [f"on {query} it is {name}" for query, name in worst.items() if name != "ds2 0"]
     if "hpa 90" in worst.values():
         other.append(
-            "the HPA at 90 % grows only above 99 % of cpu, its tolerance being a tenth: workers "
+            "the HPA at 90 % grows only from 99 % of cpu on, its tolerance being a tenth: workers "
             "that fell behind were recorded at 99.4 % on query 1 and at 89 % on query 3 "
             "(medians), so on query 1 a percent of the gauge decides"
         )
@@ -122,7 +122,7 @@ def _k5(latency: dict[str, Column]) -> Claim:
         not broken,
         {f"{name}: adapted over plain": ratio for name, ratio in ratios.items()},
         f"higher in {', '.join(broken)}: adapted DS2 waits for 5 s of latency before it grows, "
-        "while plain DS2 is slower in the study than it is here; why, its recordings do not tell"
+        "which costs it here what it gains by not shrinking while records wait"
         if broken
         else "",
     )

@@ -25,7 +25,9 @@ class Instruments:
     """An engine seen through gauges of its operators.
 
     Throughput is that of the last operator. While the job is down there are no operators, and so
-    neither throughput nor lag; what arrives is still known, for Kafka counts it.
+    neither throughput nor lag; what arrives is still known, for Kafka counts it. Operators that
+    start up are not idle yet: the recorded idle time of a job that has just restarted falls short
+    of what busy and backpressured time leave of the minute, by a third.
 
     With `minute_cpu` the cpu of a worker is its mean over a full minute, renewed once a minute; a
     worker that has not been there for one is not measured yet.
@@ -43,6 +45,8 @@ class Instruments:
         self._minute_cpu = minute_cpu
         self._lag_per_worker = lag_per_worker
         self._counted = counted
+        #: With how many workers the job ran when last seen; none while it is down.
+        self._ran_with: int | None = None
         self._renewed_at_s = 0.0
         self._sums: dict[str, tuple[float, int]] = {}
         self._shown: dict[str, float] = {}
@@ -50,6 +54,8 @@ class Instruments:
     def read(self, now_s: float) -> Snapshot:
         seen = self._engine.read(now_s)
         executors = self._with_minute_cpu(seen, now_s) if self._minute_cpu else seen.executors
+        starts_up = self._ran_with not in (None, seen.fleet.active)
+        self._ran_with = seen.fleet.active if seen.throughput_rps else 0
         if not seen.throughput_rps:
             return msgspec.structs.replace(
                 seen,
@@ -68,7 +74,7 @@ class Instruments:
             throughput_rps=throughput_rps,
             backlog_records=backlog,
             executors=executors,
-            operators=self._as_counted(seen.operators),
+            operators=self._as_shown(seen.operators, starts_up=starts_up),
         )
 
     def apply(self, target_executors: int, now_s: float) -> Receipt:
@@ -77,12 +83,18 @@ class Instruments:
     def finish(self) -> Outcome:
         return self._engine.finish()
 
-    def _as_counted(self, operators: tuple[OperatorSample, ...]) -> tuple[OperatorSample, ...]:
-        if self._counted == 1:
+    def _as_shown(
+        self, operators: tuple[OperatorSample, ...], *, starts_up: bool
+    ) -> tuple[OperatorSample, ...]:
+        if self._counted == 1 and not starts_up:
             return operators
         return tuple(
             [
-                msgspec.structs.replace(one, tasks=one.tasks and self._counted * one.tasks)
+                msgspec.structs.replace(
+                    one,
+                    tasks=one.tasks and self._counted * one.tasks,
+                    idle_fraction=0.0 if starts_up else one.idle_fraction,
+                )
                 for one in operators
             ]
         )
