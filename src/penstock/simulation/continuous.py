@@ -86,9 +86,10 @@ class ContinuousJob(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
         Time that workers lose to contention: the part of it that gauges count as busy time and
         as cpu, while the job keeps up and while records wait. Below 0 the busy time of each
         shrinks faster with their number than what it can do.
-    calm_backpressure_fraction
+    calm_backpressure_fraction, pressed_backpressure_fraction
         Backpressure that operators before the fullest one show although the job keeps up, near
-        full load; it grows with the square of the load.
+        full load, where it grows with the square of the load; and the part of their time without
+        work that they are held back while records wait, and not idle.
     idle_cpu_fraction, full_cpu_fraction, restart_cpu_fraction
         Cpu of a worker without work, with all it can do, and while the job restarts. Above 1
         means that it is at its cpu limit, which is where the gauge ends, a little earlier.
@@ -135,6 +136,7 @@ class ContinuousJob(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     pressed_loss_in_busy: Annotated[float, Meta(ge=0, le=1)] = 1.0
     pressed_loss_in_cpu: Annotated[float, Meta(ge=0, le=1)] = 1.0
     calm_backpressure_fraction: Annotated[float, Meta(ge=0, le=1)] = 0.0
+    pressed_backpressure_fraction: Annotated[float, Meta(ge=0, le=1)] = 1.0
     idle_cpu_fraction: Annotated[float, Meta(ge=0, le=1)] = 0.08
     full_cpu_fraction: Annotated[float, Meta(ge=0)] = 1.06
     restart_cpu_fraction: Annotated[float, Meta(ge=0, le=1)] = 0.5

@@ -18,15 +18,13 @@ import numpy as np
 
 from penstock.errors import ConfigError
 from penstock.simulation.continuous import ContinuousJob
-from penstock.simulation.fit_gauges import plain, with_gauges
+from penstock.simulation.fit_gauges import LATE_S, plain, with_gauges
 from penstock.simulation.fit_search import Parameters, Space, around, descend, search
 from penstock.simulation.fleet import Startup
 from penstock.simulation.rows import Row, averaged, rates, row_of, trailing
 
 #: Fewer rows say too little about a job.
 FEWEST_ROWS = 20
-#: Records that wait so long are late: what departs then is what the fleet can do.
-LATE_S = 2.0
 #: Less than this is what a restart costs; more is far behind.
 FAR_BEHIND_S = 20.0
 

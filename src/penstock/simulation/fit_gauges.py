@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from itertools import pairwise
-from statistics import fmean
+from statistics import fmean, median
 
 import msgspec
 import numpy as np
@@ -38,6 +38,8 @@ _BUSY: Space = {
 #: Gauges are quickly worked out, and policies act on a percent more or less.
 _GAUGE_HALVINGS = 7
 _LEAST_GAUGE_GAIN = 1e-5
+#: Records that wait longer are late.
+LATE_S = 2.0
 #: A fleet that has not changed for so many rows, and still falls behind, is at full load.
 _SETTLED_ROWS = 6
 
@@ -110,7 +112,27 @@ def with_gauges(
     if calm.any():
         ratio = held[calm] / used[there][calm] ** 2
         found["calm_backpressure_fraction"] = float(np.clip(np.median(ratio), 0.0, 1.0))
+    if (part := _held_back(job, runs)) is not None:
+        found["pressed_backpressure_fraction"] = part
     return msgspec.structs.replace(job, **found)
+
+
+def _held_back(job: ContinuousJob, runs: Sequence[Sequence[Row]]) -> float | None:
+    """Of the time without work of what feeds the fullest operator, the part that is not idle.
+
+    Told by rows of late records. ``None`` if there are none, or if nothing feeds that operator.
+    """
+    flow = Dataflow(job.operators)
+    fullest = flow.regime([1.0], cores=job.cores_per_executor).bottleneck
+    feeding = len(flow.ancestors[fullest]) / len(job.operators)
+    parts = [
+        (1.0 - row.busy_fraction - row.idle_fraction) / (feeding * (1.0 - row.busy_fraction))
+        for rows in runs
+        for row in rows
+        if feeding and row.idle_fraction is not None and (row.delay_s or 0.0) > LATE_S
+        if row.busy_fraction is not None and row.busy_fraction < 1.0
+    ]
+    return min(1.0, max(0.0, median(parts))) if parts else None
 
 
 def _overloaded(rows: Sequence[Row]) -> list[bool]:

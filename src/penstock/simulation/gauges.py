@@ -25,7 +25,7 @@ _STEPS = 50
 #: Steps of the fraction of time for which records waited.
 _PRESSED_STEPS = 20
 #: Of many workers a gauge that loses sight of them still shows so much.
-LEAST_SEEN = 0.05
+LEAST_SEEN = 0.3
 #: So many errors of measurement are drawn and used in turn.
 _ERRORS = 509
 
@@ -210,7 +210,8 @@ class Gauges:
         job, rps, pressed = self._job, means.throughput_rps, min(1.0, means.pressed)
         busy_used = used * self._seen(job.calm_loss_in_busy, job.pressed_loss_in_busy, pressed)
         busy_used **= job.busy_exponent
-        held_back = pressed + (1.0 - pressed) * job.calm_backpressure_fraction * used * used
+        held_back = pressed * job.pressed_backpressure_fraction
+        held_back += (1.0 - pressed) * job.calm_backpressure_fraction * used * used
         samples = []
         for name, upstream, taken, selectivity, full, holds, service_s, service_cv2 in self._dials:
             busy = busy_used * full

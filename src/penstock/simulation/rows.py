@@ -16,7 +16,8 @@ from penstock.model import Snapshot, Step
 class Row(Struct, frozen=True, gc=False):
     """One sample of a recorded run; ``None`` is what was not measured.
 
-    `busy_fraction` is the mean over operators, `backpressured_fraction` the largest of them.
+    `busy_fraction` and `idle_fraction` are means over operators, `backpressured_fraction` the
+    largest of them.
     """
 
     at_s: float
@@ -28,6 +29,7 @@ class Row(Struct, frozen=True, gc=False):
     cpu_fraction: float | None = None
     busy_fraction: float | None = None
     backpressured_fraction: float | None = None
+    idle_fraction: float | None = None
 
 
 class Errors(Struct, frozen=True):
@@ -60,6 +62,7 @@ def row_of(seen: Snapshot, arrival_rps: float) -> Row:
     busy = [one.busy_fraction for one in seen.operators if one.busy_fraction is not None]
     if seen.trigger_interval_s and busy:
         busy = [min(1.0, sum(busy))]  # Stages take turns on the same slots.
+    idle = [one.idle_fraction for one in seen.operators if one.idle_fraction is not None]
     held = [
         one.backpressured_fraction
         for one in seen.operators
@@ -75,6 +78,7 @@ def row_of(seen: Snapshot, arrival_rps: float) -> Row:
         fmean(cpu) if cpu else None,
         fmean(busy) if busy else None,
         max(held) if held else None,
+        fmean(idle) if idle else None,
     )
 
 

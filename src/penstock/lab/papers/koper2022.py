@@ -55,6 +55,10 @@ SEEDS = (1, 2, 3, 4, 5)
 #: before it compares, and in floating point 99 % over 90 % is then more than a tenth too much.
 TOLERANCE_UP = 0.0999
 
+#: Pauses of the study count from when the number of registered workers last changed, which is so
+#: long after the decision.
+REGISTERED_AFTER_S = 15
+
 #: The settings of section 4.6, by the names of the tables.
 SCALERS: dict[str, Callable[[int], str]] = {
     "hpa": lambda percent: (
@@ -63,12 +67,10 @@ SCALERS: dict[str, Callable[[int], str]] = {
     "varga-v1": lambda percent: _varga(1, percent),
     "varga-v2": lambda percent: _varga(2, percent),
     "dhalion-adapted": lambda seconds: (
-        f"dhalion_adapted:latency_threshold={seconds}s,lag_window=0s"
+        f"dhalion_adapted:latency_threshold={seconds}s,lag_window=0s,{_pause(120)}"
     ),
-    "ds2": lambda percent: f"ds2:overprovisioning={percent / 100},whole_instances=true",
-    "ds2-adapted": lambda percent: (
-        f"ds2_adapted:overprovisioning={percent / 100},whole_instances=true"
-    ),
+    "ds2": lambda percent: _ds2("ds2", percent),
+    "ds2-adapted": lambda percent: _ds2("ds2_adapted", percent),
 }
 
 METRICS = (
@@ -240,7 +242,16 @@ def _mean(results: Sequence[Measured]) -> Measured:
 
 
 def _varga(version: int, percent: int) -> str:
-    return f"varga:version={version},utilization_target={percent / 100},count_sources=true"
+    target = f"version={version},utilization_target={percent / 100}"
+    return f"varga:{target},count_sources=true,{_pause(120)}"
+
+
+def _ds2(policy: str, percent: int) -> str:
+    return f"{policy}:overprovisioning={percent / 100},whole_instances=true,{_pause(240)}"
+
+
+def _pause(seconds: int) -> str:
+    return f"cooldown={seconds + REGISTERED_AFTER_S}s"
 
 
 def _table(query: str, found: Found) -> Comparison:

@@ -65,7 +65,7 @@ class Run(Struct, frozen=True):
     query: str
     scaler: str
     setting: int
-    rows: list[tuple[float, float, int, float, float, float, float, float, float]]
+    rows: list[tuple[float, float, int, float, float, float, float, float, float, float]]
 
 
 class Recordings(Struct, frozen=True):
@@ -241,6 +241,7 @@ _FITTED = (
     "cold_fraction", "warmup_s", "catch_up_fraction", "idle_cpu_fraction", "full_cpu_fraction",
     "cpu_exponent", "restart_cpu_fraction", "calm_loss_in_cpu", "pressed_loss_in_cpu",
     "busy_exponent", "calm_loss_in_busy", "pressed_loss_in_busy", "calm_backpressure_fraction",
+    "pressed_backpressure_fraction",
 )  # fmt: skip
 
 
