@@ -19,7 +19,7 @@ from msgspec import Struct, structs
 from penstock.clock import SimulatedClock
 from penstock.controller import Controller
 from penstock.guards import chain
-from penstock.knowledge import Knowledge
+from penstock.knowledge import Knowledge, Rescale
 from penstock.lab.contender import contender
 from penstock.lab.papers.koper_claims import claims
 from penstock.lab.papers.koper_recordings import (
@@ -57,7 +57,7 @@ TOLERANCE_UP = 0.0999
 
 #: Pauses of the study count from when the number of registered workers last changed, which is so
 #: long after the decision.
-REGISTERED_AFTER_S = 15
+REGISTERED_AFTER_S = 15.0
 
 #: The settings of section 4.6, by the names of the tables.
 SCALERS: dict[str, Callable[[int], str]] = {
@@ -203,9 +203,10 @@ def run(cell: Cell) -> Measured:
         lag_per_worker=cell.scaler.startswith("varga"),
         counted=COUNTED[cell.query],
     )
-    controller = Controller(
-        engine, entry.policy, chain(entry.limits), engine, None, Knowledge(entry.limits)
-    )
+    knowledge = Knowledge(entry.limits)
+    # The workers have just registered when a run begins: pauses count from then on.
+    knowledge.rescales.append(Rescale(-REGISTERED_AFTER_S, START_WORKERS, START_WORKERS))
+    controller = Controller(engine, entry.policy, chain(entry.limits), engine, None, knowledge)
     period_s = entry.policy.period_s
     for now_s in SimulatedClock(end_s=float(DURATION_S), start_s=period_s).ticks(period_s):
         controller.turn(now_s)
@@ -251,7 +252,7 @@ def _ds2(policy: str, percent: int) -> str:
 
 
 def _pause(seconds: int) -> str:
-    return f"cooldown={seconds + REGISTERED_AFTER_S}s"
+    return f"cooldown={seconds + REGISTERED_AFTER_S:g}s"
 
 
 def _table(query: str, found: Found) -> Comparison:
