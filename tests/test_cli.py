@@ -178,6 +178,9 @@ BAD = {
     "bad duration": (("simulate", "--duration", "soon"), "--duration must be a number"),
     "short run": (("simulate", "--duration", "60s"), "not longer than the warm-up"),
     "bad slo": (("simulate", "--slo", "-1"), "slo_s must be finite and not negative"),
+    "live, but how long": (("compare", "--live", "--duration", "2h"), "--live keeps its runs"),
+    "live, but no oracle": (("compare", "--live", "--no-regret"), "--live keeps its runs"),
+    "seeds backwards": (("compare", "--seeds", "5..3"), "ranges like 1..5, not '5..3'"),
     "no journal": (("explain", "nowhere.jsonl"), "cannot read journal nowhere.jsonl"),
     "no settings": (("simulate", "--config", "nowhere.toml"), "cannot read nowhere.toml"),
     "no place": (

@@ -8,6 +8,14 @@ from pathlib import Path
 from penstock.errors import ConfigError
 
 
+def check_place(path: Path) -> None:
+    """Refuse before hours of work what could not be written after them."""
+    if path.is_dir():
+        raise ConfigError(f"cannot write {path}: it is a folder")
+    if not path.absolute().parent.is_dir():
+        raise ConfigError(f"cannot write {path}: {path.parent} is not a folder")
+
+
 def write_whole(path: Path, pieces: Iterable[bytes]) -> None:
     """Written beside its place and moved there when it is complete; an older file is replaced.
 

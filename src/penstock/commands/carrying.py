@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from functools import partial
@@ -21,9 +21,6 @@ from penstock.lab.tournament import Cell, Row
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
-
-#: Gives the rows of cells, in their order.
-Player = Callable[[Sequence[Cell]], list[Row]]
 
 
 @Parameter(name="*")
@@ -110,10 +107,10 @@ class Stage:
             raise
 
     def _tell_what_is_left(self, done: int, count: int) -> None:
-        kept = (
-            "" if self.kept is None else f" are kept in {self.kept.path}: the same command goes on"
-        )
-        text = f"{done} of {count} runs{kept or ' were done; --resume FILE would have kept them'}"
+        if self.kept is None:
+            text = f"{done} of {count} runs were done; --resume FILE would have kept them"
+        else:
+            text = f"{done} of {count} runs are kept in {self.kept.path}: the same command goes on"
         Console(stderr=True).print(text, markup=False, highlight=False, soft_wrap=True)
 
 

@@ -14,10 +14,11 @@ from penstock.commands.options import Listed, RunOptions, listed, seed_numbers
 from penstock.commands.output import console, print_json
 from penstock.commands.ranking import ranking
 from penstock.errors import ConfigError, unknown
+from penstock.files import check_place
 from penstock.lab.contender import contender
 from penstock.lab.scenario import ENGINES
 from penstock.lab.score import Goal
-from penstock.lab.table import check_place, write_table
+from penstock.lab.table import check_table, write_table
 from penstock.lab.tournament import (
     ORACLE,
     Cell,
@@ -77,9 +78,11 @@ def compare(
     if live:
         from penstock.commands.live import compare_live
 
-        if out or html or vary or (carrying and carrying != Carrying()):
-            raise ConfigError("--live keeps its runs by itself and takes no more than --policy, "
-                              "--seeds and --json")  # fmt: skip
+        around = (options or RunOptions(), carrying or Carrying())
+        if out or html or vary or no_regret or around != (RunOptions(), Carrying()):
+            raise ConfigError(
+                "--live keeps its runs by itself and takes only --policy, --seeds and --json"
+            )
         return compare_live(policy, seeds, elsewhere=workload or engine, json=json)
     options, carrying = options or RunOptions(), carrying or Carrying()
     settings = options.settings()
@@ -145,9 +148,9 @@ def _check_places(out: str | None, html: Path | None, carrying: Carrying) -> Non
         if carrying.on != "spark":
             raise ConfigError(f"--out {out} is a place that only Spark can write: add --on spark")
     elif out is not None:
-        check_place(Path(out))
-    if html is not None and (html.is_dir() or not html.absolute().parent.is_dir()):
-        raise ConfigError(f"cannot write {html}: it is a folder, or its folder is not there")
+        check_table(Path(out))
+    if html is not None:
+        check_place(html)
 
 
 def _check_far_place(out: str | None, stage: Stage) -> None:

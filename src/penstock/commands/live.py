@@ -52,7 +52,7 @@ def compare_live(
         raise ConfigError(f"--live has a load and an engine of its own: leave out {elsewhere[0]}")
     plan = contest.LOAD
     known = contestants(plan)
-    names = listed(policy or list(known))
+    names = list(dict.fromkeys(listed(policy or list(known))))
     for name in names:
         if name not in known:
             raise unknown("contestant of a live comparison", name, known)

@@ -118,7 +118,7 @@ def seed_numbers(texts: Sequence[str]) -> list[int]:
     seeds: list[int] = []
     for text in (piece.strip() for piece in ",".join(texts).split(",")):
         first, dots, last = text.partition("..")
-        if not first.isdigit() or (dots and not last.isdigit()):
+        if not first.isdigit() or (dots and not (last.isdigit() and int(first) <= int(last))):
             raise ConfigError(f"--seeds must be whole numbers or ranges like 1..5, not '{text}'")
         seeds.extend(range(int(first), int(last) + 1) if dots else [int(first)])
     return list(dict.fromkeys(seeds))

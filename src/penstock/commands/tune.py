@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
+from itertools import count
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -19,6 +20,7 @@ from penstock.commands.options import Listed, RunOptions, listed, seed_numbers
 from penstock.commands.output import console, print_json
 from penstock.config import FILE_NAME, parse
 from penstock.errors import ConfigError
+from penstock.files import check_place
 from penstock.lab.contender import contender
 from penstock.lab.score import Goal
 from penstock.lab.tournament import Cell, Row
@@ -49,7 +51,7 @@ def tune(
     engine: Listed = None,
     seeds: Listed = None,
     parameter: Annotated[list[str] | None, Parameter(consume_multiple=True)] = None,
-    count: Annotated[int, Parameter(name="--candidates")] = 27,
+    most: Annotated[int, Parameter(name="--candidates")] = 27,
     draw: int = 1,
     options: RunOptions | None = None,
     carrying: Carrying | None = None,
@@ -77,7 +79,7 @@ def tune(
     parameter
         What to search, e.g. window or window=30s..5min; all numbers without it, each from a
         quarter of its default to four times of it.
-    count
+    most
         How many candidates are drawn.
     draw
         The seed by which they are drawn.
@@ -87,11 +89,11 @@ def tune(
     options, carrying = options or RunOptions(), carrying or Carrying()
     settings = options.settings()
     goal, bounds = options.goal(settings), options.bounds(settings)
-    if count < 1:
-        raise ConfigError(f"--candidates must be at least 1, not {count}")
+    if most < 1:
+        raise ConfigError(f"--candidates must be at least 1, not {most}")
     _check_place(out, force=force)
     dimensions = space(policy, ranges(parameter or ()))
-    drawn = candidates(policy, dimensions, count, draw)
+    drawn = candidates(policy, dimensions, most, draw)
     parts = split(
         listed(workload or ["sine"]),
         listed(validate or ()),
@@ -134,10 +136,9 @@ def ranges(texts: Sequence[str]) -> dict[str, tuple[float, float] | None]:
 
 
 def _check_place(out: Path, *, force: bool) -> None:
-    if out.exists() and not force:
+    if out.is_file() and not force:
         raise ConfigError(f"{out} exists already: name another place with --out, or add --force")
-    if out.is_dir() or not out.absolute().parent.is_dir():
-        raise ConfigError(f"cannot write {out}: it is a folder, or its folder is not there")
+    check_place(out)
 
 
 def _search(
@@ -185,21 +186,18 @@ def _table(found: Tuning, dimensions: Sequence[Dimension]) -> Table:
     names = [each.name for each in dimensions]
     table.add_column("", overflow="fold")
     trained = {each.policy: each for each in found.rounds[-1].candidates}
-    for place, each in enumerate(found.validated, start=1):
-        title = "defaults" if each.policy == found.defaults else f"candidate {place}"
+    held = found.validated
+    numbers = count(1)
+    for each in held:
+        title = "defaults" if each.policy == found.defaults else f"candidate {next(numbers)}"
         table.add_column(title, justify="right", overflow="fold")
-    settings = [_settings(each.policy, names) for each in found.validated]
+    settings = [_settings(each.policy, names) for each in held]
     for name in names:
         table.add_row(Text(name), *(f"{values[name]:g}" for values in settings))
-    held = found.validated
-
-    def line(title: str, *cells: str) -> None:
-        table.add_row(title, *cells, style="bold" if title.startswith("cost, held") else "")
-
-    line("cost, tuned on", *(_trained(trained.get(each.policy)) for each in held))
-    line("cost, held back", *(f"{each.cost_ratio:.3f}" for each in held))
-    line("executor-hours, held back", *(f"{each.executor_hours:.1f}" for each in held))
-    line("late %, held back", *(f"{100 * each.late_fraction:.2f}" for each in held))
+    table.add_row("cost, tuned on", *(_trained(trained.get(each.policy)) for each in held))
+    table.add_row("cost, held back", *(f"{each.cost_ratio:.3f}" for each in held), style="bold")
+    table.add_row("executor-hours, held back", *(f"{each.executor_hours:.1f}" for each in held))
+    table.add_row("late %, held back", *(f"{100 * each.late_fraction:.2f}" for each in held))
     return table
 
 
@@ -265,8 +263,9 @@ def filled(text: str, changed: Mapping[str, Mapping[str, Any]]) -> str:
         if head := re.fullmatch(r"\[(\w+)\]", line):
             table = changed.get(head[1], {})
         setting = re.match(r"# (\w+)(?: = |: not set)", line)
-        known = setting is not None and setting[1] in table
-        lines.append(f"{setting[1]} = {toml(table[setting[1]])}" if setting and known else line)
+        if setting and setting[1] in table:
+            line = f"{setting[1]} = {toml(table[setting[1]])}"
+        lines.append(line)
     return "\n".join(lines) + "\n"
 
 

@@ -17,7 +17,7 @@ from statistics import fmean
 import msgspec
 from msgspec import Struct
 
-from penstock.demo.forecast import fitted_job, forecast, mean_figures
+from penstock.demo.forecast import fitted_job, folded, forecast
 from penstock.demo.plan import Plan
 from penstock.demo.scene import Say
 from penstock.demo.trial import Figures, Trial, contestants, measured
@@ -76,7 +76,7 @@ def read_trials(path: Path, plan: Plan) -> list[Trial]:
                 break
             raise ConfigError(f"line {number} of {path} is not a live run: {error}") from error
     if any(trial.plan != plan for trial in trials):
-        raise ConfigError(f"{path} holds runs of another load; remove it or name another place")
+        raise ConfigError(f"{path} holds runs of another load: move it away first")
     return trials
 
 
@@ -154,18 +154,11 @@ def results(trials: Sequence[Trial]) -> list[Result]:
             executors = round(fmean(each.outcome().paid[0].executors for each in seen))
             span_s = fmean(each.span_s for each in seen)
             predicted = forecast(one, others, executors=executors, span_s=span_s)
-        found.append(Result(name, one.words, runs, mean_figures(runs), _intervals(runs), predicted))
+        mean, interval = folded(runs, fmean), folded(runs, interval_95)
+        found.append(Result(name, one.words, runs, mean, interval, predicted))
     return found
 
 
 def job(trials: Sequence[Trial]) -> MicroBatchJob:
     """The job on paper, fitted to all runs; each forecast leaves the own runs out."""
     return fitted_job([trial.observation for trial in trials])
-
-
-def _intervals(runs: Sequence[Figures]) -> Figures:
-    widths: dict[str, float | None] = {}
-    for name in Figures.__struct_fields__:
-        values = [getattr(run, name) for run in runs]
-        widths[name] = None if None in values else interval_95(values)
-    return msgspec.convert(widths, Figures)

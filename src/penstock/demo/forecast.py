@@ -7,7 +7,7 @@ same guards, and scored by the same arithmetic as the live run.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from statistics import fmean
 
 import msgspec
@@ -85,16 +85,16 @@ def forecast(
     found = [
         figures(_run(job, entry, _rates(plan, span_s), executors, every_s, seed)) for seed in SEEDS
     ]
-    return mean_figures(found)
+    return folded(found, fmean)
 
 
-def mean_figures(found: Sequence[Figures]) -> Figures:
-    """Means, field by field; what was not counted everywhere is not averaged."""
-    means: dict[str, float | None] = {}
+def folded(found: Sequence[Figures], how: Callable[[list[float]], float]) -> Figures:
+    """One figure of many, such as their mean, field by field; of some uncounted there is none."""
+    made: dict[str, float | None] = {}
     for name in Figures.__struct_fields__:
         values = [getattr(one, name) for one in found]
-        means[name] = None if None in values else fmean(values)
-    return msgspec.convert(means, Figures)
+        made[name] = None if None in values else how(values)
+    return msgspec.convert(made, Figures)
 
 
 def _rates(plan: Plan, span_s: float) -> list[float]:

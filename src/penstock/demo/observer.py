@@ -7,7 +7,6 @@ batch, and failed tasks are those of Spark's own status store.
 
 from __future__ import annotations
 
-from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from itertools import accumulate
@@ -165,7 +164,8 @@ class Observer:
         self._thread.join()
 
     def observation(self) -> Observation:
-        """All that was seen until now; asks the query and Spark's status store once."""
+        """All that was seen; a last look, after which the watching is over."""
+        self.close()
         now_s = WallClock().now()
         self._look(now_s)
         done_at_start, batches = self._batches()
@@ -230,7 +230,7 @@ class Observer:
                 Life(
                     name,
                     # A process that is older than our first look is at least as old as its word.
-                    min(seen_s - self._began_at_s, registered_s or inf),
+                    min(seen_s - self._began_at_s, inf if registered_s is None else registered_s),
                     registered_s,
                     None if missed_s is None else missed_s - self._began_at_s,
                     0 if summary is None else int(summary["failedTasks"]),
@@ -249,16 +249,6 @@ def observed(scene: Scene) -> Iterator[Observer]:
         observer.close()
 
 
-def at_work(observation: Observation) -> list[tuple[Committed, int]]:
-    """Each batch with records, and the fleet of the middle of its time."""
-    return [
-        (batch, fleet)
-        for batch in observation.batches
-        if batch.records > 0
-        and (fleet := observation.fleet_at(batch.started_s + batch.duration_s / 2)) > 0
-    ]
-
-
 def startups_s(observations: Iterable[Observation]) -> list[float]:
     """How long executors that were launched during a run took to register, in order."""
     return sorted(
@@ -275,5 +265,4 @@ def quantile(ordered: Sequence[float], fraction: float) -> float:
     >>> quantile([1.0, 2.0, 3.0, 4.0], 0.5), quantile([1.0, 2.0, 3.0, 4.0], 1.0)
     (2.0, 4.0)
     """
-    place = bisect_right(range(1, len(ordered) + 1), fraction * len(ordered))
-    return ordered[max(0, place - 1)]
+    return ordered[max(1, int(fraction * len(ordered))) - 1]

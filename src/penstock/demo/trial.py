@@ -236,10 +236,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     def say(line: str) -> None:
         sys.stderr.write(f"{since_s():7.1f} s  {line}\n")
 
-    plan = msgspec.json.decode(told.plan, type=Plan)
     try:
+        plan = msgspec.json.decode(told.plan, type=Plan)
         trial = run_trial(told.contestant, told.number, plan, told.journal, say)
-    except PenstockError as error:
+    except (PenstockError, msgspec.MsgspecError) as error:
         say(str(error))
         return 2
     except KeyboardInterrupt:

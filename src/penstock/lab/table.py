@@ -15,7 +15,7 @@ import msgspec
 from msgspec import Struct
 
 from penstock.errors import ConfigError
-from penstock.files import write_whole
+from penstock.files import check_place, write_whole
 from penstock.lab.parquet import Column, parquet
 
 SUFFIXES = (".csv", ".parquet")
@@ -37,19 +37,16 @@ def columns(kind: type[Struct]) -> dict[str, type]:
     }
 
 
-def check_place(path: Path) -> None:
+def check_table(path: Path) -> None:
     """Refuse before the first run what could not be written after the last."""
     if path.suffix not in SUFFIXES:
         raise ConfigError(f"--out must end in {' or '.join(SUFFIXES)}, not '{path}'")
-    if not path.absolute().parent.is_dir():
-        raise ConfigError(f"cannot write {path}: {path.parent} is not a folder")
-    if path.is_dir():
-        raise ConfigError(f"cannot write {path}: it is a folder")
+    check_place(path)
 
 
 def write_table(path: Path, kind: type[Struct], rows: Sequence[Struct]) -> None:
     """The whole table or nothing."""
-    check_place(path)
+    check_table(path)
     write_whole(path, [as_csv(kind, rows) if path.suffix == ".csv" else as_parquet(kind, rows)])
 
 

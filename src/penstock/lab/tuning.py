@@ -126,8 +126,7 @@ def space(
     fixed.update(names[: len(notation.positional)])
     if not wanted:
         left = fixed | set(Goal.__struct_fields__) | {"period_s"}
-        found = [_dimension(entry, name, None) for name in names
-                 if name not in left]  # fmt: skip
+        found = [_dimension(entry, name, None) for name in names if name not in left]
         dimensions = [each for each in found if each is not None]
         if not dimensions:
             raise ConfigError(f"{policy} has no parameter to search: name one with its range")
@@ -150,17 +149,20 @@ def _dimension(entry: Contender, name: str, span: tuple[float, float] | None) ->
     """``None`` for what is no number, or has no range that suggests itself."""
     owner: Any = entry.policy if hasattr(entry.policy, name) else entry.limits
     number, least, most = _numeric(get_type_hints(type(owner), include_extras=True)[name])
-    default = getattr(owner, name)
-    if number is None or (span is None and (default is None or default <= 0)):
-        if span is not None:
+    if span is not None:
+        if number is None:
             raise ConfigError(f"{name} is not a number: it cannot be searched")
-        return None
-    low, high = span or (max(least, default / REACH), min(most, default * REACH))
-    if span is not None and not least <= low < high <= most:
-        raise ConfigError(
-            f"{name} cannot be searched from {low:g} to {high:g}: "
-            f"it lies between {least:g} and {most:g}"
-        )
+        low, high = span
+        if not least <= low < high <= most:
+            raise ConfigError(
+                f"{name} cannot be searched from {low:g} to {high:g}: "
+                f"it lies between {least:g} and {most:g}"
+            )
+    else:
+        default = getattr(owner, name)
+        if number is None or default is None or default <= 0:
+            return None
+        low, high = max(least, default / REACH), min(most, default * REACH)
     if number is int:
         low, high = ceil(low), int(high)
     return Dimension(name, low, high, number is int) if low < high else None
@@ -261,9 +263,14 @@ def sizes(count: int, seeds: int) -> list[tuple[int, int]]:
 
 
 def tune(
-    defaults: str, drawn: Sequence[str], parts: Split, goal: Goal, bounds: dict[str, Any],
-    play: Play, tell: Callable[[Round], None] = lambda _: None,
-) -> Tuning:  # fmt: skip
+    defaults: str,
+    drawn: Sequence[str],
+    parts: Split,
+    goal: Goal,
+    bounds: dict[str, Any],
+    play: Play,
+    tell: Callable[[Round], None] = lambda _: None,
+) -> Tuning:
     """Halve the candidates until a few are left, then validate them."""
     known: dict[tuple[str, Scenario], Row] = {}
 
