@@ -14,12 +14,10 @@ from uuid import uuid4
 import pytest
 from py4j.protocol import Py4JError  # type: ignore[import-untyped]
 
-from penstock.clock import WallClock
 from penstock.errors import SensorError
-from penstock.model import Snapshot
 from penstock.spark.internals import Capabilities, Driver, probe
-from penstock.spark.sensor import SparkSensor
 from penstock.testbed import wait_until
+from tests.spark.sensing import now_s, readings, sensing
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -30,8 +28,6 @@ pytestmark = [
     # PySpark leaves the socket of each collect() to the garbage collector.
     pytest.mark.filterwarnings("ignore:unclosed <socket:ResourceWarning"),
 ]
-
-now_s = WallClock().now
 
 
 @contextmanager
@@ -51,27 +47,6 @@ def running(
 
 def committed(query: StreamingQuery) -> bool:
     return any("addBatch" in report["durationMs"] for report in query.recentProgress)
-
-
-@contextmanager
-def sensing(spark: SparkSession, **options: Any) -> Iterator[SparkSensor]:
-    sensor = SparkSensor(spark, **options)
-    try:
-        yield sensor
-    finally:
-        sensor.close()
-
-
-def readings(sensor: SparkSensor, until: Callable[[Snapshot], object]) -> list[Snapshot]:
-    """One reading a second until one shows what is waited for."""
-    taken: list[Snapshot] = []
-
-    def shows() -> object:
-        taken.append(sensor.read(now_s()))
-        return until(taken[-1])
-
-    wait_until(shows, 60.0, "no reading shows it", every_s=1.0)
-    return taken
 
 
 def rate(spark: SparkSession, rows_per_s: int, partitions: int = 3) -> DataFrame:

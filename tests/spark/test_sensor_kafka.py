@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from itertools import pairwise
 from pathlib import Path
@@ -12,11 +12,9 @@ from uuid import uuid4
 
 import pytest
 
-from penstock.clock import WallClock
-from penstock.model import Snapshot
 from penstock.spark.internals import Driver
-from penstock.spark.sensor import SparkSensor
 from penstock.testbed import Testbed, wait_until
+from tests.spark.sensing import now_s, readings, sensing
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -29,8 +27,6 @@ pytestmark = [
     # PySpark leaves the socket of each collect() to the garbage collector.
     pytest.mark.filterwarnings("ignore:unclosed <socket:ResourceWarning"),
 ]
-
-now_s = WallClock().now
 
 
 @pytest.fixture
@@ -71,27 +67,6 @@ def reading(
         yield query
     finally:
         query.stop()
-
-
-@contextmanager
-def sensing(spark: SparkSession) -> Iterator[SparkSensor]:
-    sensor = SparkSensor(spark)
-    try:
-        yield sensor
-    finally:
-        sensor.close()
-
-
-def readings(sensor: SparkSensor, until: Callable[[Snapshot], object]) -> list[Snapshot]:
-    """One reading a second until one shows what is waited for."""
-    taken: list[Snapshot] = []
-
-    def shows() -> object:
-        taken.append(sensor.read(now_s()))
-        return until(taken[-1])
-
-    wait_until(shows, 90.0, "no reading shows it", every_s=1.0)
-    return taken
 
 
 def processed(query: StreamingQuery) -> int:

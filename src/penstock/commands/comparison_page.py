@@ -7,6 +7,7 @@ from html import escape
 from itertools import groupby
 from math import log1p
 
+from penstock.commands.words import thousandths
 from penstock.lab.score import Goal
 from penstock.lab.tournament import Standing
 from penstock.report.frame import framed, template
@@ -80,7 +81,7 @@ def _load(group: Sequence[Standing], goal: Goal) -> str:
 
 def _numbers(goal: Goal) -> list[tuple[str, Callable[[Standing], str]]]:
     return [
-        ("regret", lambda s: "–" if s.regret is None else _thousandths(s.regret)),
+        ("regret", lambda s: "–" if s.regret is None else thousandths(s.regret)),
         ("exec-h", lambda s: f"{s.executor_hours:.1f}"),
         ("p50 s", lambda s: f"{s.p50_s:.1f}"),
         ("p95 s", lambda s: f"{s.p95_s:.1f}"),
@@ -105,8 +106,7 @@ def cost_parts(row: Standing, goal: Goal) -> tuple[float, float, float]:
 
 def _bar(row: Standing, goal: Goal, top: float) -> str:
     parts = zip(("hours", "late", "moves"), cost_parts(row, goal), strict=True)
-    drawn, begin = "", 0.0
-    told = []
+    drawn, begin, told = "", 0.0, []
     for name, value in parts:
         width = max(0.0, min(begin + value, top) - min(begin, top))
         begin += value
@@ -114,8 +114,10 @@ def _bar(row: Standing, goal: Goal, top: float) -> str:
         if width > 0.0:
             drawn += f'<i class="part-{name}" style="width:{100.0 * width / top:.2f}%"></i>'
     beyond = " beyond" if row.cost > top * 1.0001 else ""
-    about = f"{row.policy}: cost {row.cost:.1f} of {', '.join(told)}"
-    return f'<div class="parts{beyond}" role="img" aria-label="{escape(about)}" title="{escape(about)}">{drawn}</div>'  # noqa: E501
+    about = escape(f"{row.policy}: cost {row.cost:.1f} of {', '.join(told)}")
+    return (
+        f'<div class="parts{beyond}" role="img" aria-label="{about}" title="{about}">{drawn}</div>'
+    )
 
 
 def _cost(row: Standing) -> str:
@@ -142,9 +144,9 @@ def _across(loads: Sequence[Sequence[Standing]]) -> str:
         f'<tr{" class=best" if rank == 1 else ""}><td class="rank">{rank}</td>'
         f'<th class="name" scope="row">{escape(policy)}</th>'
         f'<td class="number cost" data-label="mean {word}">'
-        f"{_thousandths(_mean(excess[policy]))}</td>"
+        f"{thousandths(_mean(excess[policy]))}</td>"
         f'<td class="drawn">{_strip(excess[policy], loads, top)}</td>'
-        + _cell(f"worst {word}", _thousandths(max(v for v in excess[policy] if v is not None)))
+        + _cell(f"worst {word}", thousandths(max(v for v in excess[policy] if v is not None)))
         + _cell("won", str(wins.count(policy)))
         + "</tr>"
         for rank, policy in enumerate(order, start=1)
@@ -184,10 +186,8 @@ def _matrix(
         if value is None:
             return "<td></td>"
         if value == low:
-            return f'<td class="best">{_thousandths(value)}</td>'
-        return (
-            f'<td style="--heat:{min(60.0, 30.0 * log1p(value)):.0f}%">{_thousandths(value)}</td>'
-        )
+            return f'<td class="best">{thousandths(value)}</td>'
+        return f'<td style="--heat:{min(60.0, 30.0 * log1p(value)):.0f}%">{thousandths(value)}</td>'
 
     head = "<td></td>" + "".join(
         f'<th scope="col">{escape(_name(group[0]))}</th>' for group in loads
@@ -207,7 +207,7 @@ def _matrix(
 def _strip(values: Sequence[float | None], loads: Sequence[Sequence[Standing]], top: float) -> str:
     dots = "".join(
         f'<i style="left:{_at(value, top):.1f}%" '
-        f'title="{escape(_name(group[0]))}: {_thousandths(value)}"></i>'
+        f'title="{escape(_name(group[0]))}: {thousandths(value)}"></i>'
         for value, group in zip(values, loads, strict=True)
         if value is not None
     )
@@ -250,15 +250,6 @@ def _name(row: Standing) -> str:
 
 def _count(number: int, one: str, many: str) -> str:
     return f"{number} {one if number == 1 else many}"
-
-
-def _thousandths(value: float) -> str:
-    """Three digits, and nothing below nothing.
-
-    >>> _thousandths(0.12345), _thousandths(-0.0001)
-    ('0.123', '0.000')
-    """
-    return f"{round(value, 3) + 0.0:.3f}"
 
 
 def _heads(*names: str) -> str:

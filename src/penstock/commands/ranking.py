@@ -9,6 +9,7 @@ from rich.console import RenderableType
 from rich.table import Table
 from rich.text import Text
 
+from penstock.commands.words import thousandths
 from penstock.lab.score import Goal
 from penstock.lab.tournament import Standing
 
@@ -29,9 +30,7 @@ def columns(goal: Goal) -> list[Column]:
     return [
         Column("cost", lambda s: f"{s.cost:.1f}", 0),
         Column("± 95 %", lambda s: f"{s.cost_interval:.1f}" if s.seeds > 1 else "-", 5),
-        Column(
-            "regret", lambda s: "-" if s.regret is None else f"{round(s.regret, 3) + 0.0:.3f}", 2
-        ),
+        Column("regret", lambda s: "-" if s.regret is None else thousandths(s.regret), 2),
         Column("exec-h", lambda s: f"{s.executor_hours:.1f}", 3),
         Column("mean", lambda s: f"{s.mean_executors:.1f}", 9),
         Column("p50 s", lambda s: f"{s.p50_s:.1f}", 8),

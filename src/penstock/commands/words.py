@@ -71,3 +71,12 @@ def reasons(decision: Decision) -> str:
 
 def codes(decision: Decision) -> list[str]:
     return [reason.code for reason in decision.reasons]
+
+
+def thousandths(value: float) -> str:
+    """Three digits, and nothing below nothing.
+
+    >>> thousandths(0.12345), thousandths(-0.0001)
+    ('0.123', '0.000')
+    """
+    return f"{round(value, 3) + 0.0:.3f}"

@@ -153,11 +153,11 @@ def _dimension(entry: Contender, name: str, span: tuple[float, float] | None) ->
         if number is None:
             raise ConfigError(f"{name} is not a number: it cannot be searched")
         low, high = span
+        wrong = f"{name} cannot be searched from {low:g} to {high:g}"
+        if low >= high:
+            raise ConfigError(f"{wrong}: the lower end comes first")
         if not least <= low < high <= most:
-            raise ConfigError(
-                f"{name} cannot be searched from {low:g} to {high:g}: "
-                f"it lies between {least:g} and {most:g}"
-            )
+            raise ConfigError(f"{wrong}: it lies between {least:g} and {most:g}")
     else:
         default = getattr(owner, name)
         if number is None or default is None or default <= 0:
