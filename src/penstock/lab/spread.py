@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import multiprocessing
 import os
+import warnings
 from collections.abc import Callable, Sequence
 from concurrent.futures import FIRST_COMPLETED, ProcessPoolExecutor, wait
 from typing import TypeVar
@@ -43,7 +44,10 @@ def spread(
     method = "fork" if "fork" in multiprocessing.get_all_start_methods() else "spawn"
     pool = ProcessPoolExecutor(workers, mp_context=multiprocessing.get_context(method))
     try:
-        futures = [pool.submit(work, item) for item in items]
+        with warnings.catch_warnings():
+            # Python 3.12 and later warn of any other thread; those of NumPy wait for work.
+            warnings.filterwarnings("ignore", ".* is multi-threaded", DeprecationWarning)
+            futures = [pool.submit(work, item) for item in items]
         places = {future: place for place, future in enumerate(futures)}
         waiting = set(futures)
         while waiting:
