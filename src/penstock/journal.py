@@ -16,7 +16,6 @@ from collections import deque
 from collections.abc import Iterable, Iterator
 from itertools import chain
 from pathlib import Path
-from types import TracebackType
 from typing import Literal
 
 import msgspec
@@ -118,12 +117,7 @@ class FileJournal:
     def __enter__(self) -> FileJournal:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     def _append(self, line: bytes) -> None:

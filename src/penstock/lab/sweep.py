@@ -11,7 +11,6 @@ import os
 from collections.abc import Callable, Iterator, Sequence
 from functools import lru_cache
 from pathlib import Path
-from types import TracebackType
 from typing import Any, Protocol
 
 import msgspec
@@ -88,12 +87,7 @@ class Kept:
     def __enter__(self) -> Kept:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self._file.close()
 
     def keep(self, key: str, row: Row) -> None:
