@@ -78,7 +78,7 @@ def test_capacity_drops_and_comes_back() -> None:
     assert rates == pytest.approx([2000.0, 1400.0, 2000.0])
 
 
-def test_skew_sets_in() -> None:
+def test_skew_sets_in_at_its_instant() -> None:
     engine = run([9000.0] * 120, executors=4, faults=[SkewSetsIn(at_s=60.0, hot_fraction=0.4)])
     before, after = engine.read(60.0), engine.read(120.0)
     assert before.throughput_rps == pytest.approx(4000.0)

@@ -70,7 +70,9 @@ def outlook(
         (outlook(5, 40_000.0, 100_000.0, since_s=600.0), 11, "scale_up"),
     ],
 )
-def test_algorithm_1(situation: Outlook, executors: int, code: str) -> None:
+def test_size_and_reason_are_those_of_algorithm_1(
+    situation: Outlook, executors: int, code: str
+) -> None:
     plan = Daedalus(most_executors=12).plan(situation)
     assert (plan.executors, plan.code) == (executors, code)
 

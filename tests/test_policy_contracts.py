@@ -35,7 +35,7 @@ def subjects() -> Iterator[tuple[str, Policy]]:
         for check in yield_checks(policy)
     ],
 )
-def test_the_policy(check: Check) -> None:
+def test_every_policy_keeps_every_clause_of_the_contract(check: Check) -> None:
     check()
 
 

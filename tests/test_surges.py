@@ -116,14 +116,16 @@ def test_a_clock_that_is_set_back_starts_a_new_calm() -> None:
     age_s=st.floats(0.0, 1e6),
     widths_s=st.lists(st.floats(1.0, 1e4), min_size=1, max_size=16),
 )
-def test_chances_are_chances(spans_s: list[float], age_s: float, widths_s: list[float]) -> None:
+def test_chances_lie_between_0_and_1(
+    spans_s: list[float], age_s: float, widths_s: list[float]
+) -> None:
     found = chances(spans_s, age_s, np.cumsum([0.0, *widths_s]))
     assert np.isfinite(found).all()
     assert ((found >= 0.0) & (found <= 1.0)).all()
 
 
 @given(loads=st.lists(st.floats(0.0, 1e7), max_size=200))
-def test_no_load_breaks_it(loads: list[float]) -> None:
+def test_any_load_gives_few_surges_that_all_rise(loads: list[float]) -> None:
     surges = watched(loads)
     assert len(surges.past) <= MOST
     assert all(isinstance(one, Surge) and one.rise_rps > 0.0 for one in surges.past)
