@@ -6,8 +6,9 @@ Time arrives as iteration: a clock hands out the instants at which to take a tur
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from math import inf
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,6 +29,34 @@ class SimulatedClock:
         while (now_s := self.start_s + turn * every_s) < self.end_s:
             yield now_s
             turn += 1
+
+
+@dataclass(frozen=True, slots=True)
+class AlarmedClock:
+    """Simulated instants, and those at which an alarm rings; after one the next comes early.
+
+    Alarms that ring sooner than `again_s` after an instant wait for so long.
+
+    >>> list(AlarmedClock(end_s=45.0, alarms_s=(16.0, 33.0)).ticks(every_s=15.0))
+    [0.0, 15.0, 17.0, 19.0, 33.0, 35.0]
+    """
+
+    end_s: float
+    start_s: float = 0.0
+    alarms_s: Sequence[float] = ()
+    again_s: float = 2.0
+
+    def ticks(self, every_s: float) -> Iterator[float]:
+        alarms = [*self.alarms_s, inf]
+        now_s, gap_s, place = self.start_s, every_s, 0
+        while now_s < self.end_s:
+            yield now_s
+            while alarms[place] <= now_s:
+                place += 1
+            regular_s = now_s + gap_s
+            rings_s = max(alarms[place], now_s + self.again_s)
+            gap_s = self.again_s if rings_s < regular_s else every_s
+            now_s = min(rings_s, regular_s)
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 
-from penstock.clock import SimulatedClock
+from penstock.clock import AlarmedClock, SimulatedClock
 from penstock.controller import Controller
 from penstock.errors import ConfigError, unknown
 from penstock.guards import chain
@@ -14,13 +14,20 @@ from penstock.journal import MemoryJournal
 from penstock.knowledge import Knowledge
 from penstock.lab.profiling import profiled
 from penstock.lab.score import Goal, Score, score
+from penstock.learning.alarm import LOOK_AGAIN_S, alarms_s
 from penstock.model import Limits, Step
 from penstock.policies.phoebe import Phoebe
-from penstock.protocols import Journal, Policy
+from penstock.protocols import Clock, Journal, Policy
 from penstock.simulation.continuous import ContinuousJob
 from penstock.simulation.engine import Job, Outcome
 from penstock.simulation.expressions import parse_workload
-from penstock.simulation.faults import Fault
+from penstock.simulation.faults import (
+    Fault,
+    SensorBlind,
+    SensorLate,
+    SourceSilence,
+    with_silence,
+)
 from penstock.simulation.microbatch import MicroBatchJob
 from penstock.simulation.sensors import impaired
 
@@ -71,6 +78,13 @@ class Scenario:
     def rates(self) -> Sequence[float]:
         """The arrival rate of each second."""
         return _rates(self.workload, self.engine, self.seed, self.duration_s)
+
+    def alarms_s(self) -> Sequence[float]:
+        """When a surge wakes who wants to be woken; a sensor with faults wakes nobody."""
+        if any(isinstance(fault, SensorBlind | SensorLate) for fault in self.faults):
+            return ()
+        silences = tuple(fault for fault in self.faults if isinstance(fault, SourceSilence))
+        return _alarms_s(self.workload, self.engine, self.seed, self.duration_s, silences)
 
     def start_size(self, limits: Limits) -> int:
         """A fleet that carries the first minute with a fifth to spare, inside the bounds."""
@@ -131,11 +145,17 @@ def simulate(
     )
     knowledge = Knowledge(limits)
     controller = Controller(engine, policy, chain(limits), engine, journal, knowledge)
-    clock = SimulatedClock(end_s=float(len(rates)), start_s=policy.period_s)
+    clock = _clock(scenario, policy, float(len(rates)))
     for step in controller.run(clock):
         if watch is not None:
             watch(step)
     return engine.finish()
+
+
+def _clock(scenario: Scenario, policy: Policy, end_s: float) -> Clock:
+    if getattr(policy, "wakes_on_surge", False):
+        return AlarmedClock(end_s, policy.period_s, scenario.alarms_s(), LOOK_AGAIN_S)
+    return SimulatedClock(end_s, policy.period_s)
 
 
 @lru_cache(maxsize=4)
@@ -148,3 +168,10 @@ def _rates(text: str, engine: str, seed: int, duration_s: float | None) -> Seque
     if wanted_s < 1.0:
         raise ConfigError(f"a run must last at least 1 s, not {wanted_s} s")
     return tuple(workload.rates(int(wanted_s), seed, ENGINES[engine].capacity_rps))
+
+
+@lru_cache(maxsize=4)
+def _alarms_s(
+    text: str, engine: str, seed: int, duration_s: float | None, silences: tuple[Fault, ...]
+) -> Sequence[float]:
+    return tuple(alarms_s(with_silence(_rates(text, engine, seed, duration_s), silences)))

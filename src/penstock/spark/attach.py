@@ -32,6 +32,7 @@ from penstock.errors import ConfigError, unknown
 from penstock.guards import chain
 from penstock.journal import FileJournal, read_tail
 from penstock.knowledge import Knowledge
+from penstock.learning.alarm import LOOK_AGAIN_S
 from penstock.model import Limits, Receipt, Step
 from penstock.notation import parse, realize
 from penstock.policies import DEFAULT_POLICY, POLICIES
@@ -54,8 +55,6 @@ log = logging.getLogger(__name__)
 TICK_S = 0.1
 #: Decisions that `Attachment.explain` can tell.
 EXPLAINED = 100
-#: The least time between two turns when the load surges.
-SURGE_TURN_S = 2.0
 STOP_TIMEOUT_S = 30.0
 
 
@@ -282,11 +281,11 @@ class Attachment:
             if self._actuator is not None:
                 self._actuator.tend(now_s)
             surged = self._wakes_on_surge and self._sensor.has_surged()
-            due_at_s = turned_at_s + SURGE_TURN_S if surged else next_turn_at_s
+            due_at_s = turned_at_s + LOOK_AGAIN_S if surged else next_turn_at_s
             if now_s >= due_at_s and not self._is_paused.is_set():
                 turned_at_s = now_s
                 # The first second of a surge is only a part of one, so the next look is soon.
-                next_turn_at_s = now_s + (SURGE_TURN_S if surged else self._every_s)
+                next_turn_at_s = now_s + (LOOK_AGAIN_S if surged else self._every_s)
                 self._turn(now_s)
 
     def _turn(self, now_s: float) -> None:

@@ -22,8 +22,8 @@ from msgspec import Struct
 
 from penstock.clock import WallClock
 from penstock.errors import ConfigError, SensorError
+from penstock.learning.alarm import Usual
 from penstock.spark.progress import Partition
-from penstock.spark.surge import Usual
 
 log = logging.getLogger(__name__)
 

@@ -2,7 +2,8 @@
 
 A policy is asked every few seconds, and most of the time that is often enough. A load that jumps is
 the exception: each second until somebody looks is a second of backlog. So whoever counts arrivals
-also watches for a second that does not belong to those before.
+also watches for a second that does not belong to those before, and a policy that wants to be woken
+is asked at once.
 
 >>> usual = Usual()
 >>> for rate_rps in [100.0, 110.0, 95.0, 105.0, 100.0, 90.0, 105.0, 100.0]:
@@ -21,17 +22,21 @@ False
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
 from math import sqrt
 
 from msgspec import Struct
 
 #: A surge is so much more than the mean, and so many deviations away from it.
-MORE = 1.5
+MORE = 1.25
 DEVIATIONS = 5.0
 #: Before so many samples nobody knows what is usual.
 ENOUGH = 6
 #: About the last twenty samples count.
 FORGET = 0.05
+#: The least time between two turns, and the time to the second look at a surge: its first second
+#: is only a part of one.
+LOOK_AGAIN_S = 2.0
 
 
 class Usual(Struct, frozen=True):
@@ -42,6 +47,8 @@ class Usual(Struct, frozen=True):
     samples: int = 0
 
     def with_one(self, rate_rps: float) -> Usual:
+        if self._is_fall(rate_rps):
+            return Usual(rate_rps, 0.0, 1)  # what was usual before tells nothing of now
         weight = max(FORGET, 1.0 / (self.samples + 1))
         off = rate_rps - self.mean_rps
         return Usual(
@@ -51,7 +58,30 @@ class Usual(Struct, frozen=True):
         )
 
     def is_surge(self, rate_rps: float) -> bool:
-        # Records that come one by one swing by the root of their number, however few were seen.
-        deviation = sqrt(max(self.variance, self.mean_rps))
-        limit = max(MORE * self.mean_rps, self.mean_rps + DEVIATIONS * deviation)
+        limit = max(MORE * self.mean_rps, self.mean_rps + self._far_rps)
         return self.samples >= ENOUGH and rate_rps > limit
+
+    def _is_fall(self, rate_rps: float) -> bool:
+        limit = min(self.mean_rps / MORE, self.mean_rps - self._far_rps)
+        return self.samples >= ENOUGH and rate_rps < limit
+
+    @property
+    def _far_rps(self) -> float:
+        # Records that come one by one swing by the root of their number, however few were seen.
+        return DEVIATIONS * sqrt(max(self.variance, self.mean_rps))
+
+
+def alarms_s(rates_rps: Iterable[float]) -> Iterator[float]:
+    """The instants at which a surge is noticed: at the end of its first second.
+
+    >>> list(alarms_s([100.0] * 9 + [300.0] * 9 + [100.0] * 30 + [300.0] * 2))
+    [10.0, 49.0]
+    """
+    usual = Usual()
+    for second, rate_rps in enumerate(rates_rps, 1):
+        if usual.is_surge(rate_rps):
+            # What is usual begins anew: a load that stays there is no second surge.
+            usual = Usual()
+            yield float(second)
+        else:
+            usual = usual.with_one(rate_rps)
