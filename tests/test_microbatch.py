@@ -9,6 +9,7 @@ from penstock.simulation.engine import Job, Outcome
 from penstock.simulation.faults import (
     SourceOutage,
 )
+from penstock.simulation.fleet import Startup
 from penstock.simulation.microbatch import MicroBatchJob
 from tests.paper_batches import PLAIN, delay_s, durations, longest_s
 
@@ -265,3 +266,25 @@ def test_an_admission_cap_spreads_the_backlog_of_an_outage_over_many_batches() -
     # Without a cap the first batch takes all: 0.24 + 22,000 x 0.5 ms = 11.24 s.
     free = PLAIN.start(rates, executors=2, seed=1, faults=[outage]).read(120.0)
     assert max(durations(free.batches)) == pytest.approx(11.24)
+
+
+def test_executors_that_join_take_tasks_of_the_running_batch() -> None:
+    run = PLAIN.start([10_000.0] * 2 + [0.0] * 30, executors=1, seed=1)
+    run.read(2.0)
+    run.apply(4, 2.0)
+    # 20,000 records take one executor 0.28 + 20 = 20.28 s. After 10 s, when 10 / 20.28 of that is
+    # done, three more are there, and the rest takes as long as on four: 0.507 x (0.22 + 5) s.
+    ends_s = 12.0 + (1.0 - 10.0 / 20.28) * 5.22
+    batches = run.read(20.0).batches
+    assert batches[0].started_at_s == 2.0
+    assert batches[0].started_at_s + batches[0].duration_s == pytest.approx(ends_s)
+
+
+def test_tasks_that_run_already_stay_where_they_are() -> None:
+    # Four executors run each of both stages in one wave; with half of the batch behind, all that
+    # is left of it runs already: 0.22 + 10,000 x 0.25 ms = 2.72 s.
+    late = msgspec.structs.replace(PLAIN, startup=Startup(1.5, 1.5))
+    run = late.start([5_000.0] * 2 + [0.0] * 10, executors=4, seed=1)
+    run.read(2.0)
+    run.apply(8, 2.0)
+    assert run.read(8.0).batches[0].duration_s == pytest.approx(2.72)

@@ -214,9 +214,11 @@ class MicroBatchRun:
             while self._departing and self._departing[0][0] <= change_s:
                 self._roster.release(change_s, heappop(self._departing)[2])
                 self._rows_are_stale = True
-            while self._edges_s and self._edges_s[0] <= change_s:
-                heappop(self._edges_s)
+            if self._edges_s and self._edges_s[0] <= change_s:
+                while self._edges_s and self._edges_s[0] <= change_s:
+                    heappop(self._edges_s)
                 self._plan_is_stale = True
+                self._share_out(change_s)
             if self._roster.next_event_s <= change_s:
                 self._staff_changes(change_s)
             self._look_ahead()
@@ -298,6 +300,21 @@ class MicroBatchRun:
         lost = self._crew.share_of(change.lost)
         if lost > 0.0 or (self._end_s == inf and self._roster.ready):
             self._resume(now_s, self._share_done(now_s) * (1.0 - lost))
+        elif change.joined:
+            self._share_out(now_s)
+
+    def _share_out(self, now_s: float) -> None:
+        """Tasks of the running batch that wait go to whoever is free; those that run stay."""
+        slots = self._job.cores_per_executor * len(self._crew.executors)
+        if not self._running or not self._load or not slots:
+            return
+        share = self._share_done(now_s)
+        waves = sum(-(-stage.tasks // slots) for stage in self._job.stages)
+        if (1.0 - share) * waves > 1.0:
+            joining_s, self._joining_s = self._joining_s, 0.0
+            self._resume(now_s, share)
+            # It is the next batch that waits until the new ones have loaded their code.
+            self._joining_s, self._plan_is_stale = joining_s, joining_s > 0.0
 
     def _resume(self, now_s: float, share_kept: float) -> None:
         """Go on with the batch on the executors that there are, with a share of it done."""

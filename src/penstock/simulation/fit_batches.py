@@ -45,7 +45,8 @@ class Seen(NamedTuple):
     """A batch with the fleet that began it.
 
     `joined` executors came while it ran or just before; it is `calm` if none did, nor in the batch
-    before it. One that is `held_back` took less than there was.
+    before it. `helped` counts those that came while it ran, each as the part of it that was left.
+    One that is `held_back` took less than there was.
     """
 
     records: float
@@ -54,6 +55,7 @@ class Seen(NamedTuple):
     joined: int = 0
     calm: bool = True
     held_back: bool = False
+    helped: float = 0.0
 
 
 def batches_of(steps: Iterable[Step]) -> list[Seen]:
@@ -93,7 +95,10 @@ def marked(
         joined = sum(before_s < at_s <= end_s for at_s in joined_at_s)
         calm = joined == 0 and (not found or found[-1].joined == 0)
         held = held_back is not None and held_back[place]
-        found.append(Seen(float(batch.input_records), batch.duration_s, fleet, joined, calm, held))
+        left_s = sum(end_s - at_s for at_s in joined_at_s if batch.started_at_s < at_s < end_s)
+        helped = left_s / batch.duration_s if left_s else 0.0
+        records = float(batch.input_records)
+        found.append(Seen(records, batch.duration_s, fleet, joined, calm, held, helped))
         before_s = end_s
     return found
 
@@ -282,8 +287,9 @@ def _tasks(snapshots: Sequence[Snapshot], cores: int) -> int:
 
 def _work(batch: Seen, tasks: int, cores: int, contention: float) -> float:
     """Records that one slot works through one after the other, contention included."""
-    waves = ceil(tasks / (batch.executors * cores))
-    return batch.records * waves / tasks * (1.0 + contention * (batch.executors - 1))
+    executors = batch.executors + batch.helped
+    waves = ceil(tasks / (executors * cores))
+    return batch.records * waves / tasks * (1.0 + contention * (executors - 1))
 
 
 def _line(
