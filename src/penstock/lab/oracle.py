@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
+from math import inf
 from random import Random
 from typing import ClassVar, NamedTuple
 
@@ -54,12 +55,14 @@ class Margin(NamedTuple):
     """What is left for chance: in capacity, in the swing of batches, and in asking early.
 
     `swing` is how much more than alone batches swing that depend on each other for longer than a
-    step; `lead_s` how many seconds earlier executors are asked for than they come on average.
+    step; `lead_s` how many seconds earlier executors are asked for than they come on average. With
+    `rush`, who is further behind than so many SLOs has the largest fleet.
     """
 
     capacity: float = 1.0
     swing: float = 1.0
     lead_s: float = 5.0
+    rush: float = inf
 
 
 #: What is tried on each kind of job; the cheapest run is kept.
@@ -69,6 +72,7 @@ BATCH_TRIES = (
     Margin(0.98, swing=1.3),
     Margin(swing=1.3, lead_s=12.0),
 )
+RUSHES = (0.5, 1.0, 3.0)
 FLOW_TRIES = (Margin(), Margin(0.98), Margin(0.95))
 
 
@@ -79,9 +83,11 @@ class Oracle:
     plan: Plan
     loads_rps: NDArray[np.float64]
     startup_s: float
+    rush: float = inf
     period_s: float = 5.0
 
     default_limits: ClassVar[Limits] = Limits()
+    wakes_on_surge: ClassVar[bool] = True
 
     def decide(self, snapshot: Snapshot, knowledge: Knowledge) -> Decision:
         fleet, now_s = snapshot.fleet, knowledge.now_s
@@ -98,7 +104,10 @@ class Oracle:
         )
         coming = self.loads_rps[None, here : here + 12]
         costs = first_costs(self.plan, present, coming, STEP_S, ahead)[0]
-        best = int(self.plan.physics.sizes[int(np.argmin(costs))])
+        sizes = self.plan.physics.sizes
+        best = int(sizes[int(np.argmin(costs))])
+        if present.behind_s > self.rush * self.plan.physics.slo_s:
+            best = int(sizes[-1])
         return Decision.of(best, Reason("foreseen", f"{best} executors are the cheapest from here"))
 
 
@@ -111,6 +120,9 @@ def oracle_score(scenario: Scenario, goal: Goal, limits: Limits) -> Score:
         return score(simulate(scenario, policy, limits), goal, most)
 
     tries = BATCH_TRIES if isinstance(scenario.job, MicroBatchJob) else FLOW_TRIES
+    if _silences(scenario.faults):
+        # After one the job is further behind than a plan can tell.
+        tries += tuple(margin._replace(rush=rush) for margin in tries for rush in RUSHES)
     best = min(
         (outcome(foresee(scenario, goal, limits, margin)) for margin in tries),
         key=lambda result: result.cost,
@@ -148,7 +160,7 @@ def foresee(
         mean_rps=float(loads.mean()),
     )
     plan = solve(physics, prices, Outlook.certain(loads), [STEP_S] * steps)
-    return Oracle(plan, loads, lead_s + margin.lead_s)
+    return Oracle(plan, loads, lead_s + margin.lead_s, margin.rush)
 
 
 def _capacities(scenario: Scenario, sizes: NDArray[np.float64], steps: int) -> NDArray[np.float64]:
@@ -218,5 +230,5 @@ def _batch_noise(job: Job) -> float:
     return float(table.std())
 
 
-def _silences(faults: Sequence[Fault]) -> list[Fault]:
+def _silences(faults: Sequence[Fault]) -> list[SourceSilence]:
     return [fault for fault in faults if isinstance(fault, SourceSilence)]
