@@ -75,6 +75,24 @@ def test_a_job_that_has_become_slower_is_believed_after_a_few_batches() -> None:
     assert Capacity(known, 2).rps(4) == pytest.approx(1.0 / 75e-6, rel=0.1)
 
 
+def test_two_batches_that_are_far_off_are_news_where_one_is_a_straggler() -> None:
+    calm = [batch_snapshot(10.0 * turn, 4, 50e-6) for turn in range(1, 30)]
+    known = learned(calm)
+    once = learn(known, batch_snapshot(300.0, 4, 75e-6), calm[-1])
+    twice = learn(once, batch_snapshot(310.0, 4, 75e-6), calm[-1])
+    assert Capacity(once, 2).rps(4) > 0.95 * Capacity(known, 2).rps(4)
+    assert Capacity(twice, 2).rps(4) < 0.85 * Capacity(known, 2).rps(4)
+
+
+def test_a_cold_fleet_that_does_more_than_was_thought_is_believed() -> None:
+    known = learned([batch_snapshot(10.0 * turn, 4, 50e-6) for turn in range(1, 20)])
+    before = batch_snapshot(190.0, 4, 50e-6)
+    cold = replace(batch_snapshot(200.0, 4, 25e-6), executors=(ExecutorSample("9", 195.0),))
+    shrinking = replace(cold, fleet=Fleet(2, 4, 4, 2))
+    assert Capacity(learn(known, cold, before), 2).rps(4) > Capacity(known, 2).rps(4)
+    assert learn(known, shrinking, before).work_s == known.work_s
+
+
 def test_small_batches_show_what_a_batch_costs_by_itself() -> None:
     lots = Random(3)
     sizes = [lots.randint(2_000, 60_000) for _ in range(80)]

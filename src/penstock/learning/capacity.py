@@ -41,9 +41,10 @@ BUSY_WHEN_FULL = 0.95
 FIRST_NOISE = 0.06
 #: The relative error of a busy gauge that does not average out.
 GAUGE_ERROR = 0.025
-#: How many such deviations off is an exception, and how many exceptions in a row are news.
+#: How many deviations off is an exception. Exceptions in a row are news from the second on, if
+#: together they are so many deviations off.
 FAR = 2.5
-NEWS = 4
+NEWS = 10.0
 #: From so many waves on, tasks of unequal length fill the gap that the last wave leaves.
 MANY_WAVES = 6.0
 #: How many batches the line of work over records remembers.
@@ -104,7 +105,8 @@ class Track(Struct, frozen=True, gc=False, omit_defaults=True):
     """What is known of a job. `work_s` and `serial_s` are core-seconds and seconds per record.
 
     `noise` is the relative deviation of one measurement, `samples` how many the estimate is worth,
-    `astray` how many in a row lay far off, counted below zero for those that lay below.
+    `astray` by how many deviations those were off together that lay far off in a row, below zero
+    for those that lay below.
     """
 
     work_s: float | None = None
@@ -114,7 +116,7 @@ class Track(Struct, frozen=True, gc=False, omit_defaults=True):
     busy_when_full: float = BUSY_WHEN_FULL
     noise: float = FIRST_NOISE
     samples: float = 0.0
-    astray: int = 0
+    astray: float = 0.0
     executors: int = 0
     at_s: float = 0.0
     line: Line = Line()
@@ -201,17 +203,20 @@ def _learn_batches(track: Track, snapshot: Snapshot, previous: Snapshot | None) 
         fixed_s=fixed_s if track.fixed_s is None else 0.9 * track.fixed_s + 0.1 * fixed_s,
         waves=waves or track.waves,
     )
-    if not _settled(snapshot, previous):
+    settled = _settled(snapshot, previous)
+    if not settled and not _growing(snapshot, previous):
         return track
     executors = snapshot.fleet.active
     wave_s = spread(track.waves, executors, snapshot.fleet.cores_per_executor)
     for batch, work_s in zip(batches, work, strict=True):
         line = track.line
-        if track.astray == 0:
+        if settled and track.astray == 0.0:
             line = line.with_point(batch.input_records, work_s / wave_s)
             track = replace(track, line=line)
         overhead_s = min(line.overhead_s() * wave_s, 0.8 * work_s)
         s_per_record = (work_s - overhead_s) / batch.input_records
+        if not settled and not _far_below(track, s_per_record, wave_s):
+            continue
         parallel_s = s_per_record
         if core_s is not None:
             parallel_s = min(s_per_record, USUAL_IMBALANCE * core_s * wave_s)
@@ -219,6 +224,20 @@ def _learn_batches(track: Track, snapshot: Snapshot, previous: Snapshot | None) 
         rest_s = s_per_record - parallel_s
         track = _with(track, parallel_s / wave_s, rest_s, wave_s, executors, ended_s)
     return track
+
+
+def _growing(snapshot: Snapshot, previous: Snapshot | None) -> bool:
+    """Whether no more executors than now had a part in what was measured."""
+    active = snapshot.fleet.active
+    return previous is not None and previous.fleet.active <= active <= snapshot.fleet.target
+
+
+def _far_below(track: Track, s_per_record: float, wave_s: float) -> bool:
+    """Whether records cost far less than was known: who is cold can do no less when warm."""
+    if track.work_s is None:
+        return False
+    known_s = track.work_s * wave_s + track.serial_s
+    return s_per_record < known_s * (1.0 - FAR * max(0.02, track.noise))
 
 
 def _stages(snapshot: Snapshot) -> tuple[tuple[Wave, ...], float | None]:
@@ -318,13 +337,14 @@ def _with(
     old_s = track.work_s * wave_s + track.serial_s
     off = (work_s * wave_s + serial_s) / old_s - 1.0
     far = FAR * max(0.02, track.noise)
-    side = 0 if abs(off) <= far else 1 if off > 0.0 else -1
-    astray = track.astray + side if side * track.astray >= 0 and side else side
+    deviations = FAR * off / far if abs(off) > far else 0.0
+    again = track.astray * deviations > 0.0
+    astray = deviations + track.astray if again else deviations
     samples = track.samples
     if executors != track.executors:
         samples = min(samples, AFTER_CHANGE)
-    if abs(astray) >= NEWS:
-        samples, astray = 1.0, 0
+    if again and abs(astray) >= NEWS:
+        samples, astray = 1.0, 0.0
     else:
         # In the same proportion: a straggler says nothing about what is serial.
         shrink = (1.0 + max(-far, min(far, off))) / (1.0 + off)
