@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.learning.surges import LONGEST_S, MOST, Surge, Surges, chances, watch
+from penstock.learning.surges import LONGEST_S, MOST, Surge, Surges, chances, clock_belief, watch
 
 MINUTES = np.array([0.0, 60.0, 120.0, 180.0])
 
@@ -129,3 +129,11 @@ def test_any_load_gives_few_surges_that_all_rise(loads: list[float]) -> None:
     surges = watched(loads)
     assert len(surges.past) <= MOST
     assert all(isinstance(one, Surge) and one.rise_rps > 0.0 for one in surges.past)
+
+
+def test_one_repetition_makes_a_clock_likely_and_one_failure_ends_the_belief() -> None:
+    assert clock_belief([]) == 0.0
+    assert clock_belief([740.0]) == pytest.approx(0.3)
+    assert clock_belief([740.0, 745.0]) > 0.9
+    assert clock_belief([740.0, 745.0, 742.0]) == pytest.approx(0.95)
+    assert clock_belief([740.0, 745.0, 300.0]) < 1e-6

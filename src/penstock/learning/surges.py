@@ -6,15 +6,17 @@ measurement, and what a plan asks (how likely does one begin, or end, within the
 answered from those before.
 
 Surges that come at random are as likely at any time. Where the times between them are alike they
-come by a clock, and follow Weibull's law with the mean and the spread that were seen; some belief
-stays with "at random", the less the longer the clock has been right, in case that it stops.
+follow Weibull's law with the mean and the spread that were seen; some belief stays with "at
+random", the less the longer that has been right, in case that it stops. And there may be a clock
+behind them, which is exact: how much that is believed is settled by Bayes' rule from how well each
+span would have been foretold by those before it.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from itertools import pairwise
-from math import exp, gamma, sqrt
+from math import exp, gamma, log, pi, sqrt
 
 import numpy as np
 from msgspec import Struct
@@ -43,6 +45,11 @@ MOST = 16
 MEMORY_S = 86_400.0
 #: How likely the clock is to fail that has been right most often.
 AT_RANDOM = 0.01
+#: How far a clock's spans are from each other as they are seen, as a fraction; and how likely
+#: there is one, before a second span has shown it, and when none was ever wrong.
+CLOCK = 0.04
+CLOCK_FIRST = 0.3
+CLOCK_MOST = 0.95
 #: Times that spread by less than this fraction of their mean are taken for a clock's.
 REGULAR = 0.45
 #: One that was seen once comes again before it has stayed out twice as long with a chance of
@@ -127,7 +134,12 @@ def chances(spans_s: Sequence[float], age_s: float, edges_s: Array) -> Array:
     Five times it took ten minutes, so that it is due 600 s after the last:
 
     >>> chances([600.0] * 5, 480.0, np.array([0.0, 60.0, 120.0, 180.0])).round(2).tolist()
-    [0.11, 0.36, 0.79]
+    [0.02, 0.42, 0.99]
+
+    After one span of ten minutes it may be due, or not:
+
+    >>> chances([600.0], 480.0, np.array([0.0, 60.0, 120.0, 180.0])).round(2).tolist()
+    [0.04, 0.24, 0.41]
 
     Of spans that are not alike, only their mean counts, with the time that it has stayed out:
 
@@ -141,17 +153,42 @@ def chances(spans_s: Sequence[float], age_s: float, edges_s: Array) -> Array:
     count = len(spans_s)
     mean = max(1.0, sum(spans_s) / count)
     variance = sum((span - mean) ** 2 for span in spans_s) / max(1, count - 1)
-    left = np.exp(-edges_s * count / (mean * count + age_s))
+    left = np.exp(-(age_s / mean + edges_s * count / (mean * count + age_s)))
     # Few that are alike may be so by chance.
     spread = max(0.03, sqrt(variance / mean**2 + 1.0 / count**3))
     if spread < REGULAR:
-        # The shape whose law has this spread, nearly.
-        shape = spread**-1.086
-        scale = mean / gamma(1.0 + 1.0 / shape)
         random = max(AT_RANDOM, 0.5**count)
-        clock = (1.0 - random) * np.exp(-np.minimum(700.0, (at / scale) ** shape))
-        left = random * exp(-age_s / mean) * left + clock
+        left = random * left + (1.0 - random) * _weibull_left(at, mean, spread)
+    clock = clock_belief(spans_s)
+    left = (1.0 - clock) * left + clock * _weibull_left(at, mean, CLOCK)
     return np.asarray(1.0 - left[1:] / np.maximum(left[:-1], 1e-300))
+
+
+def _weibull_left(at_s: Array, mean_s: float, spread: float) -> Array:
+    """How likely it has not come by then, from Weibull's law of that mean and relative spread."""
+    shape = spread**-1.086  # nearly
+    scale = mean_s / gamma(1.0 + 1.0 / shape)
+    return np.asarray(np.exp(-np.minimum(700.0, (at_s / scale) ** shape)))
+
+
+def clock_belief(spans_s: Sequence[float]) -> float:
+    """How likely a clock is behind the spans, rather than chance.
+
+    Each is foretold from the mean of those before: as likely as a clock that is off by `CLOCK`
+    would bring it, against an event that may come at any time.
+
+    >>> [round(clock_belief(spans), 2) for spans in ([600], [600, 605], [600, 605, 300])]
+    [0.3, 0.92, 0.0]
+    """
+    if not spans_s:
+        return 0.0
+    odds, total_s = log(CLOCK_FIRST / (1.0 - CLOCK_FIRST)), spans_s[0]
+    for count, span_s in enumerate(spans_s[1:], 1):
+        off = span_s * count / max(1.0, total_s) - 1.0
+        exact = -0.5 * (off / CLOCK) ** 2 - log(CLOCK * sqrt(2.0 * pi))
+        odds += exact - (-1.0 - off)
+        total_s += span_s
+    return min(CLOCK_MOST, 1.0 / (1.0 + exp(-max(-50.0, min(50.0, odds)))))
 
 
 def watch(known: Surges, at_s: float, load_rps: float) -> Surges:
