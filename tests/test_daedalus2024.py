@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import msgspec
 import pytest
 
 from penstock.lab.papers.daedalus2024 import (
@@ -83,7 +84,11 @@ def test_a_run_of_daedalus_holds_its_beliefs_against_what_is_so() -> None:
     assert 2.0 < measured.workers < 7.0
     assert len(measured.wapes) > 300
     assert len(measured.recoveries) > 5
-    assert all(pair.measured_s > 0.0 for pair in measured.recoveries)
+    followed = [one for one in measured.recoveries if one.measured_s and one.caught_up_s]
+    assert len(followed) > 0.8 * len(measured.recoveries)
+    # The instrument no longer sees the slow end of catching up.
+    shorter = [one for one in followed if (one.measured_s or 0.0) <= (one.caught_up_s or 0.0) + 10]
+    assert len(shorter) > 0.9 * len(followed)
 
 
 def test_a_fixed_fleet_has_no_beliefs_and_no_rescales() -> None:
@@ -117,6 +122,20 @@ def test_claims_that_fail_say_why() -> None:
     assert all(claim.reason for claim in found)
 
 
+def test_a_recovery_is_judged_by_the_instrument_of_the_study_and_the_exact_time_is_told() -> None:
+    results = published()
+    slow_end = Recovery(predicted_s=100.0, measured_s=60.0, caught_up_s=140.0)
+    unseen = Recovery(predicted_s=100.0, caught_up_s=90.0)
+    for job in JOBS:
+        results[job, "Daedalus"][0] = msgspec.structs.replace(
+            results[job, "Daedalus"][0], recoveries=(slow_end, unseen)
+        )
+    claim = claims(results)[5]
+    assert claim.holds
+    assert claim.evidence["rescales"] == 3.0
+    assert claim.evidence["part that had nothing waiting by then"] == 0.5
+
+
 def test_no_rescale_is_no_evidence_for_a_recovery() -> None:
     results = published()
     for job in JOBS:
@@ -127,7 +146,7 @@ def test_no_rescale_is_no_evidence_for_a_recovery() -> None:
 def test_the_study_comes_out_as_published() -> None:
     study = reproduce(1, lambda _: None, runs=1)
     assert [claim.claim for claim in study.claims] == ["D1", "D2", "D3", "D4", "D5", "D6"]
-    assert {claim.claim for claim in study.claims if claim.holds} >= {"D2", "D4", "D5"}
+    assert {claim.claim for claim in study.claims if claim.holds} >= {"D2", "D4", "D5", "D6"}
     assert all(claim.holds or claim.reason for claim in study.claims)
     assert study.calibrations[0].errors["workers, HPA 85 (not fitted)"] < 0.15
     assert study.calibrations[0].errors["workers, Daedalus (not fitted)"] < 0.2

@@ -140,18 +140,23 @@ def _forecast(results: Results) -> Claim:
 
 
 def _recovery(results: Results) -> Claim:
-    pairs = [pair for one in _daedalus(results) for pair in one.recoveries]
+    """By the instrument of the study; the time until nothing waits is told beside it."""
+    found = [recovery for one in _daedalus(results) for recovery in one.recoveries]
+    pairs = [(one.predicted_s, one.measured_s) for one in found if one.measured_s is not None]
+    exact = [(one.predicted_s, one.caught_up_s) for one in found if one.caught_up_s is not None]
     if not pairs:
         return Claim("D6", _D6, False, {"rescales": 0.0}, "no rescale was followed to its end")
-    kept = mean([float(pair.predicted_s >= pair.measured_s) for pair in pairs])
-    twice = mean([float(pair.predicted_s + pair.downtime_s >= pair.measured_s) for pair in pairs])
+    kept = mean([float(predicted_s >= took_s) for predicted_s, took_s in pairs])
     evidence = {
         "part that was faster than predicted": kept,
-        "the same with the downtime counted twice": twice,
         "rescales": float(len(pairs)),
-        "median predicted (s)": Ecdf.of([pair.predicted_s for pair in pairs]).quantile(0.5),
-        "median measured (s)": Ecdf.of([pair.measured_s for pair in pairs]).quantile(0.5),
+        "median predicted (s)": Ecdf.of([predicted_s for predicted_s, _ in pairs]).quantile(0.5),
+        "median measured (s)": Ecdf.of([took_s for _, took_s in pairs]).quantile(0.5),
     }
+    if exact:
+        evidence["part that had nothing waiting by then"] = mean(
+            [float(predicted_s >= took_s) for predicted_s, took_s in exact]
+        )
     holds = kept >= NEARLY_ALWAYS
     return Claim(
         "D6",
@@ -161,7 +166,7 @@ def _recovery(results: Results) -> Claim:
         _because(
             holds,
             "the downtime is counted once here, as the paper says; its published code counts it "
-            f"twice, and then {twice:.0%} would be faster than predicted",
+            "twice",
         ),
     )
 
