@@ -83,11 +83,13 @@ def test_arrivals_are_counted_at_the_broker_and_all_of_them_are_processed(
         produce(bed, topic, 1200)
         taken = [before, *readings(sensor, lambda seen: seen.backlog_records == 0.0)]
     assert sum(batch.input_records for seen in taken[1:] for batch in seen.batches) == 1200
-    # The broker is asked moments after the turn began, so a rate covers not quite the turn.
-    arrived = sum(
+    # The broker is asked moments after the turn began, so a rate covers not quite the turn; where
+    # the jump is taken for a surge, it covers only what came since, and is higher.
+    arrived = [
         (seen.arrival_rps or 0.0) * (seen.at_s - earlier.at_s) for earlier, seen in pairwise(taken)
-    )
-    assert arrived == pytest.approx(1200, rel=0.2)
+    ]
+    assert sum(arrived) >= 0.8 * 1200
+    assert sum(records > 0.0 for records in arrived) <= 2  # and none is counted again
     assert taken[-1].delay_s == 0.0
     assert taken[-1].partitions == 4
     assert taken[-1].operators[0].name == "source"
