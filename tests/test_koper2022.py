@@ -174,6 +174,17 @@ def test_a_worker_that_came_in_the_middle_of_a_minute_is_not_measured_yet() -> N
     assert new.cpu_fraction is None
 
 
+def test_the_lag_is_the_largest_of_the_last_45_s() -> None:
+    # Two workers do 20 k records/s: 10 s of 40 k leave 200 k, nearly worked off by second 30.
+    rates = [40e3] * 10 + [10e3] * 200
+    run = STEADY.start(rates, executors=2, seed=1)
+    engine = as_the_study_measured(run)
+    lags = [engine.read(float(at_s)).backlog_records for at_s in range(10, 71, 10)]
+    assert lags[0] == pytest.approx(200e3, rel=0.05)
+    assert lags[1:5] == [lags[0]] * 4
+    assert lags[6] == pytest.approx(0.0, abs=10e3)
+
+
 def test_varga_is_shown_the_lag_and_the_throughput_of_one_worker() -> None:
     # Two workers do 20 k records/s of the 30 k that arrive.
     runs = [STEADY.start([30e3] * 60, executors=2, seed=1) for _ in range(2)]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections import deque
+
 import msgspec
 
 from penstock.model import ExecutorSample, OperatorSample, Receipt, Snapshot
@@ -10,6 +12,10 @@ from penstock.simulation.engine import Engine, Outcome
 #: The metrics server of that time took a sample each minute, of the minute before; the recorded
 #: steps of the autoscaler are a minute apart where it grows without a pause.
 CPU_WINDOW_S = 60.0
+
+
+#: Kafka's consumers tell the largest lag of the last 30 to 60 s: of two samples of 30 s each.
+LAG_WINDOW_S = 45.0
 
 
 def as_the_study_measured(
@@ -27,7 +33,8 @@ class Instruments:
     Throughput is that of the last operator. While the job is down there are no operators, and so
     neither throughput nor lag; what arrives is still known, for Kafka counts it. Operators that
     start up are not idle yet: the recorded idle time of a job that has just restarted falls short
-    of what busy and backpressured time leave of the minute, by a third.
+    of what busy and backpressured time leave of the minute, by a third. Lag is the largest of
+    the last while, since the job last started.
 
     With `minute_cpu` the cpu of a worker is its mean over a full minute, renewed once a minute; a
     worker that has not been there for one is not measured yet.
@@ -45,6 +52,7 @@ class Instruments:
         self._minute_cpu = minute_cpu
         self._lag_per_worker = lag_per_worker
         self._counted = counted
+        self._lags: deque[tuple[float, float]] = deque()
         #: With how many workers the job ran when last seen; none while it is down.
         self._ran_with: int | None = None
         self._renewed_at_s = 0.0
@@ -56,6 +64,8 @@ class Instruments:
         executors = self._with_minute_cpu(seen, now_s) if self._minute_cpu else seen.executors
         starts_up = self._ran_with not in (None, seen.fleet.active)
         self._ran_with = seen.fleet.active if seen.throughput_rps else 0
+        if starts_up or not seen.throughput_rps:
+            self._lags.clear()
         if not seen.throughput_rps:
             return msgspec.structs.replace(
                 seen,
@@ -65,7 +75,7 @@ class Instruments:
                 executors=executors,
                 operators=(),
             )
-        throughput_rps, backlog = seen.operators[-1].input_rps, seen.backlog_records
+        throughput_rps, backlog = seen.operators[-1].input_rps, self._largest_lag(seen, now_s)
         if self._lag_per_worker and throughput_rps is not None and backlog is not None:
             workers = max(1, seen.fleet.active)
             throughput_rps, backlog = throughput_rps / workers, backlog / workers
@@ -82,6 +92,15 @@ class Instruments:
 
     def finish(self) -> Outcome:
         return self._engine.finish()
+
+    def _largest_lag(self, seen: Snapshot, now_s: float) -> float | None:
+        if seen.backlog_records is None:
+            return None
+        lags = self._lags
+        lags.append((now_s, seen.backlog_records))
+        while lags[0][0] <= now_s - LAG_WINDOW_S:
+            lags.popleft()
+        return max(lag for _, lag in lags)
 
     def _as_shown(
         self, operators: tuple[OperatorSample, ...], *, starts_up: bool
