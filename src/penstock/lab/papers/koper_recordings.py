@@ -195,7 +195,8 @@ def calibrated(query: str) -> tuple[ContinuousJob, Calibration]:
         f"({names}): {seen} rows of 15 s; judged on the "
         f"{sum(len(rows) for rows, _ in recorded) - seen} rows that it has not seen, given their "
         "arrivals and workers (delay: how far the mean over these rows is off, which says nothing "
-        "of single rows)"
+        "of single rows). How its operators share the work is told by all rescales in the two "
+        "recorded runs of DS2, and by what reached the sink"
     )
     found = {
         "rps_per_worker": job.capacity_rps(1),

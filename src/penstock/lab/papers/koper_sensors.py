@@ -12,8 +12,6 @@ from penstock.simulation.engine import Engine, Outcome
 #: The metrics server of that time took a sample each minute, of the minute before; the recorded
 #: steps of the autoscaler are a minute apart where it grows without a pause.
 CPU_WINDOW_S = 60.0
-
-
 #: Kafka's consumers tell the largest lag of the last 30 to 60 s: of two samples of 30 s each.
 LAG_WINDOW_S = 45.0
 
