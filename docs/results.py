@@ -106,6 +106,8 @@ only the oracle knows.
 Beliefs that are wrong: a job that begins with what an earlier run had learned of its capacity, but
 halved or doubled. Recorded days run with {days} of the seeds.
 
+The same on real Spark, for five of them: [results-live.md](results-live.md).
+
 The constants of `penstock` were chosen on seeds 1 to 5 of these loads, without the recorded days:
 others are a fairer judge.
 """

@@ -47,6 +47,15 @@ fitted to the runs of the *other* contestants. ± is half of the 95 % interval o
 """
 
 
+SHORT = """\
+Two things to know before you read too much into it. `static` was sized by somebody who knew the
+peak and what an executor carries. And the wave is short: while it rises no fleet stands still for
+long enough to be measured, so `penstock` goes by its first batches, of which two thirds is not for
+records at all, and takes an executor to carry less than half of what it does. It then buys twice as
+much as is needed, which is safe and dear. On a day, where it learns what a batch costs by itself,
+that is gone: see [results.md](results.md)."""
+
+
 def page(trials: Sequence[Trial], steps: Sequence[Step] = ()) -> str:
     """The whole page; `steps` are those of the demo."""
     from penstock.demo.observer import ONE_RESCALE_S
@@ -58,7 +67,7 @@ def page(trials: Sequence[Trial], steps: Sequence[Step] = ()) -> str:
         peak=load.peak_rps, pace=1e3 * load.pace_s, speed=load.speed, runs=len(trials),
         machine=_machine(trials), slo=plan.SLO_S, together=ONE_RESCALE_S,
     )  # fmt: skip
-    parts = [head, *_means(found), "", *_truth(found), "", *_job(trials), ""]
+    parts = [head, *_means(found), "", *_verdict(found), *_truth(found), "", *_job(trials), ""]
     if steps:
         parts += [*_halves(steps), ""]
     parts += [*_runs(trials), ""]
@@ -94,6 +103,26 @@ def _means(found: Sequence[Result]) -> Iterator[str]:
     yield ""
     for one in found:
         yield f"- `{one.contestant}`: {one.words}"
+
+
+def _verdict(found: Sequence[Result]) -> Iterator[str]:
+    """What the default policy took, against each of the others."""
+    means = {one.contestant: one.mean for one in found}
+    ours = means.pop("penstock", None)
+    if ours is None or not means:
+        return
+    against = ", ".join(
+        f"{abs(ours.executor_s / other.executor_s - 1.0):.0%} "
+        f"{'more' if ours.executor_s > other.executor_s else 'less'} than `{name}`"
+        for name, other in means.items()
+    )
+    yield (
+        f"`penstock` was late with {100 * ours.late_fraction:.1f} % of the records and took "
+        f"{ours.executor_s:.0f} executor-seconds: {against}."
+    )
+    yield ""
+    yield SHORT
+    yield ""
 
 
 def _truth(found: Sequence[Result]) -> Iterator[str]:
