@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from itertools import product
 from pathlib import Path
-from typing import ClassVar
+from typing import ClassVar, NamedTuple
 
 from msgspec.structs import replace
 
@@ -252,6 +252,52 @@ def written(
     return "\n".join(lines)
 
 
+class Column(NamedTuple):
+    """The default policy on one load: its regret, and whether it was the cheapest."""
+
+    part: str
+    engine: str
+    load: str
+    regret: float
+    won: bool
+
+
+def columns(part: Part, engine: str, table: dict[str, list[Row]]) -> Iterator[Column]:
+    for name, rows in table.items():
+        ranking = [one for one in standings(rows) if one.policy != ORACLE]
+        regret = next(one.regret or 0.0 for one in ranking if one.policy == "penstock")
+        yield Column(part.title, engine, name, regret, ranking[0].policy == "penstock")
+
+
+#: Which tables count as what, and the goal for the mean regret on each engine.
+KINDS = {
+    "smooth": ("Smooth loads", "Recorded days"),
+    "hard": ("Hard loads", "When things go wrong"),
+}
+GOALS = {("smooth", "micro-batch"): 0.05, ("hard", "micro-batch"): 0.15}
+FLOW_GOAL = 0.15
+
+
+def summary(all_columns: Sequence[Column]) -> str:
+    """The regret of the default policy in one table."""
+    lines = ["## In short: `penstock`", "", "| loads | engine | mean regret | goal | worst | cheapest on |",
+             "|---|---|---:|---:|---|---|"]  # fmt: skip
+    for kind, engine in product(KINDS, ENGINES):
+        here = [one for one in all_columns if one.engine == engine and one.part in KINDS[kind]]
+        if not here:
+            continue
+        worst = max(here, key=lambda one: one.regret)
+        others = [one.regret for one in here if one is not worst]
+        mean = sum(one.regret for one in here) / len(here)
+        without = f" ({sum(others) / len(others):.3f} without)" if others else ""
+        lines.append(
+            f"| {kind} | {engine} | {mean:.3f} | {GOALS.get((kind, engine), FLOW_GOAL)} "
+            f"| `{worst.load}` {worst.regret:.3f}{without} "
+            f"| {sum(one.won for one in here)} of {len(here)} |"
+        )
+    return "\n".join([*lines, ""])
+
+
 def _interval(rows: Sequence[Row]) -> str:
     """Half the width of the interval; a single seed tells nothing of it."""
     regrets = [row.regret or 0.0 for row in rows if row.policy == "penstock"]
@@ -287,15 +333,19 @@ def main() -> None:
     options.add_argument("--processes", type=int, default=2)
     given = options.parse_args()
     seeds = seed_numbers([given.seeds])
-    pages = [HEAD.format(seeds=given.seeds, hours=given.hours, days=DAY_SEEDS)]
+    head = HEAD.format(seeds=given.seeds, hours=given.hours, days=DAY_SEEDS)
+    pages: list[str] = []
+    ours: list[Column] = []
     for part in parts(given.traces, given.hours):
         for engine in ENGINES:
             lots = seeds[: part.seeds]
             table = play(part, engine, lots, given.processes)
             more = more_rows(part, engine, lots, given.processes)
             pages.append(written(part, engine, table, more))
+            ours += columns(part, engine, table)
             # What is there is worth keeping, whatever becomes of the rest.
-            (HERE / "results.md").write_text("\n".join(pages), encoding="utf-8")
+            text = "\n".join([head, summary(ours), *pages])
+            (HERE / "results.md").write_text(text, encoding="utf-8")
 
 
 if __name__ == "__main__":
