@@ -280,8 +280,11 @@ FLOW_GOAL = 0.15
 
 def summary(all_columns: Sequence[Column]) -> str:
     """The regret of the default policy in one table."""
-    lines = ["## In short: `penstock`", "", "| loads | engine | mean regret | goal | worst | cheapest on |",
-             "|---|---|---:|---:|---|---|"]  # fmt: skip
+    lines = [
+        "## In short: `penstock`", "",
+        "| loads | engine | mean regret | goal | worst | cheapest on |",
+        "|---|---|---:|---:|---|---|",
+    ]  # fmt: skip
     for kind, engine in product(KINDS, ENGINES):
         here = [one for one in all_columns if one.engine == engine and one.part in KINDS[kind]]
         if not here:
