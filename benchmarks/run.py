@@ -76,7 +76,7 @@ def simulated_days() -> list[Measured]:
     """
     return [
         at_most(f"a {engine} day with hpa / a bare loop of 86,400 steps", day_ratio(engine), goal)
-        for engine, goal in (("continuous", 40), ("micro-batch", 120))
+        for engine, goal in (("continuous", 40), ("micro-batch", 130))
     ]
 
 
