@@ -8,7 +8,7 @@ many scalar filters.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from math import exp
+from math import exp, inf
 
 from msgspec import Struct
 
@@ -173,6 +173,25 @@ class InputFit(Struct, frozen=True, gc=False, array_like=True):
         if self.change_change > 0.0:
             return 0.0, self.change_moved / self.change_change
         return 0.0, 0.0
+
+
+def growth_of(before_rps: float, now_rps: float) -> float:
+    """How much a rate changed, as a fraction of what it was; infinite from nothing."""
+    if now_rps == before_rps:
+        return 0.0
+    return (now_rps - before_rps) / before_rps if before_rps > 0.0 else inf
+
+
+def plausible_drift(drift: float, x: float, growth: float) -> float:
+    """The drift, kept between no change and one in proportion to the rate.
+
+    >>> plausible_drift(0.9, x=0.5, growth=growth_of(100.0, 150.0))
+    0.25
+    """
+    if growth == inf:
+        return max(0.0, drift)
+    proportional = x * growth
+    return min(max(drift, min(0.0, proportional)), max(0.0, proportional))
 
 
 def half_gaussian(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from math import ceil, inf, sqrt
+from math import ceil, sqrt
 from typing import Annotated, ClassVar, Literal
 
 from msgspec import Meta, Struct, structs
@@ -14,8 +14,10 @@ from penstock.knowledge import Knowledge
 from penstock.learning.filters import (
     InputFit,
     bootstrap_step,
+    growth_of,
     half_gaussian,
     kalman_step,
+    plausible_drift,
     system_noise,
 )
 from penstock.model import Decision, ExecutorSample, Limits, Reason, Snapshot, not_measured
@@ -132,9 +134,10 @@ class Thresholds:
     - ``D`` and ``dD`` are the arrival rate and its change divided by the executors; it is that of
       the interval which ends with the measurement, because our rates are means over it.
     - ``a`` and ``b`` are fitted while the job runs, on measurements below the upper threshold: a
-      saturated executor does not show how much more there is to do. Whatever they say, a
-      prediction lies between no change and one in proportion to the rate: else ``a D``, added at
-      2 Hz, runs away at a steady load, and a badly known ``b`` at the first jump.
+      saturated executor does not show how much more there is to do. A prediction from what was
+      fitted so lies between no change and one in proportion to the rate: else ``a D``, added at
+      2 Hz, runs away at a steady load, and a badly known ``b`` at the first jump. With
+      `rate_effects` ``a`` is zero, and the prediction is the paper's.
     - ``Q = P0 - R`` has a floor of 1 % of R: the paper assumes ``P0 > R``.
     - An executor that joins later goes through its own dead and ease-in time; meanwhile it counts
       in the sum with its own preliminary estimate, and not in the mean. The paper takes no
@@ -217,8 +220,6 @@ class Thresholds:
         means = not memory.means or len(memory.means[-1]) == count + 1
         return memory if fits and means else FilterMemory(started=memory.started)
 
-    # -- the two ways to act ---------------------------------------------------------------------
-
     def _stepped(
         self, snapshot: Snapshot, means: tuple[float, ...], memory: FilterMemory
     ) -> Decision:
@@ -273,8 +274,6 @@ class Thresholds:
             text += f": {fleet.target} executors {verb} to {wanted}"
         return Decision.of(wanted, Reason(code, text, dict(named)), memory=memory)
 
-    # -- gauss -----------------------------------------------------------------------------------
-
     def _horizon_s(self) -> float:
         return min(self.window_s, KERNEL_DEVIATIONS * sqrt(self.variance_s2))
 
@@ -296,8 +295,6 @@ class Thresholds:
             smoothed.append(memory.means[-1][index] if value is None else value)
         return tuple(smoothed)
 
-    # -- ekf -------------------------------------------------------------------------------------
-
     def _track(
         self, executors: Sequence[ExecutorSample], snapshot: Snapshot, memory: FilterMemory
     ) -> FilterMemory:
@@ -308,7 +305,7 @@ class Thresholds:
         arrival_rps, active = snapshot.arrival_rps, max(1, snapshot.fleet.active)
         before_rps = arrival_rps if memory.arrival_rps is None else memory.arrival_rps
         rate, change = arrival_rps / active, (arrival_rps - before_rps) / active
-        growth = _growth(before_rps, arrival_rps)
+        growth = growth_of(before_rps, arrival_rps)
         fits = memory.fits or tuple(InputFit() for _ in self.metrics)
         effects = [(0.0, b) for b in self.rate_effects] or [fit.coefficients() for fit in fits]
         drifts = [a * rate + b * change for a, b in effects]
@@ -352,7 +349,8 @@ class Thresholds:
         estimates = []
         if track.age_s >= self.dead_time_s and track.estimates[0].q > 0.0:
             for before, z, drift in zip(track.estimates, measured, drifts, strict=True):
-                drift = _plausible(drift, before.x, growth)
+                if not self.rate_effects:
+                    drift = plausible_drift(drift, before.x, growth)
                 step = kalman_step(before.x, before.p, z, q=before.q, r=noise, drift=drift)
                 estimates.append(Estimate(step.x, step.p, before.q, z))
             samples = track.samples
@@ -393,21 +391,6 @@ class Thresholds:
 def _mean(executors: Sequence[ExecutorSample], metric: Metric) -> float | None:
     values = [v for executor in executors if (v := getattr(executor, metric)) is not None]
     return sum(values) / len(values) if values else None
-
-
-def _growth(before_rps: float, now_rps: float) -> float:
-    """How much the rate changed, as a fraction of what it was."""
-    if now_rps == before_rps:
-        return 0.0
-    return (now_rps - before_rps) / before_rps if before_rps > 0.0 else inf
-
-
-def _plausible(drift: float, x: float, growth: float) -> float:
-    """The drift, kept between no change and one in proportion to the rate."""
-    if growth == inf:
-        return max(0.0, drift)
-    proportional = x * growth
-    return min(max(drift, min(0.0, proportional)), max(0.0, proportional))
 
 
 def _words(named: Sequence[tuple[Metric, float]]) -> str:

@@ -146,11 +146,11 @@ _SHOWN = {
 }
 
 
-def claims(results: Results, sizes: Comparison) -> tuple[Claim, ...]:
+def claims(results: Results) -> tuple[Claim, ...]:
     """B1 to B4."""
     return (
         _fewer_events(results),
-        _more_vm_time(results, sizes),
+        _more_vm_time(results),
         _lowest_times(results),
         _significant(results),
     )
@@ -173,23 +173,20 @@ def _fewer_events(results: Results) -> Claim:
     )
 
 
-def _more_vm_time(results: Results, sizes: Comparison) -> Claim:
+def _more_vm_time(results: Results) -> Claim:
     evidence = {
         f"{scenario}, against {rule}": average(results, scenario, "EKF", "vm_hours")
         / average(results, scenario, rule, "vm_hours")
         - 1.0
         for scenario, rule in product(SCENARIOS, ("PURE", "GW"))
     }
-    for entry in sizes.entries:
-        evidence[entry.label] = entry.ours["vm_hours"] or 0.0
-    changes = list(evidence.values())[: 2 * len(SCENARIOS)]
-    holds = all(0.02 <= change <= 0.25 for change in changes)
+    holds = all(0.02 <= change <= 0.25 for change in evidence.values())
     reason = (
-        "The paper puts the extra VM time down to its a and b, which it does not print, as it does "
-        "not print for which load EKF sizes. With b fitted as described and the middle of the band "
-        "as the aim, EKF needs fewer VMs, because PURE and GW ask again for VMs that are booting "
-        "and overshoot. The paper's EKF ran at a utilisation of about 0.5, close to the lower "
-        "threshold; sizing for 0.5 comes nearer (hours in the evidence)."
+        "GW comes nearer to EKF than in the paper: it overshoots farther, to the last VM on "
+        "Square, and stays where cpu is just above the lower threshold (the paper finds no "
+        "significant difference there either). On Lab, where the paper's EKF takes most, the "
+        "trace is a stand-in; the paper puts the extra VM time down to constant small changes of "
+        "the rate and to its a and b, which it does not print."
     )
     return Claim(
         "B2",
@@ -208,11 +205,8 @@ def _lowest_times(results: Results) -> Claim:
         evidence |= {f"{scenario}, {metric}, {rule}": v for rule, v in by_rule.items()}
         holds = holds and by_rule["EKF"] == min(by_rule.values())
     reason = (
-        "PURE and GW add a VM every half second as long as cpu is high, so they have overshot to "
-        "many VMs before the first is there, and images wait no longer than with EKF. In the paper "
-        "they wait longer under both. It deals images out in turn, so a VM that is removed may "
-        "leave a queue behind and one that is new take nothing off the others, which our common "
-        "queue cannot show; this was not tried. And EKF had a reserve there: see B2."
+        "how long images take hangs on how many VMs are there when the load jumps, and that on "
+        "how far each filter lets the fleet shrink before"
     )
     return Claim(
         "B3",
@@ -235,10 +229,13 @@ def _significant(results: Results) -> Claim:
     unclear = {pair: p for pair, p in tests.items() if p >= _LEVEL}
     evidence = {"pairs": float(len(tests)), "significant": float(len(tests) - len(unclear))}
     holds = len(unclear) <= 1
+    reason = "these pairs lie closer together here than they scatter from run to run"
+    if all(pair.startswith("Lab") for pair in unclear):
+        reason += "; all of them are on Lab, whose trace is a stand-in"
     return Claim(
         "B4",
         "Differences between all pairs are significant at p < 0.05 (the paper: all but one)",
         holds,
         evidence | unclear,
-        "" if holds else "these pairs lie closer together here than they scatter from run to run",
+        "" if holds else reason,
     )
