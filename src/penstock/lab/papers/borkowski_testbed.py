@@ -17,16 +17,16 @@ import numpy as np
 from msgspec import Struct
 
 from penstock.model import ExecutorSample, Fleet, Receipt, Snapshot
-from penstock.simulation.engine import Curve, Level, Outcome
+from penstock.simulation.engine import Curve, Outcome
 from penstock.simulation.faults import Fault
 from penstock.simulation.fleet import Executor, Roster, Startup
 
-#: Speeds of workers on paper are random for good, those of images too: their standard deviation.
+#: VMs differ for good (uniform in 1 ± this), images among each other (relative deviation).
 _SPEED_SPREAD, _IMAGE_SPREAD = 0.05, 0.3
 #: How long a slow swing of the testbed lasts.
 _SWING_S = 5.0
 _IDLE_CPU = 0.03
-#: Of 4 GB: a quarter that Java takes for its heap unless told otherwise, a tenth for the system.
+#: Assumed: a quarter that Java takes for its heap unless told otherwise, a tenth for the system.
 _MEMORY = 0.35
 
 
@@ -165,10 +165,6 @@ class CloudRun:
         left_at_s = [at_s + s for at_s, s in zip(self._arrived_at_s, self.image_s, strict=True)]
         departures = Curve(sorted(left_at_s), arrivals.records)
         return Outcome(self._end_s, arrivals, departures, self._roster.paid, self._roster.targets)
-
-    @property
-    def targets(self) -> list[Level]:
-        return self._roster.targets
 
     def _advance(self, to_s: float) -> None:
         to_s = min(to_s, self._end_s)
