@@ -1,6 +1,6 @@
 """Writes docs/results-live.md from the runs that ``penstock compare --live`` has made.
 
-    python docs/results_live.py
+    python docs/results_live.py [--note "What else to know of these runs."]
 
 `make results-live` makes the runs first, and a demo whose journal is calibrated on its first half:
 about 45 minutes on a quiet machine.
@@ -8,6 +8,7 @@ about 45 minutes on a quiet machine.
 
 from __future__ import annotations
 
+import argparse
 import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -56,7 +57,7 @@ much as is needed, which is safe and dear. On a day, where it learns what a batc
 that is gone: see [results.md](results.md)."""
 
 
-def page(trials: Sequence[Trial], steps: Sequence[Step] = ()) -> str:
+def page(trials: Sequence[Trial], steps: Sequence[Step] = (), note: str = "") -> str:
     """The whole page; `steps` are those of the demo."""
     from penstock.demo.observer import ONE_RESCALE_S
 
@@ -65,7 +66,7 @@ def page(trials: Sequence[Trial], steps: Sequence[Step] = ()) -> str:
     head = HEAD.format(
         slots=plan.MAX_EXECUTORS, query=load.query, load_s=load.load_s, low=plan.LOW_RPS,
         peak=load.peak_rps, pace=1e3 * load.pace_s, speed=load.speed, runs=len(trials),
-        machine=_machine(trials), slo=plan.SLO_S, together=ONE_RESCALE_S,
+        machine=f"{_machine(trials)} {note}".rstrip(), slo=plan.SLO_S, together=ONE_RESCALE_S,
     )  # fmt: skip
     parts = [head, *_means(found), "", *_verdict(found), *_truth(found), "", *_job(trials), ""]
     if steps:
@@ -189,11 +190,14 @@ def _runs(trials: Sequence[Trial]) -> Iterator[str]:
 
 
 def main() -> None:
+    options = argparse.ArgumentParser(description="Write docs/results-live.md.")
+    options.add_argument("--note", default="", help="what else to know of these runs")
+    given = options.parse_args()
     trials = contest.read_trials(RUNS, contest.LOAD)
     if not trials:
         sys.exit(f"there are no runs in {RUNS}: make results-live makes them")
     steps = list(read_rotated(DEMO)) if DEMO.exists() else []
-    PAGE.write_text(page(trials, steps), encoding="utf-8")
+    PAGE.write_text(page(trials, steps, given.note), encoding="utf-8")
 
 
 if __name__ == "__main__":

@@ -119,7 +119,8 @@ def oracle_score(scenario: Scenario, goal: Goal, limits: Limits) -> Score:
     def outcome(policy: Policy) -> Score:
         return score(simulate(scenario, policy, limits), goal, most)
 
-    tries = BATCH_TRIES if isinstance(scenario.job, MicroBatchJob) else FLOW_TRIES
+    batches = isinstance(scenario.job, MicroBatchJob)
+    tries: tuple[Margin, ...] = BATCH_TRIES if batches else FLOW_TRIES
     if _silences(scenario.faults):
         # After one the job is further behind than a plan can tell.
         tries += tuple(margin._replace(rush=rush) for margin in tries for rush in RUSHES)

@@ -137,7 +137,8 @@ def busiest_to_mean(query: str) -> float:
         low, high = cell
         return sum(first <= low and high <= last for first, last in ranges), high - low
 
-    return fmean(max(cells, key=agreeing))
+    low, high = max(cells, key=agreeing)
+    return (low + high) / 2.0
 
 
 def _told_by(seen: Row, last: Row, after: Row, counted: int) -> tuple[float, float] | None:
