@@ -45,9 +45,10 @@ MOST = 16
 MEMORY_S = 86_400.0
 #: How likely the clock is to fail that has been right most often.
 AT_RANDOM = 0.01
-#: How far a clock's spans are from each other as they are seen, as a fraction; and how likely
-#: there is one, before a second span has shown it, and when none was ever wrong.
+#: How far a clock's spans are from each other as they are seen, as a fraction: at first, and at
+#: the least. And how likely there is one: before a second span has shown it, and at the most.
 CLOCK = 0.04
+CLOCK_LEAST = 0.01
 CLOCK_FIRST = 0.3
 CLOCK_MOST = 0.95
 #: Times that spread by less than this fraction of their mean are taken for a clock's.
@@ -134,7 +135,7 @@ def chances(spans_s: Sequence[float], age_s: float, edges_s: Array) -> Array:
     Five times it took ten minutes, so that it is due 600 s after the last:
 
     >>> chances([600.0] * 5, 480.0, np.array([0.0, 60.0, 120.0, 180.0])).round(2).tolist()
-    [0.02, 0.42, 0.99]
+    [0.01, 0.43, 0.99]
 
     After one span of ten minutes it may be due, or not:
 
@@ -160,7 +161,9 @@ def chances(spans_s: Sequence[float], age_s: float, edges_s: Array) -> Array:
         random = max(AT_RANDOM, 0.5**count)
         left = random * left + (1.0 - random) * _weibull_left(at, mean, spread)
     clock = clock_belief(spans_s)
-    left = (1.0 - clock) * left + clock * _weibull_left(at, mean, CLOCK)
+    # The longer it was watched, the better is known how exact it is.
+    exact = max(CLOCK_LEAST, sqrt(variance / mean**2 + (CLOCK / count) ** 2))
+    left = (1.0 - clock) * left + clock * _weibull_left(at, mean, exact)
     return np.asarray(1.0 - left[1:] / np.maximum(left[:-1], 1e-300))
 
 
