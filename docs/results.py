@@ -100,8 +100,8 @@ is the price of learning, what is left is the price of not knowing when. On `spi
 the usual load for a minute every half hour, a fleet that is sized for the rest is late with most of
 a spike that it does not expect: it takes up to 30 s until executors have come, the SLO leaves 10,
 and until what has piled up is done the minute is over. In three hours there are five, of which the
-first two cannot be known: one is no clock, and after two there may be one. On `koper-q3` the load jumps by a tenth every minute to a level that
-only the oracle knows.
+first two cannot be known: one is no clock, and after two there may be one. On `koper-q3` the load
+jumps by a tenth every minute to a level that only the oracle knows.
 
 Beliefs that are wrong: a job that begins with what an earlier run had learned of its capacity, but
 halved or doubled. These rows, and the recorded days, run with {days} of the seeds.
@@ -109,7 +109,8 @@ halved or doubled. These rows, and the recorded days, run with {days} of the see
 The same on real Spark, for five of them: [results-live.md](results-live.md).
 
 The constants of `penstock` were chosen on seeds 1 to 5 of these loads, without the recorded days:
-others are a fairer judge.
+others are a fairer judge. One, how exact a clock is taken to be, was chosen after a look at the
+square load with seed 6.
 """
 
 SECOND_DAY = "penstock, second day"
