@@ -51,10 +51,10 @@ fitted to the runs of the *other* contestants. ± is half of the 95 % interval o
 SHORT = """\
 Two things to know before you read too much into it. `static` was sized by somebody who knew the
 peak and what an executor carries. And the wave is short: while it rises no fleet stands still for
-long enough to be measured, so `penstock` goes by its first batches, of which two thirds is not for
-records at all, and takes an executor to carry less than half of what it does. It then buys twice as
-much as is needed, which is safe and dear. On a day, where it learns what a batch costs by itself,
-that is gone: see [results.md](results.md)."""
+long enough to be measured, so `penstock` goes by its first batches, of which more than half is not
+for records at all, and takes an executor to carry less than half of what it does. It then buys
+about twice what is needed, which is safe and dear. Runs in the lab last for hours, and show nothing
+of that: see [results.md](results.md)."""
 
 
 def page(trials: Sequence[Trial], steps: Sequence[Step] = (), note: str = "") -> str:
