@@ -1,4 +1,4 @@
-"""How long the studies and the report page take: ``python -m benchmarks.run --studies``."""
+"""How long studies, a day of all policies and a page take: ``python -m benchmarks.run --studies``."""
 
 from __future__ import annotations
 
@@ -6,9 +6,12 @@ import time
 from collections.abc import Callable
 from functools import partial
 
+from penstock.lab import score
 from penstock.lab.papers import reproduce
 from penstock.lab.scenario import Scenario, simulate
+from penstock.lab.tournament import cells, play_judged
 from penstock.model import Limits, Step
+from penstock.policies import POLICIES
 from penstock.policies.hpa import Hpa
 from penstock.report import page
 
@@ -24,7 +27,15 @@ def goals() -> list[Goal]:
         (f"s for reproduce {name} on two processes", _took_s(partial(reproduce, name, 2)), 120.0)
         for name in ("koper2022", "borkowski2019")
     ]
-    return [*studies, *report_page()]
+    return [*studies, ("s to compare all policies on a day, two processes", day_s(), 60.0),
+            *report_page()]  # fmt: skip
+
+
+def day_s() -> float:
+    """As long as a recorded day takes: all policies, and the oracle that judges them."""
+    grid = cells(list(POLICIES), ["diurnal"], ["micro-batch"], [1], goal=score.Goal(), bounds={},
+                 duration_s=86_400.0)  # fmt: skip
+    return _took_s(lambda: play_judged(grid, 2))
 
 
 def report_page() -> list[Goal]:

@@ -47,6 +47,8 @@ def test_a_program_whose_start_is_interrupted_is_ended(
     with pytest.raises(KeyboardInterrupt), ExitStack() as stack:
         start_producer(stack, bed, plan, "producer", "--rates", "-")
     (started,) = STARTED
+    assert started.stdin is not None
+    started.stdin.close()
     assert started.returncode == -signal.SIGKILL
 
 
