@@ -1,4 +1,4 @@
-"""How long studies, a day of all policies and a page take: ``python -m benchmarks.run --studies``."""
+"""How long studies, a compared day and a page take: ``python -m benchmarks.run --studies``."""
 
 from __future__ import annotations
 
