@@ -177,6 +177,7 @@ BAD = {
     "bad seeds": (("compare", "--seeds", "many"), "--seeds must be whole numbers"),
     "bad duration": (("simulate", "--duration", "soon"), "--duration must be a number"),
     "short run": (("simulate", "--duration", "60s"), "not longer than the warm-up"),
+    "start beyond": (("simulate", "--start", "99"), "--start must be between 1 and 16, not 99"),
     "bad slo": (("simulate", "--slo", "-1"), "slo_s must be finite and not negative"),
     "live, but how long": (("compare", "--live", "--duration", "2h"), "--live keeps its runs"),
     "live, but no oracle": (("compare", "--live", "--no-regret"), "--live keeps its runs"),

@@ -60,10 +60,11 @@ class RunOptions:
     def bounds(self, settings: Settings | None = None) -> dict[str, Any]:
         """The bounds of the fleet, the same for every policy: else it is them that is compared."""
         limits = Limits() if settings is None else settings.limits
-        return {
-            "min_executors": limits.min_executors if self.min is None else self.min,
-            "max_executors": limits.max_executors if self.max is None else self.max,
-        }
+        least = limits.min_executors if self.min is None else self.min
+        most = limits.max_executors if self.max is None else self.max
+        if self.start is not None and least <= most and not least <= self.start <= most:
+            raise ConfigError(f"--start must be between {least} and {most}, not {self.start}")
+        return {"min_executors": least, "max_executors": most}
 
     def goal(self, settings: Settings | None) -> Goal:
         goal = Goal() if settings is None else settings.goal
