@@ -10,6 +10,8 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from math import inf
 
+from penstock.learning.alarm import LOOK_AGAIN_S
+
 
 @dataclass(frozen=True, slots=True)
 class SimulatedClock:
@@ -44,7 +46,7 @@ class AlarmedClock:
     end_s: float
     start_s: float = 0.0
     alarms_s: Sequence[float] = ()
-    again_s: float = 2.0
+    again_s: float = LOOK_AGAIN_S
 
     def ticks(self, every_s: float) -> Iterator[float]:
         alarms = [*self.alarms_s, inf]

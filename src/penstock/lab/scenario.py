@@ -14,22 +14,16 @@ from penstock.journal import MemoryJournal
 from penstock.knowledge import Knowledge
 from penstock.lab.profiling import profiled
 from penstock.lab.score import Goal, Score, score
-from penstock.learning.alarm import LOOK_AGAIN_S, alarms_s
+from penstock.learning.alarm import alarms_s
 from penstock.model import Limits, Step
 from penstock.policies.phoebe import Phoebe
 from penstock.protocols import Clock, Journal, Policy
 from penstock.simulation.continuous import ContinuousJob
 from penstock.simulation.engine import Job, Outcome
 from penstock.simulation.expressions import parse_workload
-from penstock.simulation.faults import (
-    Fault,
-    SensorBlind,
-    SensorLate,
-    SourceSilence,
-    with_silence,
-)
+from penstock.simulation.faults import Fault, SourceSilence, with_silence
 from penstock.simulation.microbatch import MicroBatchJob
-from penstock.simulation.sensors import impaired
+from penstock.simulation.sensors import impaired, is_impaired
 
 ENGINES: dict[str, Job] = {
     MicroBatchJob.engine_name: MicroBatchJob(),
@@ -81,7 +75,7 @@ class Scenario:
 
     def alarms_s(self) -> Sequence[float]:
         """When a surge wakes who wants to be woken; a sensor with faults wakes nobody."""
-        if any(isinstance(fault, SensorBlind | SensorLate) for fault in self.faults):
+        if is_impaired(self.faults):
             return ()
         silences = tuple(fault for fault in self.faults if isinstance(fault, SourceSilence))
         return _alarms_s(self.workload, self.engine, self.seed, self.duration_s, silences)
@@ -154,7 +148,7 @@ def simulate(
 
 def _clock(scenario: Scenario, policy: Policy, end_s: float) -> Clock:
     if getattr(policy, "wakes_on_surge", False):
-        return AlarmedClock(end_s, policy.period_s, scenario.alarms_s(), LOOK_AGAIN_S)
+        return AlarmedClock(end_s, policy.period_s, scenario.alarms_s())
     return SimulatedClock(end_s, policy.period_s)
 
 

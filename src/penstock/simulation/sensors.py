@@ -57,8 +57,11 @@ class Impaired:
             seen.popleft()
 
 
+def is_impaired(faults: Sequence[Fault]) -> bool:
+    """Whether any of the faults is one of the sensor."""
+    return any(isinstance(fault, SensorBlind | SensorLate) for fault in faults)
+
+
 def impaired(engine: Engine, faults: Sequence[Fault]) -> Engine:
     """The engine behind its sensor's faults, or the engine itself if there are none."""
-    if any(isinstance(fault, SensorBlind | SensorLate) for fault in faults):
-        return Impaired(engine, faults)
-    return engine
+    return Impaired(engine, faults) if is_impaired(faults) else engine
