@@ -12,6 +12,8 @@ BELIEF = 0.3
 #: What no start-up and no hold-up is taken to exceed.
 LONGEST_STARTUP_S = 600.0
 LONGEST_HOLD_UP_S = 120.0
+#: Who gets so many times what it carries is flooded.
+FLOODED = 1.5
 
 
 def learn_startup(
@@ -67,8 +69,8 @@ def learn_hold_up(
         # Once, a minute after it was asked for.
         if now.at_s - asked_s < 60.0 or before.at_s - asked_s >= 60.0:
             return known_s
-        if _overloaded(track, recent):
-            return known_s  # who has far more to do than it can falls behind by that alone
+        if _flooded(track, recent):
+            return known_s  # it falls behind by that alone
         delays = [(one.at_s, one.delay_s) for one in recent if one.delay_s is not None]
         usual_s = max((delay for at_s, delay in delays if at_s <= asked_s), default=0.0)
         worst_s = max((delay for at_s, delay in delays if at_s > asked_s), default=0.0)
@@ -77,11 +79,11 @@ def learn_hold_up(
     return lost_s if known_s is None else known_s + BELIEF * (lost_s - known_s)
 
 
-def _overloaded(track: Track, recent: Sequence[Snapshot]) -> bool:
-    """Whether more came at some time than even the largest of the fleets carries."""
+def _flooded(track: Track, recent: Sequence[Snapshot]) -> bool:
+    """Whether far more came at some time than even the largest of the fleets carries."""
     fleet = max((one.fleet for one in recent), key=lambda one: one.target)
     carried_rps = Capacity(track, fleet.cores_per_executor).rps(max(1, fleet.target))
-    return any((one.arrival_rps or 0.0) > 1.5 * carried_rps > 0.0 for one in recent)
+    return any((one.arrival_rps or 0.0) > FLOODED * carried_rps > 0.0 for one in recent)
 
 
 def _longest_hold_up_s(track: Track, snapshot: Snapshot, executors: int) -> float:
