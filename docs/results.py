@@ -4,7 +4,7 @@
 
 Recorded loads are given as files (five-minute values will do) and are called by the names of these;
 without any, the loads are those of the studies and the shapes of the lab alone. One seed takes
-about six minutes of one core, and one more for each recorded day and engine.
+about a quarter of an hour of one core; each recorded day, engine and seed about a minute.
 """
 
 from __future__ import annotations
