@@ -142,6 +142,12 @@ def test_where_a_rescale_stops_the_job_small_savings_are_not_worth_it() -> None:
     assert best(dear, settled(5, 0.0), 36e3) == 5
 
 
+def test_a_move_that_pays_is_not_put_off_because_it_makes_records_late() -> None:
+    # 11 s of hold-up are over the SLO whether it is taken now or later.
+    plan = planned(flow(11.0), [28e3] * 20)
+    assert best(plan, settled(8, 0.0), 28e3) < 8
+
+
 def test_who_is_late_grows_beyond_what_the_load_needs() -> None:
     plan = planned(flow(), [36e3] * 20)
     assert best(plan, settled(4, 40.0), 36e3) > 4

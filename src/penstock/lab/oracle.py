@@ -73,7 +73,13 @@ BATCH_TRIES = (
     Margin(swing=1.3, lead_s=12.0),
 )
 RUSHES = (0.5, 1.0, 3.0)
-FLOW_TRIES = (Margin(), Margin(0.98), Margin(0.95))
+FLOW_TRIES = (
+    Margin(),
+    Margin(0.98),
+    Margin(0.95),
+    Margin(lead_s=12.0),
+    Margin(0.95, lead_s=12.0),
+)
 
 
 @dataclass(frozen=True, slots=True)

@@ -92,7 +92,9 @@ def solve(physics: Physics, prices: Prices, outlook: Outlook, steps_s: Sequence[
     if physics.trigger_s is None:
         # Delay is a straight line in time here, so that the part of it above the SLO is exact.
         stay_late = price[..., None] * length * part_above(grid, ends, physics.slo_s)
-        move_late = price[..., None] * length * part_above(grid, delayed, physics.slo_s)
+        move_late = (
+            price[..., None] * length * part_above(grid + physics.rescale_s, delayed, physics.slo_s)
+        )
         half = np.zeros_like(half)
 
     courses, count, points = len(loads), len(sizes), len(grid)

@@ -86,7 +86,7 @@ def sizes(sight: Sight, limits: Limits) -> list[int]:
 def as_many_as_help(sight: Sight, limits: Limits) -> int:
     """The smallest fleet that carries nearly as much as the largest."""
     most = limits.max_executors
-    return smallest(sight.capacity, 0.97 * sight.capacity.rps(most), 1, most)
+    return smallest(sight.capacity, 0.99 * sight.capacity.rps(most), 1, most)
 
 
 def smallest(capacity: Capacity, load_rps: float, first: int, last: int) -> int:
