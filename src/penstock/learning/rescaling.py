@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import pairwise
 
-from penstock.learning.capacity import Capacity, Track
+from penstock.learning.capacity import Capacity
+from penstock.learning.track import Track
 from penstock.model import Snapshot
 
 #: How much of a new measurement is believed.
@@ -12,8 +14,12 @@ BELIEF = 0.3
 #: What no start-up and no hold-up is taken to exceed.
 LONGEST_STARTUP_S = 600.0
 LONGEST_HOLD_UP_S = 120.0
-#: Who gets so many times what it carries is flooded.
-FLOODED = 1.5
+#: So long after a change of the fleet its hold-up is over.
+OVER_S = 40.0
+#: A job that uses less of its capacity has caught up before anybody looks.
+IDLE = 0.5
+#: Whoever should be so many seconds of arrivals behind is flooded.
+FLOODED_S = 20.0
 
 
 def learn_startup(
@@ -56,44 +62,77 @@ def learn_hold_up(
     """How far behind a change of the fleet leaves the job; `recent` ends with the present.
 
     A micro-batch job shows it in the batch that waits for state to move, a dataflow that stops for
-    it in the delay of the minute after.
+    it in what waits afterwards beyond what its load and its capacity account for.
     """
-    if len(recent) < 2:
+    if len(recent) < 2 or track.work_s is None:
         return known_s
-    before, now = recent[-2], recent[-1]
-    if now.trigger_interval_s is not None:
-        if before.fleet.active == now.fleet.active or track.work_s is None or not now.batches:
-            return known_s
-        lost_s = _longest_hold_up_s(track, now, min(before.fleet.active, now.fleet.active))
+    if recent[-1].trigger_interval_s is not None:
+        lost_s = _batch_hold_up_s(track, *recent[-2:])
     else:
-        # Once, a minute after it was asked for.
-        if now.at_s - asked_s < 60.0 or before.at_s - asked_s >= 60.0:
-            return known_s
-        if _flooded(track, recent):
-            return known_s  # it falls behind by that alone
-        delays = [(one.at_s, one.delay_s) for one in recent if one.delay_s is not None]
-        usual_s = max((delay for at_s, delay in delays if at_s <= asked_s), default=0.0)
-        worst_s = max((delay for at_s, delay in delays if at_s > asked_s), default=0.0)
-        lost_s = max(0.0, worst_s - usual_s)
+        lost_s = _stop_s(track, recent, asked_s)
+    if lost_s is None:
+        return known_s
     lost_s = min(LONGEST_HOLD_UP_S, lost_s)
     return lost_s if known_s is None else known_s + BELIEF * (lost_s - known_s)
 
 
-def _flooded(track: Track, recent: Sequence[Snapshot]) -> bool:
-    """Whether far more came at some time than even the largest of the fleets carries."""
-    fleet = max((one.fleet for one in recent), key=lambda one: one.target)
-    carried_rps = Capacity(track, fleet.cores_per_executor).rps(max(1, fleet.target))
-    return any((one.arrival_rps or 0.0) > FLOODED * carried_rps > 0.0 for one in recent)
+def _stop_s(track: Track, recent: Sequence[Snapshot], asked_s: float) -> float | None:
+    """What the stop of a dataflow for a change cost it; told once, when it is over."""
+    changed_s = _changed_s(recent)
+    if changed_s is None or changed_s < asked_s:
+        return None
+    if not recent[-2].at_s < changed_s + OVER_S <= recent[-1].at_s:
+        return None
+    return _unaccounted_s(track, recent, changed_s)
 
 
-def _longest_hold_up_s(track: Track, snapshot: Snapshot, executors: int) -> float:
-    """By how much a batch took longer than so many executors need for it, at worst."""
-    capacity = Capacity(track, snapshot.fleet.cores_per_executor)
+def _changed_s(recent: Sequence[Snapshot]) -> float | None:
+    """When the fleet was last seen to have changed."""
+    changes = [
+        now.at_s for before, now in pairwise(recent) if before.fleet.active != now.fleet.active
+    ]
+    return changes[-1] if changes else None
+
+
+def _unaccounted_s(track: Track, recent: Sequence[Snapshot], since_s: float) -> float | None:
+    """How far behind the job fell since then beyond what its load and its capacity account for.
+
+    ``None`` where that cannot be told: under a load far above its capacity a hold-up is a small
+    part of what waits, and far below it is made up for at once.
+    """
+    capacity = Capacity(track, recent[-1].fleet.cores_per_executor)
+    lost_s, waiting = 0.0, _waiting(recent[0])
+    for before, now in pairwise(recent):
+        load_rps = now.arrival_rps
+        if now.at_s < since_s or not load_rps:
+            waiting = _waiting(now)
+            continue
+        carried_rps = 0.5 * (capacity.rps(before.fleet.active) + capacity.rps(now.fleet.active))
+        waiting = max(0.0, waiting + (now.at_s - before.at_s) * (load_rps - carried_rps))
+        if waiting > FLOODED_S * load_rps or load_rps < IDLE * carried_rps:
+            return None
+        lost_s = max(lost_s, (_waiting(now) - waiting) / load_rps)
+    return lost_s
+
+
+def _waiting(snapshot: Snapshot) -> float:
+    """How many records wait."""
+    if snapshot.backlog_records is not None:
+        return snapshot.backlog_records
+    return (snapshot.delay_s or 0.0) * (snapshot.arrival_rps or 0.0)
+
+
+def _batch_hold_up_s(track: Track, before: Snapshot, now: Snapshot) -> float | None:
+    """By how much a batch took longer than the smaller of two fleets needs for it, at worst."""
+    if before.fleet.active == now.fleet.active or not now.batches:
+        return None
+    executors = min(before.fleet.active, now.fleet.active)
+    capacity = Capacity(track, now.fleet.cores_per_executor)
     rps, fixed_s = capacity.rps(executors), capacity.fixed_s(executors)
     held_up_s = 0.0
-    for batch in snapshot.batches:
+    for batch in now.batches:
         usual_s = fixed_s + 1.1 * batch.input_records / max(rps, 1e-9)
         # Of a batch that is long by itself a few percent would look like a hold-up.
-        if usual_s < 5.0 * (snapshot.trigger_interval_s or 0.0):
+        if usual_s < 5.0 * (now.trigger_interval_s or 0.0):
             held_up_s = max(held_up_s, batch.duration_s - usual_s)
     return held_up_s
