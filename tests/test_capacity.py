@@ -9,7 +9,8 @@ from msgspec.structs import replace
 
 from penstock.lab.scenario import Scenario, run
 from penstock.lab.score import Goal
-from penstock.learning.capacity import Capacity, Line, Track, Wave, learn, spread
+from penstock.learning.capacity import Capacity, learn, spread
+from penstock.learning.track import Line, Track, Wave
 from penstock.model import Batch, ExecutorSample, Fleet, Limits, OperatorSample, Snapshot
 from penstock.policies.static import Static
 from penstock.simulation.microbatch import MicroBatchJob
@@ -82,6 +83,35 @@ def test_two_batches_that_are_far_off_are_news_where_one_is_a_straggler() -> Non
     twice = learn(once, batch_snapshot(310.0, 4, 75e-6), calm[-1])
     assert Capacity(once, 2).rps(4) > 0.95 * Capacity(known, 2).rps(4)
     assert Capacity(twice, 2).rps(4) < 0.85 * Capacity(known, 2).rps(4)
+
+
+def test_news_that_the_next_batch_denies_were_stragglers() -> None:
+    calm = [batch_snapshot(10.0 * turn, 4, 50e-6) for turn in range(1, 30)]
+    changed = learned([batch_snapshot(300.0 + at, 4, 75e-6) for at in (0.0, 10.0)], learned(calm))
+    assert Capacity(changed, 2).rps(4) == pytest.approx(1.0 / 75e-6, rel=0.01)
+    denied = learn(changed, batch_snapshot(320.0, 4, 50e-6), calm[-1])
+    assert Capacity(denied, 2).rps(4) == pytest.approx(20_000.0, rel=0.02)
+    more = [batch_snapshot(320.0 + 10.0 * turn, 4, 75e-6) for turn in range(5)]
+    assert learned(more, changed).before is None
+
+
+def test_stragglers_that_are_minutes_apart_are_no_news() -> None:
+    known = learned([batch_snapshot(10.0 * turn, 4, 50e-6) for turn in range(1, 30)])
+    apart = [batch_snapshot(at_s, 4, 75e-6) for at_s in (300.0, 360.0)]
+    assert Capacity(learned(apart, known), 2).rps(4) > 0.9 * Capacity(known, 2).rps(4)
+
+
+def test_a_job_that_slows_down_does_not_seem_to_have_dearer_batches() -> None:
+    # The load falls by itself meanwhile: small batches are the dear ones now, by coincidence.
+    before = [
+        batch_snapshot(10.0 * turn, 4, 50e-6, records=40_000 - 100 * turn) for turn in range(1, 90)
+    ]
+    after = [
+        batch_snapshot(10.0 * turn, 4, 71e-6, records=40_000 - 100 * turn)
+        for turn in range(90, 180)
+    ]
+    capacity = Capacity(learned([*before, *after]), 2)
+    assert capacity.rps(4) == pytest.approx(1.0 / 71e-6, rel=0.05)
 
 
 def test_a_cold_fleet_that_does_more_than_was_thought_is_believed() -> None:
@@ -167,6 +197,18 @@ def test_gauges_that_swing_do_not_make_a_hot_key() -> None:
         ExecutorSample(str(i), 0.0, busy_fraction=0.95 if i == 0 else 0.5) for i in range(8)
     )
     assert learned([replace(swinging, executors=hot)]).serial_s > 0.0
+
+
+def test_the_worker_with_the_hot_key_tells_how_full_the_job_is() -> None:
+    # One of eight is 76 % busy and the others 40 %: with 95 % it does 50 k/s x 0.95 / 0.76.
+    busy = tuple(
+        ExecutorSample(str(i), 0.0, busy_fraction=0.76 if i == 0 else 0.4) for i in range(8)
+    )
+    skewed = [
+        replace(flow_snapshot(10.0 * turn, 8, 50_000.0, 0.445), executors=busy)
+        for turn in range(1, 20)
+    ]
+    assert Capacity(learned(skewed), 1).rps(8) == pytest.approx(62_500.0, rel=0.01)
 
 
 def test_uncertainty_shrinks_with_evidence_and_grows_with_age() -> None:

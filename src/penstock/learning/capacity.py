@@ -21,12 +21,11 @@ from math import ceil, inf, sqrt
 from msgspec import Struct
 from msgspec.structs import replace
 
+from penstock.learning.track import FAR, Measured, Track, Wave, with_one
 from penstock.model import Snapshot
 
 #: What each further executor costs all others, where nothing else is known.
 CONTENTION = 0.01
-#: Seconds after which a measurement counts for a third.
-FORGET_S = 90.0
 #: An executor that is younger than this is still warming up.
 WARM_UP_S = 20.0
 #: Imbalance up to this comes from executors that differ; what is above does not go away with more.
@@ -35,91 +34,10 @@ USUAL_IMBALANCE = 1.3
 APART = 1.5
 #: How many measurements the ones before are worth when a job was seen at its limit.
 MORE_THAN_GAUGES = 3.0
-#: What a busy gauge shows of a full operator, before it was seen full.
-BUSY_WHEN_FULL = 0.95
-#: The relative deviation of one measurement, before there are enough to tell.
-FIRST_NOISE = 0.06
 #: The relative error of a busy gauge that does not average out.
 GAUGE_ERROR = 0.025
-#: How many deviations off is an exception. Exceptions in a row are news from the second on, if
-#: together they are so many deviations off.
-FAR = 2.5
-NEWS = 10.0
 #: From so many waves on, tasks of unequal length fill the gap that the last wave leaves.
 MANY_WAVES = 6.0
-#: How many batches the line of work over records remembers.
-LINE_BATCHES = 400.0
-#: How many measurements a changed fleet leaves the ones before worth: executors differ.
-AFTER_CHANGE = 6.0
-
-
-class Wave(Struct, frozen=True, gc=False, array_like=True):
-    """A stage of a batch: its tasks, and its share of the work."""
-
-    tasks: int
-    share: float
-
-
-class Line(Struct, frozen=True, gc=False, omit_defaults=True):
-    """The straight line of work over records, from moments that forget.
-
-    What a batch costs before its first record shows in how much dearer the records of small batches
-    are: ``work / records = cost + overhead / records``. While all batches are about as large the
-    two cannot be told apart, and the overhead is taken to be 0.
-    """
-
-    count: float = 0.0
-    inverse: float = 0.0
-    cost_s: float = 0.0
-    inverse_var: float = 0.0
-    both_var: float = 0.0
-
-    def with_point(self, records: float, work_s: float) -> Line:
-        weight = max(1.0 / (self.count + 1.0), 1.0 / LINE_BATCHES)
-        off, off_s = 1.0 / records - self.inverse, work_s / records - self.cost_s
-        return Line(
-            min(self.count + 1.0, LINE_BATCHES),
-            self.inverse + weight * off,
-            self.cost_s + weight * off_s,
-            (1.0 - weight) * (self.inverse_var + weight * off * off),
-            (1.0 - weight) * (self.both_var + weight * off * off_s),
-        )
-
-    def overhead_s(self) -> float:
-        """The work of a batch without records.
-
-        >>> line = Line()
-        >>> for records in (1_000, 5_000, 2_000, 8_000, 4_000, 6_000):
-        ...     line = line.with_point(records, 0.2 + 1e-4 * records)
-        >>> round(line.overhead_s(), 2)
-        0.2
-        """
-        if self.count < 3.0:
-            return 0.0
-        # A spread of a tenth is as good as none: noise alone can make a line of it.
-        doubt = 0.01 * self.inverse**2
-        return max(0.0, self.both_var / (self.inverse_var + doubt))
-
-
-class Track(Struct, frozen=True, gc=False, omit_defaults=True):
-    """What is known of a job. `work_s` and `serial_s` are core-seconds and seconds per record.
-
-    `noise` is the relative deviation of one measurement, `samples` how many the estimate is worth,
-    `astray` by how many deviations those were off together that lay far off in a row, below zero
-    for those that lay below.
-    """
-
-    work_s: float | None = None
-    serial_s: float = 0.0
-    fixed_s: float | None = None
-    waves: tuple[Wave, ...] = ()
-    busy_when_full: float = BUSY_WHEN_FULL
-    noise: float = FIRST_NOISE
-    samples: float = 0.0
-    astray: float = 0.0
-    executors: int = 0
-    at_s: float = 0.0
-    line: Line = Line()
 
 
 class Capacity(Struct, frozen=True, gc=False):
@@ -195,8 +113,8 @@ def _learn_batches(track: Track, snapshot: Snapshot, previous: Snapshot | None) 
     batches = [batch for batch in snapshot.batches if batch.input_records >= 100]
     if not batches:
         return track
-    work = [batch.phases.get("addBatch", batch.duration_s) for batch in batches]
-    fixed_s = sum(b.duration_s - w for b, w in zip(batches, work, strict=True)) / len(batches)
+    works_s = [batch.phases.get("addBatch", batch.duration_s) for batch in batches]
+    fixed_s = sum(b.duration_s - w for b, w in zip(batches, works_s, strict=True)) / len(batches)
     waves, core_s = _stages(snapshot)
     track = replace(
         track,
@@ -208,12 +126,8 @@ def _learn_batches(track: Track, snapshot: Snapshot, previous: Snapshot | None) 
         return track
     executors = snapshot.fleet.active
     wave_s = spread(track.waves, executors, snapshot.fleet.cores_per_executor)
-    for batch, work_s in zip(batches, work, strict=True):
-        line = track.line
-        if settled and track.astray == 0.0:
-            line = line.with_point(batch.input_records, work_s / wave_s)
-            track = replace(track, line=line)
-        overhead_s = min(line.overhead_s() * wave_s, 0.8 * work_s)
+    for batch, work_s in zip(batches, works_s, strict=True):
+        overhead_s = min(track.line.overhead_s() * wave_s, 0.8 * work_s)
         s_per_record = (work_s - overhead_s) / batch.input_records
         if not settled and not _far_below(track, s_per_record, wave_s):
             continue
@@ -222,7 +136,13 @@ def _learn_batches(track: Track, snapshot: Snapshot, previous: Snapshot | None) 
             parallel_s = min(s_per_record, USUAL_IMBALANCE * core_s * wave_s)
         ended_s = batch.started_at_s + batch.duration_s
         rest_s = s_per_record - parallel_s
-        track = _with(track, parallel_s / wave_s, rest_s, wave_s, executors, ended_s)
+        work = Measured(
+            parallel_s / wave_s, rest_s, wave_s, executors, ended_s, batch.input_records
+        )
+        track = with_one(track, work)
+        if settled and track.astray == 0.0:
+            line = track.line.with_point(batch.input_records, work_s / wave_s)
+            track = replace(track, line=line)
     return track
 
 
@@ -260,6 +180,10 @@ def _stages(snapshot: Snapshot) -> tuple[tuple[Wave, ...], float | None]:
 def _learn_flow(track: Track, snapshot: Snapshot, previous: Snapshot | None) -> Track:
     throughput = snapshot.throughput_rps
     busy = max((op.busy_fraction or 0.0 for op in snapshot.operators), default=0.0)
+    serial = _hot_share(snapshot)
+    if serial:
+        # The worker with the hot key holds all others up: the mean over them tells nothing.
+        busy = max(busy, *(one.busy_fraction or 0.0 for one in snapshot.executors))
     if throughput is None or throughput <= 0.0 or busy < 0.05:
         return track
     if not _settled(snapshot, previous):
@@ -274,14 +198,13 @@ def _learn_flow(track: Track, snapshot: Snapshot, previous: Snapshot | None) -> 
         full += 0.2 * max(0.0, min(1.0, busy) - full)
         capacity = throughput * full / busy
     executors, cores = snapshot.fleet.active, snapshot.fleet.cores_per_executor
-    serial = _hot_share(snapshot)
     even_s = 1.0 / capacity
     # A worker with the hot key takes share h + (1 - h)/n of all: h of it stays at any n.
     serial_s = even_s * serial / (serial + (1.0 - serial) / executors) if serial else 0.0
     wave_s = spread((), executors, cores)
     work_s = (even_s - serial_s) / wave_s
     known = replace(track, fixed_s=0.0, waves=(), busy_when_full=full, samples=samples)
-    return _with(known, work_s, serial_s, wave_s, executors, snapshot.at_s)
+    return with_one(known, Measured(work_s, serial_s, wave_s, executors, snapshot.at_s))
 
 
 def _pressed(snapshot: Snapshot) -> bool:
@@ -320,46 +243,3 @@ def _settled(snapshot: Snapshot, previous: Snapshot | None) -> bool:
     newest_s = max((one.started_at_s for one in snapshot.executors), default=-inf)
     begin_s = min((one.started_at_s for one in snapshot.batches), default=snapshot.at_s)
     return begin_s - newest_s >= WARM_UP_S or newest_s <= 0.0
-
-
-def _with(
-    track: Track, work_s: float, serial_s: float, wave_s: float, executors: int, at_s: float
-) -> Track:
-    """The track with one more measurement, which counts the more the fewer there were.
-
-    One that lies far off for once is a straggler, and counts as if it lay less far off. When
-    several in a row do, the job has changed, and what was known before is worth nothing.
-    """
-    if track.work_s is None:
-        return replace(
-            track, work_s=work_s, serial_s=serial_s, samples=1.0, executors=executors, at_s=at_s
-        )
-    old_s = track.work_s * wave_s + track.serial_s
-    off = (work_s * wave_s + serial_s) / old_s - 1.0
-    far = FAR * max(0.02, track.noise)
-    deviations = FAR * off / far if abs(off) > far else 0.0
-    again = track.astray * deviations > 0.0
-    astray = deviations + track.astray if again else deviations
-    samples = track.samples
-    if executors != track.executors:
-        samples = min(samples, AFTER_CHANGE)
-    if again and abs(astray) >= NEWS:
-        samples, astray = 1.0, 0.0
-    else:
-        # In the same proportion: a straggler says nothing about what is serial.
-        shrink = (1.0 + max(-far, min(far, off))) / (1.0 + off)
-        work_s, serial_s = work_s * shrink, serial_s * shrink
-    # After a silence one measurement alone must not replace all that was known.
-    gap_s = min(max(0.0, at_s - track.at_s), FORGET_S / 4.0)
-    weight = max(gap_s / FORGET_S, 1.0 / (samples + 1.0))
-    heard = min(off * off, 36.0 * track.noise**2)
-    return replace(
-        track,
-        work_s=track.work_s + weight * (work_s - track.work_s),
-        serial_s=track.serial_s + weight * (serial_s - track.serial_s),
-        noise=max(0.01, sqrt(track.noise**2 + 0.005 * (heard - track.noise**2))),
-        samples=min(samples + 1.0, 2.0 / weight - 1.0),
-        astray=astray,
-        executors=executors,
-        at_s=max(at_s, track.at_s),
-    )

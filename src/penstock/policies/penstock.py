@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from math import ceil
 from typing import Annotated, ClassVar
@@ -11,10 +12,12 @@ from msgspec import Meta, Struct
 from numpy.typing import NDArray
 
 from penstock.knowledge import Knowledge
-from penstock.learning.capacity import Capacity, Track, learn
+from penstock.learning.capacity import Capacity, learn
+from penstock.learning.forecasters import Forecast
 from penstock.learning.load import PAST_BINS, load_ahead
 from penstock.learning.rescaling import learn_hold_up, learn_startup
 from penstock.learning.surges import Surges, watch
+from penstock.learning.track import Track
 from penstock.model import Decision, Limits, Reason, Snapshot, not_measured
 from penstock.planning.courses import BINS, courses, steps_s
 from penstock.planning.delay import Physics, behind_s
@@ -143,6 +146,10 @@ class Penstock:
         saved_s = float(costs[choices.index(target)] - costs.min()) if target in choices else 0.0
         return told(sight, best, saved_s, memory)
 
+    def ahead(self, seen: Sequence[Snapshot], surges: Surges) -> Forecast:
+        """The load in bins from now on, from what was seen; the lab puts the truth in its place."""
+        return load_ahead(seen, surges, BINS, self.bin_s)
+
     def _first_steps(self, snapshot: Snapshot, memory: PenstockMemory) -> Decision:
         """Before anything is known of its capacity, only a job that is plainly late may grow."""
         target, delay_s = snapshot.fleet.target, snapshot.delay_s or 0.0
@@ -179,7 +186,7 @@ class Penstock:
             active=fleet.active,
             behind_s=behind_s(snapshot, load_rps),
             load_rps=load_rps,
-            load=load_ahead(seen, memory.surges, BINS, self.bin_s),
+            load=self.ahead(seen, memory.surges),
             surges=memory.surges,
             capacity=capacity,
             error=capacity.error(snapshot.at_s),
