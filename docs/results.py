@@ -35,7 +35,11 @@ from penstock.lab.tournament import (
     play_judged,
     standings,
 )
+from penstock.learning.forecasters import Forecast
+from penstock.learning.load import load_ahead
+from penstock.learning.surges import Surges
 from penstock.model import Decision, Limits, Reason, Snapshot, Step
+from penstock.planning.courses import BINS
 from penstock.policies.penstock import Penstock, PenstockMemory
 from penstock.simulation.faults import (
     CapacityDrop,
@@ -114,6 +118,9 @@ square load with seed 6.
 """
 
 SECOND_DAY = "penstock, second day"
+FORESIGHT = "penstock, if it saw the next minute"
+#: So many bins of half a minute.
+SEEN_BINS = 2
 WRONG_PRIORS = {"penstock, half the capacity believed": 2.0, "penstock, twice": 0.5}
 #: A day is long, and wrong beliefs are soon mended: so many seeds tell enough of them.
 DAY_SEEDS = BELIEF_SEEDS = 2
@@ -185,8 +192,42 @@ class Experienced:
         return self.policy.decide(snapshot, knowledge)
 
 
+@dataclass(frozen=True, slots=True)
+class Foreseeing(Penstock):
+    """The default policy, if it saw what comes next; of what comes then it knows as little as ever.
+
+    `rates_rps` is the load of each second of the run.
+    """
+
+    rates_rps: tuple[float, ...] = ()
+
+    def ahead(self, seen: Sequence[Snapshot], surges: Surges) -> Forecast:
+        now = seen[-1]
+        coming, to_come = [], []
+        for piece in range(SEEN_BINS):
+            begin = int(now.at_s + piece * self.bin_s)
+            rates = self.rates_rps[begin : int(begin + self.bin_s)] or self.rates_rps[-1:]
+            coming.append(sum(rates) / len(rates))
+            to_come.append(replace(now, at_s=begin + self.bin_s, arrival_rps=coming[-1]))
+        later = load_ahead([*seen, *to_come], surges, BINS - SEEN_BINS, self.bin_s)
+        return Forecast([*coming, *later.mean], [0.0] * SEEN_BINS + later.deviation, "seen")
+
+
+def foreseeing(scenario: Scenario) -> float:
+    """The regret of a policy that sees the next minute."""
+    goal = Goal()
+    policy = Foreseeing(rates_rps=tuple(map(float, scenario.rates())))
+    cost = run(scenario, policy, policy.default_limits, goal).score.cost
+    return cost / oracle_score(scenario, goal, Limits()).cost - 1.0
+
+
 def prepared(row: str, scenario: Scenario) -> float:
-    """The regret of a job that has run before, with other lots; what it keeps says the row."""
+    """The regret of a policy that knows more, or something wrong; what it knows says the row.
+
+    A job has run before, with other lots, and keeps some of what it has learned.
+    """
+    if row == FORESIGHT:
+        return foreseeing(scenario)
     first = Scenario(scenario.workload, scenario.engine, scenario.seed + 100, scenario.duration_s)
     goal, limits = Goal(), Penstock.default_limits
     learned = run(first, Penstock(), limits, goal).steps[-1].decision.memory
@@ -204,11 +245,14 @@ def prepared(row: str, scenario: Scenario) -> float:
 def more_rows(
     part: Part, engine: str, seeds: Sequence[int], processes: int | None
 ) -> dict[str, dict[str, float]]:
-    """Mean regrets of jobs that begin with some knowledge, right or wrong, for each load."""
-    rows = {"Smooth loads": tuple(WRONG_PRIORS), "Hard loads": (SECOND_DAY,)}.get(part.title, ())
+    """Mean regrets of policies with some knowledge, right or wrong, for each load."""
+    rows = {
+        "Smooth loads": (FORESIGHT, *WRONG_PRIORS),
+        "Hard loads": (FORESIGHT, SECOND_DAY),
+    }.get(part.title, ())
     found: dict[str, dict[str, float]] = {row: {} for row in rows}
     for row, (name, (load, _, duration_s)) in product(rows, part.rows.items()):
-        lots = seeds if row == SECOND_DAY else seeds[:BELIEF_SEEDS]
+        lots = seeds[:BELIEF_SEEDS] if row in WRONG_PRIORS else seeds
         days = [Scenario(load, engine, seed, duration_s) for seed in lots]
         regrets = spread(partial(prepared, row), days, processes)
         found[row][name] = sum(regrets) / len(regrets)
