@@ -1,5 +1,7 @@
 """Writes docs/results-live.md from the runs that ``penstock compare --live`` has made.
 
+Its main table stands in docs/results.md too, at the end.
+
     python docs/results_live.py [--note "What else to know of these runs."]
 
 `make results-live` makes the runs first, and a demo whose journal is calibrated on its first half:
@@ -26,6 +28,9 @@ from penstock.simulation.calibrate import calibrated
 #: The journal of a demo of five minutes; without it there is no word about its halves.
 DEMO = RUNS.with_name("live-demo.jsonl")
 PAGE = Path(__file__).parent / "results-live.md"
+ALL_RESULTS = PAGE.with_name("results.md")
+#: How the part of that page begins that is ours; it is the last.
+SECTION = "## On real Spark"
 
 HEAD = """\
 # Results on real Spark
@@ -73,6 +78,25 @@ def page(trials: Sequence[Trial], steps: Sequence[Step] = (), note: str = "") ->
         parts += [*_halves(steps), ""]
     parts += [*_runs(trials), ""]
     return "\n".join(parts)
+
+
+def section(trials: Sequence[Trial], note: str = "") -> str:
+    """The same in short, for the page with all results."""
+    found = contest.results(trials)
+    verdict = next(_verdict(found), "")
+    more = "How it was measured, and every run: [results-live.md](results-live.md)."
+    parts = [SECTION, "", f"{_machine(trials)} {note}".rstrip(), "", *_means(found), ""]
+    return "\n".join([*parts, f"{verdict} {more}".lstrip(), ""])
+
+
+def with_section(text: str, ours: str) -> str:
+    """The page with all results, with our part in place of what it had before.
+
+    >>> with_section("# Results\\n\\n## On real Spark\\n\\nold\\n", "## On real Spark\\n\\nnew\\n")
+    '# Results\\n\\n## On real Spark\\n\\nnew\\n'
+    """
+    others = text.partition(SECTION)[0].rstrip()
+    return f"{others}\n\n{ours}"
 
 
 def _machine(trials: Sequence[Trial]) -> str:
@@ -198,6 +222,8 @@ def main() -> None:
         sys.exit(f"there are no runs in {RUNS}: make results-live makes them")
     steps = list(read_rotated(DEMO)) if DEMO.exists() else []
     PAGE.write_text(page(trials, steps, given.note), encoding="utf-8")
+    results = ALL_RESULTS.read_text(encoding="utf-8")
+    ALL_RESULTS.write_text(with_section(results, section(trials, given.note)), encoding="utf-8")
 
 
 if __name__ == "__main__":

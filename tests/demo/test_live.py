@@ -8,7 +8,7 @@ from pathlib import Path
 
 import msgspec
 import pytest
-from docs import results_live
+from docs import results, results_live
 
 from penstock.cli import main
 from penstock.demo import contest
@@ -221,6 +221,17 @@ def test_the_page_shows_means_forecasts_and_every_run() -> None:
     # 3 executors for 110 s, and none of it by chance: the forecast is the same.
     assert live.split("|")[2].strip() == "330 ± 0"
     assert paper.split("|")[2].strip() == "330"
+
+
+def test_the_main_table_stands_at_the_end_of_the_page_with_all_results() -> None:
+    trials = [trial(name, number) for number in (1, 2) for name in ("static", "spark")]
+    ours = results_live.section(trials, "All was quiet.")
+    first = results_live.with_section("# Results\n\nSimulated.\n", ours)
+    assert first.startswith("# Results\n\nSimulated.\n\n## On real Spark\n\nRun from 2026-11-16")
+    assert "All was quiet." in first
+    assert results_live.with_section(first, ours) == first
+    # Whoever writes the rest of that page finds where ours begins.
+    assert ours.startswith(results.LIVE)
 
 
 def test_the_page_tells_how_well_a_demo_predicts_its_second_half() -> None:
