@@ -137,8 +137,9 @@ def _learn_batches(track: Track, snapshot: Snapshot, previous: Snapshot | None) 
         ended_s = batch.started_at_s + batch.duration_s
         rest_s = s_per_record - parallel_s
         work = Measured(
-            parallel_s / wave_s, rest_s, wave_s, executors, ended_s, batch.input_records
-        )
+            parallel_s / wave_s, rest_s, wave_s, executors, ended_s,
+            batch.input_records, work_s / wave_s,
+        )  # fmt: skip
         track = with_one(track, work)
         if settled and track.astray == 0.0:
             line = track.line.with_point(batch.input_records, work_s / wave_s)

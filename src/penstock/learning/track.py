@@ -65,13 +65,16 @@ class Line(Struct, frozen=True, gc=False, omit_defaults=True):
         alike = self.inverse_var < (0.5 * self.inverse) ** 2
         return alike and 0.25 < records * self.inverse < 4.0
 
-    def times(self, factor: float) -> Line:
-        """The line of a job whose work takes so many times as long as before.
+    def through(self, records: float, work_s: float) -> Line:
+        """The line of a job that has become slower or faster all over, by what one batch took.
 
-        >>> line = Line(count=3.0, inverse=1e-4, cost_s=2e-4, inverse_var=1e-9, both_var=2e-10)
-        >>> round(line.times(1.5).overhead_s() / line.overhead_s(), 3)
+        >>> line = Line(count=9.0, inverse=1e-4, cost_s=2e-4, inverse_var=1e-9, both_var=2e-10)
+        >>> slower = line.through(10_000, 3.0)  # it would have taken 2 s
+        >>> round(slower.overhead_s() / line.overhead_s(), 3)
         1.5
         """
+        expected_s = self.cost_s + self.overhead_s() * (1.0 / records - self.inverse)
+        factor = work_s / records / max(expected_s, 1e-12)
         return replace(self, cost_s=factor * self.cost_s, both_var=factor * self.both_var)
 
     def overhead_s(self) -> float:
@@ -115,7 +118,7 @@ class Track(Struct, frozen=True, gc=False, omit_defaults=True):
 class Measured(NamedTuple):
     """What one measurement says of the work of a record, at a size where all work takes `wave_s`.
 
-    `records` is how many a batch had.
+    `records` is how many a batch had, `batch_s` the core-seconds of all its work.
     """
 
     work_s: float
@@ -124,6 +127,7 @@ class Measured(NamedTuple):
     executors: int
     at_s: float
     records: float = 0.0
+    batch_s: float = 0.0
 
 
 def with_one(track: Track, one: Measured) -> Track:
@@ -150,7 +154,7 @@ def with_one(track: Track, one: Measured) -> Track:
     if again and abs(astray) >= NEWS:
         samples, astray, before = 0.0, 0.0, replace(track, astray=0.0, before=None)
         if line.like(one.records):
-            line = line.times(1.0 + off)
+            line = line.through(one.records, one.batch_s)
     else:
         # In the same proportion: a straggler says nothing about what is serial.
         shrink = (1.0 + max(-far, min(far, off))) / (1.0 + off)
