@@ -9,6 +9,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -101,6 +102,11 @@ def remaining(directory: Path) -> list[str]:
     return [command for command in found if command]
 
 
+def produces(directory: Path) -> bool:
+    """Whether its producer runs; the query is started right after it, by many calls to Java."""
+    return any("penstock.jobs.producer" in command for command in remaining(directory))
+
+
 @contextmanager
 def started(directory: Path, *arguments: str) -> Iterator[subprocess.Popen[str]]:
     """A demo as a process, whose temporary files, and no others, are in `directory`."""
@@ -153,9 +159,12 @@ def test_a_real_demo_grows_its_fleet_and_leaves_a_page_and_nothing_else(tmp_path
 
 @pytest.mark.slow
 @pytest.mark.timeout(600)
-def test_an_interrupt_ends_everything_within_seconds(tmp_path: Path) -> None:
+@pytest.mark.parametrize("calling_java", [False, True])
+def test_an_interrupt_ends_everything_within_seconds(tmp_path: Path, calling_java: bool) -> None:
     with started(tmp_path, "--journal", "run.jsonl") as process:
         read_until(process, "starting the query")
+        if calling_java:
+            wait_until(partial(produces, tmp_path), UP_S, "the producer did not start")
         process.send_signal(signal.SIGINT)
         output, _ = process.communicate(timeout=60)
     assert process.returncode == 130, output
@@ -170,11 +179,7 @@ def test_an_interrupt_ends_everything_within_seconds(tmp_path: Path) -> None:
 def test_a_killed_demo_leaves_no_process_behind(tmp_path: Path) -> None:
     with started(tmp_path, "--journal", "run.jsonl") as process:
         read_until(process, "starting the query")
-        wait_until(
-            lambda: any("penstock.jobs.producer" in command for command in remaining(tmp_path)),
-            UP_S,
-            "the producer did not start",
-        )
+        wait_until(partial(produces, tmp_path), UP_S, "the producer did not start")
         process.kill()
         process.wait()
     wait_until(lambda: not remaining(tmp_path), 60.0, "processes outlive the demo")

@@ -27,7 +27,7 @@ from penstock.errors import PenstockError
 from penstock.jobs.playback import Report
 from penstock.jobs.run import Job
 from penstock.testbed import Testbed, paced, wait_until
-from penstock.testbed.interrupts import uninterrupted
+from penstock.testbed.interrupts import told_once, uninterrupted
 from penstock.testbed.processes import cause
 from penstock.testbed.sessions import start_session
 
@@ -137,7 +137,7 @@ def staged(
     directory = Path(tempfile.mkdtemp(prefix="penstock-demo-"))
     keep = False
     try:
-        with ExitStack() as stack:
+        with told_once(), ExitStack() as stack:
             bed = Testbed(
                 slots=sizes.MAX_EXECUTORS, run_directory=directory, kafka_port=kafka_port, say=say
             )

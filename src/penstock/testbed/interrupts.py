@@ -1,7 +1,8 @@
-"""Steps that an interrupt must not cut in two."""
+"""What an interrupt must not do: cut some steps in two, or be told as an error of somebody else."""
 
 from __future__ import annotations
 
+import logging
 import signal
 import threading
 from collections.abc import Iterator
@@ -41,3 +42,29 @@ def uninterrupted() -> Iterator[None]:
             signal.signal(number, handler)
         for each in came:
             signal.raise_signal(each)
+
+
+@contextmanager
+def told_once() -> Iterator[None]:
+    """An interrupt in the middle of a call to Java is no error of Py4J: it says nothing of it.
+
+    >>> with told_once():
+    ...     try:
+    ...         raise KeyboardInterrupt
+    ...     except KeyboardInterrupt:
+    ...         logging.exception("KeyboardInterrupt while sending command.")
+    """
+    root, py4j = logging.getLogger(), logging.getLogger("py4j")
+    level = py4j.level
+    root.addFilter(_is_no_interrupt)
+    py4j.setLevel(logging.CRITICAL)
+    try:
+        yield
+    finally:
+        py4j.setLevel(level)
+        root.removeFilter(_is_no_interrupt)
+
+
+def _is_no_interrupt(record: logging.LogRecord) -> bool:
+    kind = record.exc_info[0] if record.exc_info else None
+    return kind is None or not issubclass(kind, KeyboardInterrupt)
