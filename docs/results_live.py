@@ -57,8 +57,9 @@ SHORT = """\
 Two things to know before you read too much into it. `static` was sized by somebody who knew the
 peak and what an executor carries. And the wave is short: while it rises no fleet stands still for
 long enough to be measured, so `penstock` goes by its first batches, of which more than half is not
-for records at all, and takes an executor to carry less than half of what it does. It then buys
-about twice what is needed, which is safe and dear. Runs in the lab last for hours, and show nothing
+for records at all, and takes an executor to carry less than half of what it does. It buys about
+twice what is needed, and each executor that joins holds a batch up for seconds: where many do while
+the load rises, records can be late by that alone. Runs in the lab last for hours, and show nothing
 of that: see [results.md](results.md)."""
 
 
