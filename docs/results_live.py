@@ -174,7 +174,7 @@ def _job(trials: Sequence[Trial]) -> Iterator[str]:
     job = contest.job(trials)
     yield (
         f"The job on paper, fitted to all runs: {1e3 * job.stages[0].core_s_per_record:.2f} ms per "
-        f"record, {job.planning_s + job.commit_s:.2f} s per batch besides, "
+        f"record, {job.fixed_s:.2f} s per batch besides, "
         f"{100 * job.contention:.1f} % more for each further executor; executors start in "
         f"{job.startup.shortest_s:.1f} to "
         f"{job.startup.longest_s:.1f} s and hold a batch up for {job.join_s:.1f} s each."

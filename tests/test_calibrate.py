@@ -155,7 +155,7 @@ def test_the_cost_of_a_batch_is_a_line_over_its_records() -> None:
         state_bytes=0.0,
     )
     found = fit_batches.fit(_batches(job))
-    assert found.planning_s + found.commit_s == pytest.approx(0.5, abs=0.03)
+    assert found.fixed_s == pytest.approx(0.5, abs=0.03)
     assert found.stages[0].core_s_per_record == pytest.approx(100e-6, rel=0.05)
     assert found.contention == pytest.approx(0.02, abs=0.01)
 

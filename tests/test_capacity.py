@@ -10,7 +10,8 @@ from msgspec.structs import replace
 from penstock.lab.scenario import Scenario, run
 from penstock.lab.score import Goal
 from penstock.learning.capacity import Capacity, learn, spread
-from penstock.learning.track import Line, Track, Wave
+from penstock.learning.overhead import Overhead
+from penstock.learning.track import Track, Wave
 from penstock.model import Batch, ExecutorSample, Fleet, Limits, OperatorSample, Snapshot
 from penstock.policies.static import Static
 from penstock.simulation.microbatch import MicroBatchJob
@@ -136,10 +137,34 @@ def test_small_batches_show_what_a_batch_costs_by_itself() -> None:
 
 
 def test_batches_of_one_size_have_no_overhead_of_their_own() -> None:
-    line = Line()
+    known = Overhead()
     for _ in range(50):
-        line = line.with_point(10_000, 0.5)
-    assert line.overhead_s() == 0.0
+        known = known.with_batch(10_000, 0.25, 0.5)
+    assert known.seconds(0.25) == 0.0
+
+
+@pytest.mark.parametrize(("whole_s", "shared_s"), [(0.6, 0.0), (0.0, 1.2), (0.3, 0.6)])
+def test_what_executors_share_is_told_from_what_they_do_not(
+    whole_s: float, shared_s: float
+) -> None:
+    # A fleet that follows its load: batches take about as long whatever it is.
+    lots, known = Random(5), Overhead()
+    for _ in range(300):
+        executors = lots.randint(1, 8)
+        wave_s, records = 1.0 / executors, executors * lots.uniform(400.0, 2_000.0)
+        took_s = whole_s + (shared_s + 1e-3 * records) * wave_s
+        known = known.with_batch(records, wave_s, took_s * lots.gauss(1.0, 0.03))
+    for executors in (1, 4, 8):
+        truth_s = whole_s + shared_s / executors
+        assert known.seconds(1.0 / executors) == pytest.approx(truth_s, rel=0.25)
+
+
+def test_no_part_of_the_overhead_is_negative() -> None:
+    # Small batches are cheaper than large ones here: nothing is left for an overhead.
+    known = Overhead()
+    for records in (1e3, 2e3, 4e3, 8e3):
+        known = known.with_batch(records, 0.5, 1e-7 * records**2)
+    assert known.parts_s() == (0.0, 0.0)
 
 
 def test_what_a_changing_or_cold_fleet_does_is_left_out() -> None:
@@ -152,6 +177,7 @@ def test_what_a_changing_or_cold_fleet_does_is_left_out() -> None:
         executors=(ExecutorSample("9", 190.0),),
     )  # fmt: skip
     assert learn(known, cold, None).work_s == known.work_s
+    assert learn(known, cold, None, warm_up_s=5.0).work_s > known.work_s
 
 
 def test_more_executors_than_partitions_carry_no_more() -> None:

@@ -99,6 +99,13 @@ def test_a_fit_finds_what_joining_costs_and_leaves_it_out_of_the_line() -> None:
     assert found.max_batch_s is None
 
 
+def test_a_fit_tells_what_lies_inside_of_the_stages_from_what_lies_around_them() -> None:
+    job = msgspec.structs.replace(JOB, launch_s=0.7)
+    found = fit_batches.fit(journal(job, wave(400, 100.0, 600.0), {}))
+    assert found.launch_s == pytest.approx(0.7, abs=0.02)
+    assert found.planning_s + found.commit_s == pytest.approx(0.5, abs=0.02)
+
+
 def test_a_fit_finds_how_long_batches_are_let_become() -> None:
     job = msgspec.structs.replace(JOB, max_batch_s=5.0)
     steps = journal(job, [400.0] * 60 + [1_500.0] * 60 + [300.0] * 120, {})

@@ -1,12 +1,12 @@
-"""What a change of the fleet costs a dataflow, learned from what follows it."""
+"""What a change of the fleet costs a job, learned from what follows it."""
 
 from __future__ import annotations
 
 import pytest
 
-from penstock.learning.rescaling import learn_hold_up
+from penstock.learning.rescaling import learn_hold_up, learn_startup
 from penstock.learning.track import Track
-from penstock.model import Fleet, Snapshot
+from penstock.model import Batch, ExecutorSample, Fleet, Snapshot
 
 #: 100 us of a core for each record: four executors of one core carry about 39 k/s.
 KNOWN = Track(work_s=1e-4, fixed_s=0.0)
@@ -57,3 +57,47 @@ def test_a_flood_that_no_fleet_carries_tells_nothing_of_it() -> None:
 
 def test_nor_does_a_job_that_has_caught_up_before_anybody_looks() -> None:
     assert learn_hold_up(6.0, KNOWN, minute({}, {}, usual_rps=2e3), ASKED_S) == 6.0
+
+
+def query(*turns: tuple[float, int, list[Batch]]) -> list[Snapshot]:
+    """What was seen of a query with a trigger of 2 s: when, how many executors, which batches.
+
+    The executor beyond the first came at 104 s.
+    """
+    return [
+        Snapshot(
+            at_s, Fleet(2, executors, executors), 2.0, tuple(batches), arrival_rps=1e3,
+            executors=tuple(ExecutorSample(str(n), 104.0 * n) for n in range(executors)),
+        )
+        for at_s, executors, batches in turns
+    ]  # fmt: skip
+
+
+#: A core does 10 k records/s: a batch of 2,000 takes 0.22 s at most on one executor.
+BEFORE, HELD_UP, AFTER = (
+    Batch(1, 100.0, 0.2, 2_000), Batch(2, 103.0, 5.22, 2_000), Batch(3, 108.3, 0.22, 2_000),
+)  # fmt: skip
+
+
+def test_a_batch_that_an_executor_joined_shows_what_that_cost() -> None:
+    recent = query((102.0, 1, [BEFORE]), (112.0, 2, [HELD_UP, AFTER]))
+    assert learn_hold_up(None, KNOWN, recent, ASKED_S) == pytest.approx(5.0)
+
+
+def test_a_batch_that_ends_long_after_the_executor_came_still_does() -> None:
+    began = query((102.0, 1, [BEFORE]), (105.0, 2, []), (108.0, 2, []))
+    ended = query((108.25, 2, [HELD_UP]))
+    assert learn_hold_up(None, KNOWN, [*began, *ended], ASKED_S) is None  # the next may be worse
+    over = query((111.0, 2, [AFTER]))
+    assert learn_hold_up(None, KNOWN, [*began, *ended, *over], ASKED_S) == pytest.approx(5.0)
+    later = query((114.0, 2, [Batch(4, 112.0, 9.0, 2_000)]))
+    told = learn_hold_up(5.0, KNOWN, [*began, *ended, *over, *later], ASKED_S)
+    assert told == 5.0  # what comes afterwards is no fault of the executor
+
+
+def test_the_first_executors_that_come_tell_how_long_they_take() -> None:
+    before, now = query((102.0, 1, []), (112.0, 2, []))
+    assert learn_startup(None, now, before, ASKED_S) == 5.0  # 4 s, but no less than 5 s
+    assert learn_startup(None, now, before, 80.0) == 24.0
+    assert learn_startup(34.0, now, before, 80.0) == pytest.approx(31.0)
+    assert learn_startup(None, before, before, ASKED_S) is None

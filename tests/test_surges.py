@@ -137,3 +137,15 @@ def test_one_repetition_makes_a_clock_likely_and_one_failure_ends_the_belief() -
     assert clock_belief([740.0, 745.0]) > 0.9
     assert clock_belief([740.0, 745.0, 742.0]) == pytest.approx(0.95)
     assert clock_belief([740.0, 745.0, 300.0]) < 1e-6
+
+
+def test_a_load_that_is_played_ten_times_as_fast_has_the_same_surges() -> None:
+    loads = [80e3, 82e3, 79e3] * 4 + [120e3] * 9 + [80e3, 81e3] * 6 + [130e3] * 5 + [79e3] * 4
+    slow, fast = Surges(), Surges(pace=0.1)
+    for turn, load_rps in enumerate(loads):
+        slow, fast = watch(slow, 10.0 * turn, load_rps), watch(fast, 1.0 * turn, load_rps)
+        assert slow.rising == fast.rising
+    assert [one.lasted_s for one in slow.past] == [100.0, 60.0]
+    assert [10.0 * one.lasted_s for one in fast.past] == [100.0, 60.0]
+    edges_s = np.array([0.0, 60.0, 300.0])
+    assert slow.begins(470.0, edges_s) == pytest.approx(fast.begins(47.0, 0.1 * edges_s))

@@ -55,7 +55,8 @@ def _batches(seen: Observation) -> list[fit_batches.Seen]:
     for number, done in enumerate(seen.batches):
         fleet = seen.fleet_at(done.started_s)
         if done.records > 0 and done.started_s >= 0.0 and fleet > 0:
-            batches.append(Batch(number, done.started_s, done.duration_s, done.records))
+            stages = {} if done.stages_s is None else {"addBatch": done.stages_s}
+            batches.append(Batch(number, done.started_s, done.duration_s, done.records, stages))
             fleets.append(fleet)
     return fit_batches.marked(batches, fleets, [at_s for at_s in registered_s if at_s > 0.0])
 

@@ -40,12 +40,16 @@ class Life(Struct, frozen=True):
 
 
 class Committed(Struct, frozen=True):
-    """A batch, and how many records were done with it since the load began."""
+    """A batch, and how many records were done with it since the load began.
+
+    `stages_s` is the part of its time that Spark counts to its stages.
+    """
 
     started_s: float
     duration_s: float
     records: int
     done_records: int
+    stages_s: float | None = None
 
 
 class Observation(Struct, frozen=True):
@@ -209,7 +213,10 @@ class Observer:
                 continue
             start_s = batch.started_at_s - self._began_at_s
             records = upto - done_at_start
-            found.append(Committed(start_s, batch.duration_s, batch.input_records, records))
+            stages_s = batch.phases.get("addBatch")
+            found.append(
+                Committed(start_s, batch.duration_s, batch.input_records, records, stages_s)
+            )
         return done_at_start, found
 
     def _task_s(self) -> float:

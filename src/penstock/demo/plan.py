@@ -65,6 +65,7 @@ SPANS = frozenset(
         "stabilize_down_s",
         "stabilize_up_s",
         "wait_s",
+        "warm_up_s",
         "warmup_s",
         "window_s",
     }

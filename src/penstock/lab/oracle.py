@@ -219,7 +219,7 @@ def _habits(job: Job) -> tuple[float | None, float, float, float]:
         lead_s = job.startup.mean_s() + job.cold_s * (1.0 - job.cold_fraction)
         return (
             job.trigger_interval_s,
-            job.planning_s + job.commit_s + 0.017,
+            job.fixed_s + 0.017,
             0.3,
             lead_s,
         )

@@ -26,7 +26,7 @@ from penstock.model import Snapshot
 
 #: What each further executor costs all others, where nothing else is known.
 CONTENTION = 0.01
-#: An executor that is younger than this is still warming up.
+#: So long an executor warms up, unless the user knows better.
 WARM_UP_S = 20.0
 #: Imbalance up to this comes from executors that differ; what is above does not go away with more.
 USUAL_IMBALANCE = 1.3
@@ -64,8 +64,8 @@ class Capacity(Struct, frozen=True, gc=False):
         """What a batch costs before its first record."""
         if self.track.fixed_s is None or executors < 1:
             return 0.0
-        overhead_s = self.track.line.overhead_s()
-        return self.track.fixed_s + overhead_s * spread(self.track.waves, executors, self.cores)
+        wave_s = spread(self.track.waves, executors, self.cores)
+        return self.track.fixed_s + self.track.overhead.seconds(wave_s)
 
     def error(self, now_s: float) -> float:
         """The relative standard error; grows again while nothing is measured."""
@@ -99,17 +99,25 @@ def spread(waves: Sequence[Wave], executors: int, cores: int) -> float:
     return contention * length
 
 
-def learn(track: Track, snapshot: Snapshot, previous: Snapshot | None) -> Track:
-    """Take in one snapshot; the same track comes back when it tells nothing about capacity."""
+def learn(
+    track: Track, snapshot: Snapshot, previous: Snapshot | None, warm_up_s: float = WARM_UP_S
+) -> Track:
+    """Take in one snapshot; the same track comes back when it tells nothing about capacity.
+
+    Executors that are younger than `warm_up_s` are slower than they will be, and do not count.
+    """
     fleet = snapshot.fleet
     if fleet.active < 1:
         return track
+    settled = _settled(snapshot, previous, warm_up_s)
     if snapshot.trigger_interval_s is not None:
-        return _learn_batches(track, snapshot, previous)
-    return _learn_flow(track, snapshot, previous)
+        return _learn_batches(track, snapshot, previous, settled)
+    return _learn_flow(track, snapshot, previous) if settled else track
 
 
-def _learn_batches(track: Track, snapshot: Snapshot, previous: Snapshot | None) -> Track:
+def _learn_batches(
+    track: Track, snapshot: Snapshot, previous: Snapshot | None, settled: bool
+) -> Track:
     batches = [batch for batch in snapshot.batches if batch.input_records >= 100]
     if not batches:
         return track
@@ -121,13 +129,12 @@ def _learn_batches(track: Track, snapshot: Snapshot, previous: Snapshot | None) 
         fixed_s=fixed_s if track.fixed_s is None else 0.9 * track.fixed_s + 0.1 * fixed_s,
         waves=waves or track.waves,
     )
-    settled = _settled(snapshot, previous)
     if not settled and not _growing(snapshot, previous):
         return track
     executors = snapshot.fleet.active
     wave_s = spread(track.waves, executors, snapshot.fleet.cores_per_executor)
     for batch, work_s in zip(batches, works_s, strict=True):
-        overhead_s = min(track.line.overhead_s() * wave_s, 0.8 * work_s)
+        overhead_s = min(track.overhead.seconds(wave_s), 0.8 * work_s)
         s_per_record = (work_s - overhead_s) / batch.input_records
         if not settled and not _far_below(track, s_per_record, wave_s):
             continue
@@ -138,12 +145,12 @@ def _learn_batches(track: Track, snapshot: Snapshot, previous: Snapshot | None) 
         rest_s = s_per_record - parallel_s
         work = Measured(
             parallel_s / wave_s, rest_s, wave_s, executors, ended_s,
-            batch.input_records, work_s / wave_s,
+            batch.input_records, work_s,
         )  # fmt: skip
         track = with_one(track, work)
-        if settled and track.astray == 0.0:
-            line = track.line.with_point(batch.input_records, work_s / wave_s)
-            track = replace(track, line=line)
+        if settled:
+            overhead = track.overhead.with_batch(batch.input_records, wave_s, work_s)
+            track = replace(track, overhead=overhead)
     return track
 
 
@@ -186,8 +193,6 @@ def _learn_flow(track: Track, snapshot: Snapshot, previous: Snapshot | None) -> 
         # The worker with the hot key holds all others up: the mean over them tells nothing.
         busy = max(busy, *(one.busy_fraction or 0.0 for one in snapshot.executors))
     if throughput is None or throughput <= 0.0 or busy < 0.05:
-        return track
-    if not _settled(snapshot, previous):
         return track
     full, samples = track.busy_when_full, track.samples
     if _pressed(snapshot) and previous is not None and _pressed(previous):
@@ -234,7 +239,7 @@ def _hot_share(snapshot: Snapshot) -> float:
     return min(0.95, excess / (len(busy) - 1)) if excess > 0.2 else 0.0
 
 
-def _settled(snapshot: Snapshot, previous: Snapshot | None) -> bool:
+def _settled(snapshot: Snapshot, previous: Snapshot | None, warm_up_s: float) -> bool:
     """Whether the fleet is as it was asked for, was so the last time, and is warm."""
     fleet = snapshot.fleet
     if fleet.active != fleet.target:
@@ -243,4 +248,4 @@ def _settled(snapshot: Snapshot, previous: Snapshot | None) -> bool:
         return False
     newest_s = max((one.started_at_s for one in snapshot.executors), default=-inf)
     begin_s = min((one.started_at_s for one in snapshot.batches), default=snapshot.at_s)
-    return begin_s - newest_s >= WARM_UP_S or newest_s <= 0.0
+    return begin_s - newest_s >= warm_up_s or newest_s <= 0.0

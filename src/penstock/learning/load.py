@@ -24,7 +24,8 @@ def load_ahead(seen: Sequence[Snapshot], surges: Surges, steps: int, bin_s: floa
     load_rps = snapshot.arrival_rps or 0.0
     spans_s = surges.spans_s() if surges.recur else []
     under_way = surges.began_s is not None and (
-        surges.recur or (not surges.shapeless and snapshot.at_s - surges.began_s < UNKNOWN_S)
+        surges.recur
+        or (not surges.shapeless and snapshot.at_s - surges.began_s < UNKNOWN_S * surges.pace)
     )
     if under_way and surges.began_s is not None:
         bins = binned(seen, bin_s, [*spans_s, (surges.began_s, snapshot.at_s)]) or (load_rps,)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from itertools import pairwise
+from math import inf
 
 from penstock.learning.capacity import Capacity
 from penstock.learning.track import Track
@@ -11,7 +12,8 @@ from penstock.model import Snapshot
 
 #: How much of a new measurement is believed.
 BELIEF = 0.3
-#: What no start-up and no hold-up is taken to exceed.
+#: What no start-up is taken to go below, and no start-up and no hold-up to exceed.
+SHORTEST_STARTUP_S = 5.0
 LONGEST_STARTUP_S = 600.0
 LONGEST_HOLD_UP_S = 120.0
 #: So long after a change of the fleet its hold-up is over.
@@ -23,8 +25,8 @@ FLOODED_S = 20.0
 
 
 def learn_startup(
-    known_s: float, snapshot: Snapshot, previous: Snapshot | None, asked_s: float
-) -> float:
+    known_s: float | None, snapshot: Snapshot, previous: Snapshot | None, asked_s: float
+) -> float | None:
     """How long executors take to come, from those that came since they were asked for.
 
     The slowest counts: a plan that waits for the mean is late half of the time.
@@ -33,10 +35,12 @@ def learn_startup(
     >>> came = (ExecutorSample("1", 0.0), ExecutorSample("2", 120.0))
     >>> before = Snapshot(110.0, Fleet(2, 1, 1))
     >>> now = Snapshot(125.0, Fleet(2, 2, 2), executors=came)
+    >>> learn_startup(None, now, before, asked_s=100.0)
+    20.0
     >>> learn_startup(30.0, now, before, asked_s=100.0)  # 30 + 0.3 x (20 - 30)
     27.0
     """
-    if snapshot.fleet.active < snapshot.fleet.target:
+    if known_s is not None and snapshot.fleet.active < snapshot.fleet.target:
         # Those that are still awaited take at least as long as they have taken so far.
         waited_s = [
             snapshot.at_s - one.started_at_s
@@ -53,7 +57,9 @@ def learn_startup(
     ]
     if not took_s:
         return known_s
-    return min(LONGEST_STARTUP_S, max(5.0, known_s + BELIEF * (max(took_s) - known_s)))
+    slowest_s = max(took_s)
+    believed_s = slowest_s if known_s is None else known_s + BELIEF * (slowest_s - known_s)
+    return min(LONGEST_STARTUP_S, max(SHORTEST_STARTUP_S, believed_s))
 
 
 def learn_hold_up(
@@ -67,7 +73,7 @@ def learn_hold_up(
     if len(recent) < 2 or track.work_s is None:
         return known_s
     if recent[-1].trigger_interval_s is not None:
-        lost_s = _batch_hold_up_s(track, *recent[-2:])
+        lost_s = _batch_hold_up_s(track, recent)
     else:
         lost_s = _stop_s(track, recent, asked_s)
     if lost_s is None:
@@ -78,20 +84,12 @@ def learn_hold_up(
 
 def _stop_s(track: Track, recent: Sequence[Snapshot], asked_s: float) -> float | None:
     """What the stop of a dataflow for a change cost it; told once, when it is over."""
-    changed_s = _changed_s(recent)
-    if changed_s is None or changed_s < asked_s:
+    change = _last_change(recent)
+    if change is None or (changed_s := change[1].at_s) < asked_s:
         return None
     if not recent[-2].at_s < changed_s + OVER_S <= recent[-1].at_s:
         return None
     return _unaccounted_s(track, recent, changed_s)
-
-
-def _changed_s(recent: Sequence[Snapshot]) -> float | None:
-    """When the fleet was last seen to have changed."""
-    changes = [
-        now.at_s for before, now in pairwise(recent) if before.fleet.active != now.fleet.active
-    ]
-    return changes[-1] if changes else None
 
 
 def _unaccounted_s(track: Track, recent: Sequence[Snapshot], since_s: float) -> float | None:
@@ -122,17 +120,47 @@ def _waiting(snapshot: Snapshot) -> float:
     return (snapshot.delay_s or 0.0) * (snapshot.arrival_rps or 0.0)
 
 
-def _batch_hold_up_s(track: Track, before: Snapshot, now: Snapshot) -> float | None:
-    """By how much a batch took longer than the smaller of two fleets needs for it, at worst."""
-    if before.fleet.active == now.fleet.active or not now.batches:
+def _batch_hold_up_s(track: Track, recent: Sequence[Snapshot]) -> float | None:
+    """By how much a batch took longer than the smaller of two fleets needs for it, at worst.
+
+    It is the batch that was under way when the fleet changed, or the first one after it. Both may
+    be told of long after the change; this is told once, when both are over.
+    """
+    change = _last_change(recent)
+    if change is None:
         return None
-    executors = min(before.fleet.active, now.fleet.active)
+    before, after = change
+    changed_s = _changed_between(before, after)
+    batches = [batch for seen in recent for batch in seen.batches]
+    first_s = min(
+        (batch.started_at_s for batch in batches if batch.started_at_s >= changed_s), default=inf
+    )
+    now = recent[-1]
+    if first_s not in [batch.started_at_s for batch in now.batches]:
+        return None
+    executors = min(before.fleet.active, after.fleet.active)
     capacity = Capacity(track, now.fleet.cores_per_executor)
     rps, fixed_s = capacity.rps(executors), capacity.fixed_s(executors)
     held_up_s = 0.0
-    for batch in now.batches:
+    for batch in batches:
+        if batch.started_at_s + batch.duration_s < changed_s or batch.started_at_s > first_s:
+            continue
         usual_s = fixed_s + 1.1 * batch.input_records / max(rps, 1e-9)
         # Of a batch that is long by itself a few percent would look like a hold-up.
         if usual_s < 5.0 * (now.trigger_interval_s or 0.0):
             held_up_s = max(held_up_s, batch.duration_s - usual_s)
     return held_up_s
+
+
+def _last_change(recent: Sequence[Snapshot]) -> tuple[Snapshot, Snapshot] | None:
+    """The last two snapshots between which the fleet changed."""
+    for after, before in pairwise(reversed(recent)):
+        if before.fleet.active != after.fleet.active:
+            return before, after
+    return None
+
+
+def _changed_between(before: Snapshot, after: Snapshot) -> float:
+    """When the last of those executors came that were not there before; halfway where some went."""
+    came_s = [one.started_at_s for one in after.executors if one.started_at_s > before.at_s]
+    return max(came_s, default=0.5 * (before.at_s + after.at_s))

@@ -73,6 +73,7 @@ class Surges(Struct, frozen=True, gc=False, omit_defaults=True):
     `began_s` is set while one is under way; then `top_rps` is its highest load so far, seen at
     `top_s`, and `area_records` what came beyond the calm level. `usual_rps` is the most that the
     load was off the calm level otherwise, slowly forgotten; `off_rps` how far it was off just now.
+    `pace` is by how much all time spans here are shorter, for a load that is played faster.
     """
 
     past: tuple[Surge, ...] = ()
@@ -85,6 +86,7 @@ class Surges(Struct, frozen=True, gc=False, omit_defaults=True):
     top_rps: float = 0.0
     top_s: float = 0.0
     area_records: float = 0.0
+    pace: float = 1.0
 
     @property
     def recur(self) -> bool:
@@ -102,7 +104,7 @@ class Surges(Struct, frozen=True, gc=False, omit_defaults=True):
         """Whether one has just begun and was never higher than now."""
         if self.began_s is None or self.last_s is None:
             return False
-        return self.last_s - self.began_s <= RISING_S and self.top_s >= self.last_s
+        return self.last_s - self.began_s <= RISING_S * self.pace and self.top_s >= self.last_s
 
     def rise_rps(self) -> float:
         """By how much the next will rise: as much as most of those before."""
@@ -121,15 +123,15 @@ class Surges(Struct, frozen=True, gc=False, omit_defaults=True):
         if not begins:
             return np.zeros(len(edges_s) - 1)
         gaps = [after - before for before, after in pairwise(begins)]
-        return chances(gaps, max(0.0, now_s - begins[-1]), edges_s)
+        return chances(gaps, max(0.0, now_s - begins[-1]), edges_s, self.pace)
 
     def ends(self, now_s: float, edges_s: Array) -> Array:
         """How likely the one that is under way, or one that begins now, ends between them."""
         age_s = 0.0 if self.began_s is None else max(0.0, now_s - self.began_s)
-        return chances([surge.lasted_s for surge in self.past], age_s, edges_s)
+        return chances([surge.lasted_s for surge in self.past], age_s, edges_s, self.pace)
 
 
-def chances(spans_s: Sequence[float], age_s: float, edges_s: Array) -> Array:
+def chances(spans_s: Sequence[float], age_s: float, edges_s: Array, pace: float = 1.0) -> Array:
     """The chance of an event in each interval if it has not come before, from past spans.
 
     Five times it took ten minutes, so that it is due 600 s after the last:
@@ -149,7 +151,7 @@ def chances(spans_s: Sequence[float], age_s: float, edges_s: Array) -> Array:
     """
     at = age_s + edges_s
     if not spans_s:
-        held = np.maximum(at, 60.0)
+        held = np.maximum(at, 60.0 * pace)
         return np.asarray(1.0 - (held[:-1] / held[1:]) ** ONCE)
     count = len(spans_s)
     mean = max(1.0, sum(spans_s) / count)
@@ -203,7 +205,7 @@ def watch(known: Surges, at_s: float, load_rps: float) -> Surges:
     >>> [(one.began_s, one.lasted_s) for one in surges.past]
     [(20.0, 40.0)]
     """
-    if known.last_s is None or not 0.0 < (gap_s := at_s - known.last_s) <= 600.0:
+    if known.last_s is None or not 0.0 < (gap_s := at_s - known.last_s) <= 600.0 * known.pace:
         return _calm_again(known, known.past, at_s, load_rps)
     known = replace(known, last_rps=load_rps, last_s=at_s)
     if known.began_s is None:
@@ -213,11 +215,11 @@ def watch(known: Surges, at_s: float, load_rps: float) -> Surges:
     if load_rps > known.top_rps:
         known = replace(known, top_rps=load_rps, top_s=at_s)
     rise_rps, lasted_s = known.top_rps - known.calm_rps, at_s - (known.began_s or 0.0)
-    if beyond_rps >= 0.5 * rise_rps and lasted_s <= LONGEST_S:
+    if beyond_rps >= 0.5 * rise_rps and lasted_s <= LONGEST_S * known.pace:
         return known
     filled = known.area_records / (rise_rps * lasted_s)
     over = Surge(known.began_s or 0.0, rise_rps, lasted_s, round(filled, 3))
-    recent = [surge for surge in known.past if at_s - surge.began_s < MEMORY_S]
+    recent = [surge for surge in known.past if at_s - surge.began_s < MEMORY_S * known.pace]
     return _calm_again(known, (*recent, over)[-MOST:], at_s, load_rps)
 
 
@@ -228,6 +230,7 @@ def _calm_again(known: Surges, past: tuple[Surge, ...], at_s: float, load_rps: f
         usual_rps=known.usual_rps,
         last_rps=load_rps,
         last_s=at_s,
+        pace=known.pace,
     )
 
 
@@ -248,8 +251,8 @@ def _while_calm(known: Surges, at_s: float, load_rps: float, gap_s: float) -> Su
         return replace(known, calm_rps=load_rps)
     return replace(
         known,
-        calm_rps=calm_rps + (1.0 - exp(-gap_s / FOLLOW_S)) * off_rps,
+        calm_rps=calm_rps + (1.0 - exp(-gap_s / (FOLLOW_S * known.pace))) * off_rps,
         # What comes just before a surge may be its beginning, so it counts a turn later.
-        usual_rps=max(known.off_rps, known.usual_rps * exp(-gap_s / USUAL_S)),
+        usual_rps=max(known.off_rps, known.usual_rps * exp(-gap_s / (USUAL_S * known.pace))),
         off_rps=abs(off_rps),
     )

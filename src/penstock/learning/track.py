@@ -8,6 +8,8 @@ from typing import NamedTuple
 from msgspec import Struct
 from msgspec.structs import replace
 
+from penstock.learning.overhead import Overhead
+
 #: Seconds after which a measurement counts for a third.
 FORGET_S = 90.0
 #: What a busy gauge shows of a full operator, before it was seen full.
@@ -22,8 +24,6 @@ NEWS = 10.0
 IN_A_ROW_S = 30.0
 #: So many measurements confirm a change.
 CONFIRMED = 4.0
-#: How many batches the line of work over records remembers.
-LINE_BATCHES = 400.0
 #: How many measurements a changed fleet leaves the ones before worth: executors differ.
 AFTER_CHANGE = 6.0
 
@@ -33,64 +33,6 @@ class Wave(Struct, frozen=True, gc=False, array_like=True):
 
     tasks: int
     share: float
-
-
-class Line(Struct, frozen=True, gc=False, omit_defaults=True):
-    """The straight line of work over records, from moments that forget.
-
-    What a batch costs before its first record shows in how much dearer the records of small batches
-    are: ``work / records = cost + overhead / records``. While all batches are about as large the
-    two cannot be told apart, and the overhead is taken to be 0.
-    """
-
-    count: float = 0.0
-    inverse: float = 0.0
-    cost_s: float = 0.0
-    inverse_var: float = 0.0
-    both_var: float = 0.0
-
-    def with_point(self, records: float, work_s: float) -> Line:
-        weight = max(1.0 / (self.count + 1.0), 1.0 / LINE_BATCHES)
-        off, off_s = 1.0 / records - self.inverse, work_s / records - self.cost_s
-        return Line(
-            min(self.count + 1.0, LINE_BATCHES),
-            self.inverse + weight * off,
-            self.cost_s + weight * off_s,
-            (1.0 - weight) * (self.inverse_var + weight * off * off),
-            (1.0 - weight) * (self.both_var + weight * off * off_s),
-        )
-
-    def like(self, records: float) -> bool:
-        """Whether all batches before were about as large as this one."""
-        alike = self.inverse_var < (0.5 * self.inverse) ** 2
-        return alike and 0.25 < records * self.inverse < 4.0
-
-    def through(self, records: float, work_s: float) -> Line:
-        """The line of a job that has become slower or faster all over, by what one batch took.
-
-        >>> line = Line(count=9.0, inverse=1e-4, cost_s=2e-4, inverse_var=1e-9, both_var=2e-10)
-        >>> slower = line.through(10_000, 3.0)  # it would have taken 2 s
-        >>> round(slower.overhead_s() / line.overhead_s(), 3)
-        1.5
-        """
-        expected_s = self.cost_s + self.overhead_s() * (1.0 / records - self.inverse)
-        factor = work_s / records / max(expected_s, 1e-12)
-        return replace(self, cost_s=factor * self.cost_s, both_var=factor * self.both_var)
-
-    def overhead_s(self) -> float:
-        """The work of a batch without records.
-
-        >>> line = Line()
-        >>> for records in (1_000, 5_000, 2_000, 8_000, 4_000, 6_000):
-        ...     line = line.with_point(records, 0.2 + 1e-4 * records)
-        >>> round(line.overhead_s(), 2)
-        0.2
-        """
-        if self.count < 3.0:
-            return 0.0
-        # A spread of a tenth is as good as none: noise alone can make a line of it.
-        doubt = 0.01 * self.inverse**2
-        return max(0.0, self.both_var / (self.inverse_var + doubt))
 
 
 class Track(Struct, frozen=True, gc=False, omit_defaults=True):
@@ -111,14 +53,14 @@ class Track(Struct, frozen=True, gc=False, omit_defaults=True):
     astray: float = 0.0
     executors: int = 0
     at_s: float = 0.0
-    line: Line = Line()
+    overhead: Overhead = Overhead()
     before: Track | None = None
 
 
 class Measured(NamedTuple):
     """What one measurement says of the work of a record, at a size where all work takes `wave_s`.
 
-    `records` is how many a batch had, `batch_s` the core-seconds of all its work.
+    `records` is how many a batch had, `batch_s` how long all its work took.
     """
 
     work_s: float
@@ -148,13 +90,13 @@ def with_one(track: Track, one: Measured) -> Track:
     deviations = FAR * off / far if abs(off) > far else 0.0
     again = track.astray * deviations > 0.0 and at_s - track.at_s < IN_A_ROW_S
     astray = deviations + track.astray if again else deviations
-    samples, line, before = track.samples, track.line, track.before
+    samples, overhead, before = track.samples, track.overhead, track.before
     if executors != track.executors:
         samples = min(samples, AFTER_CHANGE)
     if again and abs(astray) >= NEWS:
         samples, astray, before = 0.0, 0.0, replace(track, astray=0.0, before=None)
-        if line.like(one.records):
-            line = line.through(one.records, one.batch_s)
+        if overhead.alike(one.records):
+            overhead = overhead.through(one.records, one.wave_s, one.batch_s)
     else:
         # In the same proportion: a straggler says nothing about what is serial.
         shrink = (1.0 + max(-far, min(far, off))) / (1.0 + off)
@@ -172,7 +114,7 @@ def with_one(track: Track, one: Measured) -> Track:
         astray=astray,
         executors=executors,
         at_s=max(at_s, track.at_s),
-        line=line,
+        overhead=overhead,
         before=before,
     )
 

@@ -9,10 +9,11 @@ from typing import Annotated, ClassVar
 
 import numpy as np
 from msgspec import Meta, Struct
+from msgspec.structs import replace
 from numpy.typing import NDArray
 
 from penstock.knowledge import Knowledge
-from penstock.learning.capacity import Capacity, learn
+from penstock.learning.capacity import WARM_UP_S, Capacity, learn
 from penstock.learning.forecasters import Forecast
 from penstock.learning.load import PAST_BINS, load_ahead
 from penstock.learning.rescaling import learn_hold_up, learn_startup
@@ -27,9 +28,13 @@ from penstock.planning.words import catching_up, told
 
 Array = NDArray[np.float64]
 
+#: The bins of a load whose surges last for minutes.
+BIN_S = 30.0
 #: Further behind than so many SLOs, catching up is all that counts.
 FAR_BEHIND = 3.0
-#: What a change of the fleet is taken to cost before one was seen: of a query, and of a dataflow.
+#: How long executors are taken to need before any came, and what a change of the fleet is taken
+#: to cost before one was seen: of a query, and of a dataflow.
+STARTUP_S = 30.0
 BATCH_HOLD_UP_S = 0.3
 FLOW_HOLD_UP_S = 6.0
 
@@ -40,7 +45,7 @@ class PenstockMemory(Struct, frozen=True, tag=True, omit_defaults=True):
     track: Track = Track()
     mean_rps: float = 0.0
     seen_s: float = 0.0
-    startup_s: float = 30.0
+    startup_s: float | None = None
     rescale_s: float | None = None
     surges: Surges = Surges()
 
@@ -70,9 +75,12 @@ class Penstock:
     move_price
         Starting or removing one executor, in executor-hours.
     bin_s
-        The load is forecast in bins of so many seconds, 30 of them ahead.
+        The load is forecast in bins of so many seconds, 30 of them ahead; what is a surge, and for
+        how long, is reckoned in bins as well.
     period_s
         Seconds between decisions.
+    warm_up_s
+        Executors that are younger are slower than they will be, and are not measured.
 
     Examples
     --------
@@ -112,8 +120,9 @@ class Penstock:
     slo_s: Annotated[float, Meta(gt=0)] = 10.0
     late_price: Annotated[float, Meta(ge=0)] = 10.0
     move_price: Annotated[float, Meta(ge=0)] = 1.0 / 60.0
-    bin_s: Annotated[float, Meta(gt=0)] = 30.0
+    bin_s: Annotated[float, Meta(gt=0)] = BIN_S
     period_s: Annotated[float, Meta(gt=0)] = 10.0
+    warm_up_s: Annotated[float, Meta(ge=0)] = WARM_UP_S
 
     # A plan to shrink must have stood for a moment: where a change stops the job, one that is taken
     # back at the next swing of the load is dear.
@@ -122,7 +131,7 @@ class Penstock:
 
     def decide(self, snapshot: Snapshot, knowledge: Knowledge) -> Decision:
         target = snapshot.fleet.target
-        memory = _learned(knowledge.recall(PenstockMemory), snapshot, knowledge)
+        memory = self._learned(knowledge.recall(PenstockMemory), snapshot, knowledge)
         load = snapshot.arrival_rps
         if load is None:
             return not_measured(target, "arrival_rps", memory=memory)
@@ -177,7 +186,8 @@ class Penstock:
         capacity = Capacity(memory.track, fleet.cores_per_executor, most)
         asked_s = knowledge.since_rescale_s()
         waits = fleet.active < fleet.target
-        pending_s = max(2.0, memory.startup_s - asked_s) if waits and asked_s is not None else 0.0
+        startup_s = STARTUP_S if memory.startup_s is None else memory.startup_s
+        pending_s = max(2.0, startup_s - asked_s) if waits and asked_s is not None else 0.0
         assumed_s = FLOW_HOLD_UP_S if trigger_s is None else BATCH_HOLD_UP_S
         seen = knowledge.window(PAST_BINS * self.bin_s) or [snapshot]
         return Sight(
@@ -190,7 +200,7 @@ class Penstock:
             surges=memory.surges,
             capacity=capacity,
             error=capacity.error(snapshot.at_s),
-            startup_s=memory.startup_s,
+            startup_s=startup_s,
             pending_s=pending_s,
             rescale_s=assumed_s if memory.rescale_s is None else memory.rescale_s,
             trigger_s=trigger_s,
@@ -200,6 +210,32 @@ class Penstock:
             late_s=self.late_price * knowledge.limits.max_executors,
             move_s=3600.0 * self.move_price,
         )
+
+    def _learned(
+        self, memory: PenstockMemory, snapshot: Snapshot, knowledge: Knowledge
+    ) -> PenstockMemory:
+        """What this turn adds to what is known."""
+        history, rescales = knowledge.history, knowledge.rescales
+        previous = history[-2] if len(history) > 1 else None
+        gap_s = min(600.0, snapshot.at_s - previous.at_s) if previous is not None else 0.0
+        load, seen_s, mean_rps = snapshot.arrival_rps, memory.seen_s, memory.mean_rps
+        surges = memory.surges
+        if load is not None:
+            surges = watch(replace(surges, pace=self.bin_s / BIN_S), snapshot.at_s, load)
+        if load is not None and gap_s > 0.0:
+            # The mean over the last day counts, since lateness is charged against it.
+            seen_s = min(86_400.0, seen_s + gap_s)
+            mean_rps += (load - mean_rps) * gap_s / seen_s
+        track, startup_s, rescale_s = memory.track, memory.startup_s, memory.rescale_s
+        asked_s = rescales[-1].at_s if rescales else None
+        # What is shown late of a fleet that has changed since tells nothing of the present one.
+        if asked_s is None or not asked_s >= snapshot.at_s:
+            track = learn(track, snapshot, previous, self.warm_up_s)
+        if asked_s is not None:
+            if rescales[-1].after > rescales[-1].before:
+                startup_s = learn_startup(startup_s, snapshot, previous, asked_s)
+            rescale_s = learn_hold_up(rescale_s, track, knowledge.window(100.0), asked_s)
+        return PenstockMemory(track, mean_rps, seen_s, startup_s, rescale_s, surges)
 
 
 def _costs(sight: Sight, choices: list[int], limits: Limits) -> Array:
@@ -219,28 +255,3 @@ def _costs(sight: Sight, choices: list[int], limits: Limits) -> Array:
     ahead = courses(sight, lengths_s, sight.capacity.rps(limits.max_executors))
     plan = solve(physics, prices, ahead.outlook, lengths_s)
     return np.asarray(ahead.weights @ first_costs(plan, present, ahead.bins_rps, sight.bin_s))
-
-
-def _learned(memory: PenstockMemory, snapshot: Snapshot, knowledge: Knowledge) -> PenstockMemory:
-    """What this turn adds to what is known."""
-    history, rescales = knowledge.history, knowledge.rescales
-    previous = history[-2] if len(history) > 1 else None
-    gap_s = min(600.0, snapshot.at_s - previous.at_s) if previous is not None else 0.0
-    load, seen_s, mean_rps = snapshot.arrival_rps, memory.seen_s, memory.mean_rps
-    surges = memory.surges
-    if load is not None:
-        surges = watch(surges, snapshot.at_s, load)
-    if load is not None and gap_s > 0.0:
-        # The mean over the last day counts, since lateness is charged against it.
-        seen_s = min(86_400.0, seen_s + gap_s)
-        mean_rps += (load - mean_rps) * gap_s / seen_s
-    track, startup_s, rescale_s = memory.track, memory.startup_s, memory.rescale_s
-    asked_s = rescales[-1].at_s if rescales else None
-    # What is shown late of a fleet that has changed since tells nothing of the present one.
-    if asked_s is None or not asked_s >= snapshot.at_s:
-        track = learn(track, snapshot, previous)
-    if asked_s is not None:
-        if rescales[-1].after > rescales[-1].before:
-            startup_s = learn_startup(startup_s, snapshot, previous, asked_s)
-        rescale_s = learn_hold_up(rescale_s, track, knowledge.window(100.0), asked_s)
-    return PenstockMemory(track, mean_rps, seen_s, startup_s, rescale_s, surges)

@@ -333,7 +333,7 @@ class MicroBatchRun:
         self._extra_s = max(self._extra_s, crew.gather(self._roster.ready, now_s))
         self._extra_s += self._joining_s
         self._joining_s = 0.0
-        self._base_s = job.planning_s + job.commit_s + crew.plan.base_s
+        self._base_s = job.fixed_s + crew.plan.base_s
         self._limit = job.max_offsets_per_trigger or inf
         if job.max_batch_s is not None and crew.plan.s_per_record > 0.0:
             # At least one: a batch whose fixed cost is too long already must not starve.

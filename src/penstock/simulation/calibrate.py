@@ -28,8 +28,8 @@ _CONTINUOUS: tuple[str, ...] = (
     "idle_cpu_fraction", "full_cpu_fraction",
 )  # fmt: skip
 _MICRO_BATCH: tuple[str, ...] = (
-    "trigger_interval_s", "planning_s", "commit_s", "contention", "noise_fraction", "join_s",
-    "batch_core_s",
+    "trigger_interval_s", "planning_s", "launch_s", "commit_s", "contention", "noise_fraction",
+    "join_s", "batch_core_s",
 )  # fmt: skip
 
 #: Batches come in lumps: throughput is judged by its mean over so long.

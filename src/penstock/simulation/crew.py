@@ -107,7 +107,7 @@ class Crew:
     def _add_batch_core_s(self, found: Plan) -> None:
         """Keep executors busy for what a batch costs besides: no longer than that takes."""
         job, executors = self._job, len(found.executor_base_s)
-        slots_s = job.cores_per_executor * (job.planning_s + job.commit_s)
+        slots_s = job.cores_per_executor * job.fixed_s
         each_s = min(job.batch_core_s / executors, slots_s)
         for place in range(executors):
             found.executor_base_s[place] += each_s

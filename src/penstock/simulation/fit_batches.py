@@ -31,7 +31,7 @@ from penstock.simulation.stages import Stage
 
 #: Fewer batches say too little about their cost.
 FEWEST_BATCHES = 20
-#: Of the fixed cost, the part before the stages.
+#: Of the fixed cost outside of the stages, the part before them.
 _PLANNING_PART = 0.4
 #: So long a batch may have begun after the oldest record that it left behind, by inexact clocks.
 _CLOCKS_S = 0.5
@@ -46,7 +46,8 @@ class Seen(NamedTuple):
 
     `joined` executors came while it ran or just before; it is `calm` if none did, nor in the batch
     before it. `helped` counts those that came while it ran, each as the part of it that was left.
-    One that is `held_back` took less than there was.
+    One that is `held_back` took less than there was. `around_s` is the part of its time before and
+    after the stages, where that is known.
     """
 
     records: float
@@ -56,6 +57,7 @@ class Seen(NamedTuple):
     calm: bool = True
     held_back: bool = False
     helped: float = 0.0
+    around_s: float | None = None
 
 
 def batches_of(steps: Iterable[Step]) -> list[Seen]:
@@ -98,7 +100,9 @@ def marked(
         left_s = sum(end_s - at_s for at_s in joined_at_s if batch.started_at_s < at_s < end_s)
         helped = left_s / batch.duration_s if left_s else 0.0
         records = float(batch.input_records)
-        found.append(Seen(records, batch.duration_s, fleet, joined, calm, held, helped))
+        stages_s = batch.phases.get("addBatch")
+        around_s = None if stages_s is None else batch.duration_s - stages_s
+        found.append(Seen(records, batch.duration_s, fleet, joined, calm, held, helped, around_s))
         before_s = end_s
     return found
 
@@ -173,14 +177,17 @@ def job_of(
                 late_s += after.duration_s - expected_s(after)
             over_s.append(late_s / batch.joined)
     held = [batch.duration_s for batch in calm if batch.held_back]
+    around_s = [batch.around_s for batch in calm if batch.around_s is not None]
+    outer_s = min(fixed_s, median(around_s)) if around_s else fixed_s
     records_s = core_s * sum(
         batch.records * (1.0 + contention * (batch.executors - 1)) for batch in batches
     )
     return MicroBatchJob(
         trigger_interval_s=trigger_s,
         max_batch_s=median(held) if len(held) >= _FEWEST_HELD_BACK else None,
-        planning_s=max(1e-3, _PLANNING_PART * fixed_s),
-        commit_s=(1.0 - _PLANNING_PART) * fixed_s,
+        planning_s=max(1e-3, _PLANNING_PART * outer_s),
+        launch_s=fixed_s - outer_s,
+        commit_s=(1.0 - _PLANNING_PART) * outer_s,
         batch_core_s=max(0.0, task_s - records_s) / len(batches),
         stages=(Stage("batch", tasks, core_s, task_overhead_s=0.0),),
         cores_per_executor=cores,

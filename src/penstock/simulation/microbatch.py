@@ -39,9 +39,12 @@ class MicroBatchJob(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     planning_s, commit_s
         What every batch costs on the driver before and after its stages; a batch without
         records costs only the planning.
+    launch_s
+        What every batch with records costs between these two whatever its size and its fleet, such
+        as setting jobs up and committing state. Spark counts it to the stages (``addBatch``).
     batch_core_s
         Time of tasks in each batch that is not for records: they are set up and torn down. It
-        lies within the two above, so that executors are busier by it but batches no longer.
+        lies within the three above, so that executors are busier by it but batches no longer.
     stages
         What runs in a batch, in sequence.
     cores_per_executor
@@ -96,6 +99,7 @@ class MicroBatchJob(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     max_batch_s: Annotated[float, Meta(gt=0)] | None = None
     planning_s: Annotated[float, Meta(gt=0)] = 0.1
     commit_s: NonNegative = 0.15
+    launch_s: NonNegative = 0.0
     batch_core_s: NonNegative = 0.0
     stages: tuple[Stage, ...] = (
         Stage("source", tasks=192, core_s_per_record=80e-6),
@@ -129,6 +133,11 @@ class MicroBatchJob(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
                 "trigger_interval_s and planning_s must be positive, "
                 f"not {self.trigger_interval_s} and {self.planning_s}"
             )
+
+    @property
+    def fixed_s(self) -> float:
+        """What a batch costs before its first record, whatever its fleet."""
+        return self.planning_s + self.launch_s + self.commit_s
 
     def capacity_rps(self, executors: int) -> float:
         """The highest rate whose batches fit the trigger interval.
@@ -173,7 +182,7 @@ def _capacity_rps(job: MicroBatchJob, executors: int) -> float:
         cost_factor=job.cost_factor(executors),
         hot_fraction=job.hot_fraction,
     )
-    room_s = job.trigger_interval_s - job.planning_s - job.commit_s - ideal.base_s
+    room_s = job.trigger_interval_s - job.fixed_s - ideal.base_s
     if room_s <= 0.0:
         return 0.0
     records = room_s / ideal.s_per_record if ideal.s_per_record > 0.0 else inf
