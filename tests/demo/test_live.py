@@ -33,7 +33,7 @@ from penstock.model import ExecutorSample, Fleet, Snapshot
 from penstock.policies.hpa import Hpa
 from penstock.simulation.engine import Level
 
-PLAN = contest.LOAD
+PLAN = Plan(load_s=110, full_peak_rps=2600.0)
 FIXED_S, CORE_S = 0.5, 0.001
 
 
@@ -218,9 +218,9 @@ def test_the_page_shows_means_forecasts_and_every_run() -> None:
     assert "2 cores with 8 GiB of memory" in text
     live = next(line for line in lines if line.startswith("| **static**"))
     paper = lines[lines.index(live) + 1]
-    # 3 executors for 180 s, and none of it by chance: the forecast is the same.
-    assert live.split("|")[2].strip() == "540 ± 0"
-    assert paper.split("|")[2].strip() == "540"
+    # 3 executors for 110 s, and none of it by chance: the forecast is the same.
+    assert live.split("|")[2].strip() == "330 ± 0"
+    assert paper.split("|")[2].strip() == "330"
 
 
 def test_the_main_table_stands_at_the_end_of_the_page_with_all_results() -> None:
