@@ -55,12 +55,10 @@ fitted to the runs of the *other* contestants. ± is half of the 95 % interval o
 
 SHORT = """\
 Two things to know before you read too much into it. `static` was sized by somebody who knew the
-peak and what an executor carries. And the wave is short: while it rises no fleet stands still for
-long enough to be measured, so `penstock` goes by its first batches, of which more than half is not
-for records at all, and takes an executor to carry less than half of what it does. It buys about
-twice what is needed, and each executor that joins holds a batch up for seconds: where many do while
-the load rises, records can be late by that alone. Runs in the lab last for hours, and show nothing
-of that: see [results.md](results.md)."""
+peak and what an executor carries. And the wave is short: each executor that joins holds a batch up
+for seconds, so that where several do while the load rises, records can be late by that alone; and a
+policy that learns what the job can carry has a minute to do so. Runs in the lab last for hours: see
+[results.md](results.md)."""
 
 
 def page(trials: Sequence[Trial], steps: Sequence[Step] = (), note: str = "") -> str:
