@@ -146,7 +146,31 @@ def test_gauss_ignores_a_spike_that_pure_follows() -> None:
 
 def test_gauss_keeps_no_more_past_than_its_kernel_sees() -> None:
     memory = drive(Thresholds(filter="gauss"), series(400, lambda _: 0.6))[-1].memory
-    assert len(memory.means) == 37  # 18 s at 2 Hz, and the present
+    assert len(memory.times_s) == 37  # 18 s at 2 Hz, and the present
+    assert {len(series) for one in memory.past.values() for series in one} == {37}
+
+
+def test_gauss_filters_each_executor_and_then_takes_the_mean() -> None:
+    run = [seen(0.0, [0.9]), seen(3.0, [0.9, 0.1])]
+    decision = drive(Thresholds(filter="gauss"), run)[-1]
+    # Who has just joined has no past that could hold the mean up: (0.9 + 0.1) / 2.
+    assert decision.reasons[0].evidence["cpu_fraction"] == pytest.approx(0.5)
+
+
+def test_gauss_forgets_the_past_of_who_has_left() -> None:
+    run = [seen(0.0, [0.5, 0.1]), seen(3.0, [0.5])]
+    decision = drive(Thresholds(filter="gauss"), run)[-1]
+    assert decision.reasons[0].evidence["cpu_fraction"] == pytest.approx(0.5)
+    assert list(decision.memory.past) == ["0"]
+
+
+def test_gauss_starts_anew_when_the_clock_is_set_back_or_a_sample_is_missing() -> None:
+    for run in (
+        [seen(9.0, [0.9]), seen(3.0, [0.5])],
+        [seen(0.0, [0.9, 0.5]), seen(0.5, [None, 0.5]), seen(1.0, [0.5, 0.5])],
+    ):
+        decision = drive(Thresholds(filter="gauss"), run)[-1]
+        assert decision.reasons[0].evidence["cpu_fraction"] == pytest.approx(0.5)
 
 
 def test_ekf_waits_for_dead_time_and_ease_in() -> None:
@@ -252,7 +276,7 @@ def test_a_restart_with_other_metrics_starts_the_filter_anew(kind: Literal["gaus
         decision = policy.decide(snapshot, knowledge)
         knowledge.remember(Step(0.0, snapshot, decision))
         assert decision.target_executors == 1
-        width = len(decision.memory.fits or decision.memory.means[-1][1:])
+        width = len(decision.memory.fits or decision.memory.past["0"])
         assert width == len(metrics)
 
 

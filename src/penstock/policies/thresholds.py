@@ -49,13 +49,15 @@ class Track(Struct, frozen=True, gc=False, array_like=True):
 
 
 class FilterMemory(Struct, frozen=True, tag=True, omit_defaults=True):
-    """What the filters carry from turn to turn; `means` for gauss, the rest for ekf.
+    """What the filters carry from turn to turn: `times_s` and `past` for gauss, the rest for ekf.
 
-    It holds executors that are there now, and no longer past than the kernel sees.
+    It holds executors that are there now, and no longer past than the kernel sees. `past` has a
+    series per metric of each executor; its last value is that of the last of `times_s`.
     """
 
     started: bool = False
-    means: tuple[tuple[float, ...], ...] = ()
+    times_s: tuple[float, ...] = ()
+    past: dict[str, tuple[tuple[float, ...], ...]] = {}
     at_s: float | None = None
     arrival_rps: float | None = None
     tracks: dict[str, Track] = {}
@@ -73,7 +75,7 @@ class Load(Struct, frozen=True, gc=False):
 class Thresholds:
     """Grow when a filtered metric is high, shrink when all are low.
 
-    The rule: with ``m_k`` the mean over executors of metric ``k`` after filtering, grow if any
+    The rule: with ``m_k`` the mean over executors of their filtered metric ``k``, grow if any
     ``m_k > upper``, shrink if all ``m_k < lower``. `pure` (no filter) and `gauss` (left half of a
     Gaussian kernel) move by one executor. `ekf` (Kalman filter with the arrival rate as its input)
     sizes at once: ``n = max_k ceil(sum of filtered load_k / sized_for)``.
@@ -144,8 +146,7 @@ class Thresholds:
       decision during these times: so with `waits_for_newcomers`, which halves the rescales but
       lets no one act while executors come and go.
     - The paper does not print for which load `ekf` sizes; that it is the upper threshold is ours.
-    - `gauss` filters the mean over executors, which is the mean of the filtered ones as long as
-      the fleet does not change.
+    - `gauss` starts anew for an executor that once was not measured.
 
     Wins and loses
     --------------
@@ -208,7 +209,7 @@ class Thresholds:
                 return self._bootstrapping(target, memory)
             return self._sized(snapshot, load, memory)
         if self.filter == "gauss":
-            memory = self._kept(snapshot.at_s, measured, memory)
+            memory = self._kept(snapshot.at_s, executors, memory)
             measured = self._smoothed(snapshot.at_s, memory)
         return self._stepped(snapshot, measured, memory)
 
@@ -217,8 +218,8 @@ class Thresholds:
         memory = knowledge.recall(FilterMemory)
         count = len(self.metrics)
         fits = not memory.fits or len(memory.fits) == count
-        means = not memory.means or len(memory.means[-1]) == count + 1
-        return memory if fits and means else FilterMemory(started=memory.started)
+        past = all(len(series) == count for series in memory.past.values())
+        return memory if fits and past else FilterMemory(started=memory.started)
 
     def _stepped(
         self, snapshot: Snapshot, means: tuple[float, ...], memory: FilterMemory
@@ -277,22 +278,53 @@ class Thresholds:
     def _horizon_s(self) -> float:
         return min(self.window_s, KERNEL_DEVIATIONS * sqrt(self.variance_s2))
 
-    def _kept(self, at_s: float, means: tuple[float, ...], memory: FilterMemory) -> FilterMemory:
-        """The past that the kernel can see, and the present."""
+    def _kept(
+        self, at_s: float, executors: Sequence[ExecutorSample], memory: FilterMemory
+    ) -> FilterMemory:
+        """The past that the kernel can see, and the present, of each executor that is there."""
         horizon_s = self._horizon_s()
-        past = [sample for sample in memory.means if 0.0 < at_s - sample[0] <= horizon_s]
+        times_s = tuple(past_s for past_s in memory.times_s if at_s - past_s <= horizon_s)
         # A loop that turns faster than asked must not make the memory longer.
-        most = int(horizon_s / self.period_s) + 1
-        return structs.replace(memory, means=(*past[-most:], (at_s, *means)))
+        times_s = times_s[-(int(horizon_s / self.period_s) + 1) :]
+        if times_s and times_s[-1] >= at_s:  # the clock was set back
+            times_s = ()
+        nothing: tuple[tuple[float, ...], ...] = ((),) * len(self.metrics)
+        past = {}
+        for executor in executors:
+            measured = [getattr(executor, metric) for metric in self.metrics]
+            if None in measured:
+                continue
+            before = memory.past.get(executor.id, nothing) if times_s else nothing
+            past[executor.id] = tuple(
+                (*series[-len(times_s) :], value)
+                for series, value in zip(before, measured, strict=True)
+            )
+        return structs.replace(memory, times_s=(*times_s, at_s), past=past)
 
     def _smoothed(self, at_s: float, memory: FilterMemory) -> tuple[float, ...]:
+        """Per metric, the mean over executors of what the kernel makes of the past of each.
+
+        The kernel is linear: of executors that have been there equally long, it may as well
+        filter the mean.
+        """
+        by_length: dict[int, list[tuple[tuple[float, ...], ...]]] = {}
+        for series in memory.past.values():
+            by_length.setdefault(len(series[0]), []).append(series)
         smoothed = []
-        for index in range(1, len(self.metrics) + 1):
-            series = [(sample[0], sample[index]) for sample in memory.means]
-            value = half_gaussian(
-                series, at_s, variance_s2=self.variance_s2, window_s=self.window_s
-            )
-            smoothed.append(memory.means[-1][index] if value is None else value)
+        for index in range(len(self.metrics)):
+            total = 0.0
+            for length, members in by_length.items():
+                sums = [sum(values) for values in zip(*(m[index] for m in members), strict=True)]
+                total += (
+                    half_gaussian(
+                        zip(memory.times_s[-length:], sums, strict=True),
+                        at_s,
+                        variance_s2=self.variance_s2,
+                        window_s=self.window_s,
+                    )
+                    or 0.0
+                )
+            smoothed.append(total / len(memory.past))
         return tuple(smoothed)
 
     def _track(
@@ -334,7 +366,7 @@ class Thresholds:
             fit.learn(rate, change, moved[index] / seen[index]) if seen[index] else fit
             for index, fit in enumerate(fits)
         )
-        return FilterMemory(True, (), at_s, arrival_rps, tracks, fits)
+        return FilterMemory(True, (), {}, at_s, arrival_rps, tracks, fits)
 
     def _advanced(
         self,
