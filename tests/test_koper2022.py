@@ -9,7 +9,7 @@ import pytest
 from penstock.knowledge import Knowledge
 from penstock.lab.contender import contender
 from penstock.lab.papers import koper2022
-from penstock.lab.papers.koper2022 import SCALERS, Cell, measure, run
+from penstock.lab.papers.koper2022 import SCALERS, Cell, Measured, measure, run
 from penstock.lab.papers.koper_claims import claims
 from penstock.lab.papers.koper_recordings import (
     QUERIES,
@@ -300,3 +300,14 @@ def test_a_claim_that_does_not_hold_says_where(
     found = _changed(query, label, metric, value)
     assert not found[claim].holds
     assert reason in found[claim].reason
+
+
+def test_twelve_settings_of_a_query_were_never_recorded() -> None:
+    found = {
+        ("q11", row.scaler, row.setting): Measured(row.latency_s, row.workers, row.rescales)
+        for row in recordings().published("q11")
+    }
+    rest = koper2022._never_recorded("q11", koper2022._table("q11", found))
+    assert len(rest.entries) == 12
+    assert not {"hpa 70", "ds2 33"} & {entry.label for entry in rest.entries}
+    assert [metric.name for metric in rest.metrics] == ["latency", "workers"]

@@ -155,7 +155,10 @@ def reproduce(processes: int | None, say: Callable[[str], None]) -> Study:
         distances=tuple(
             each
             for query, table in zip(QUERIES, tables, strict=True)
-            for each in distances(table, AIMS, f"{query} ")
+            for each in (
+                *distances(table, AIMS, f"{query} "),
+                *distances(_never_recorded(query, table), {}, f"{query}, never recorded: "),
+            )
         ),
         calibrations=tuple(calibration for _, calibration in fitted.values()),
         figures=(
@@ -163,6 +166,13 @@ def reproduce(processes: int | None, say: Callable[[str], None]) -> Study:
             *(chart for query in QUERIES for chart in replayed(query, fitted[query][0])),
         ),
     )
+
+
+def _never_recorded(query: str, table: Comparison) -> Comparison:
+    """Workers and latency of the settings of which the fit has seen nothing."""
+    seen = {f"{run.scaler} {run.setting}" for run in recordings().runs if run.query == query}
+    entries = tuple(entry for entry in table.entries if entry.label not in seen)
+    return Comparison(table.title, METRICS[:2], entries)
 
 
 def _with_single_runs(judged: tuple[Claim, ...], by_seed: Sequence[Found]) -> tuple[Claim, ...]:

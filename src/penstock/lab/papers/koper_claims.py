@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from msgspec import structs
+
 from penstock.lab.papers.study import Claim, Comparison
 
 #: Metric values by the label of a row.
@@ -156,7 +158,16 @@ def _k8(latency: dict[str, Column]) -> Claim:
     column = latency["q1"]
     best = min(column, key=column.__getitem__)
     text = "the HPA at 50 % has the lowest latency on query 1"
-    return _extreme("K8", text, column, "hpa 50", best)
+    claim = _extreme("K8", text, column, "hpa 50", best)
+    if claim.holds or not best.startswith("hpa"):
+        return claim
+    return structs.replace(claim, reason=f"{claim.reason}: {_NEAR}")
+
+
+_NEAR = (
+    "at either target records hardly wait, and what is left is the downtime of rescales, which "
+    "the HPA makes fewer of here than in the study"
+)
 
 
 def _extreme(claim: str, text: str, column: Column, expected: str, found: str) -> Claim:
