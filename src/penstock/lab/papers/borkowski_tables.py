@@ -185,7 +185,7 @@ def _more_vm_time(results: Results) -> Claim:
         "GW comes nearer to EKF than in the paper: while VMs boot it asks for one more each turn, "
         "on Square to the last VM, and comes down only to where cpu is just above the lower "
         "threshold. In the paper the two differ least on Square as well (2 %, p = 0.11). Here it "
-        "hangs on the testbed: on five that fit PURE about equally well EKF takes -4 to +2 % "
+        "hangs on the testbed: on six that fit PURE about equally well EKF takes -4 to +2 % "
         "against GW on Square, +1 to +7 % on Lab and +3 to +9 % on Pyramid. It does not hang on "
         "the stand-in for the trace of Lab: on 13 others made in this way it is -6 to +3 %. The "
         "paper puts the extra VM time down to its a and b, which it does not print."
