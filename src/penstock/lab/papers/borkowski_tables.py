@@ -164,12 +164,17 @@ def _fewer_events(results: Results) -> Claim:
         cut = 1.0 - ekf / average(results, scenario, rule, "events")
         evidence[f"{scenario}, against {rule}"] = cut
         holds = holds and cut > least
+    reason = (
+        "the Kalman filter's corrections after a jump are events as well. How many hangs on the "
+        "noise of the gauge, which the calibration does not settle: with 0.1 on Square the cut is "
+        "87 % against PURE and 84 % against GW, with 0.05 it is 80 % and 78 %"
+    )
     return Claim(
         "B1",
         "EKF cuts scaling events by more than 80 % against PURE and 75 % against GW on every load",
         holds,
         evidence,
-        "" if holds else "the Kalman filter's corrections after a jump are events as well",
+        "" if holds else reason,
     )
 
 
