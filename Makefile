@@ -54,7 +54,7 @@ bench-live: java ## measure speed on real Spark, about 15 min; adds to benchmark
 results: $(STAMP) ## compare all policies in the lab (TRACES="day.csv ..." ARGS="--seeds 1..5")
 	@$(BIN)/python docs/results.py $(ARGS) $(TRACES)
 
-results-live: java ## compare five scalers on real Spark, about an hour; resumes what is missing
+results-live: java ## compare five scalers on real Spark, about 45 min; resumes what is missing
 	@$(BIN)/penstock compare --live $(ARGS)
 	@test -f runs/live-demo.jsonl || { rm -f runs/part.jsonl; \
 	  $(BIN)/penstock demo --journal runs/part.jsonl && mv runs/part.jsonl runs/live-demo.jsonl; }

@@ -5,7 +5,7 @@ Its main table stands in docs/results.md too, at the end.
     python docs/results_live.py [--note "What else to know of these runs."]
 
 `make results-live` makes the runs first, and a demo whose journal is calibrated on its first half:
-about an hour on a quiet machine.
+about 45 minutes on a quiet machine.
 """
 
 from __future__ import annotations

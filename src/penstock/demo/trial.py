@@ -2,7 +2,7 @@
 
 A process of its own, so that no run finds what another left behind::
 
-    python -m penstock.demo.trial static 1 '{"query": "q11", "load_s": 180}' run.jsonl
+    python -m penstock.demo.trial static 1 '{"query": "q11", "load_s": 110}' run.jsonl
 
 writes its `Trial` as one line of JSON.
 """
