@@ -101,3 +101,11 @@ def test_the_first_executors_that_come_tell_how_long_they_take() -> None:
     assert learn_startup(None, now, before, 80.0) == 24.0
     assert learn_startup(34.0, now, before, 80.0) == pytest.approx(31.0)
     assert learn_startup(None, before, before, ASKED_S) is None
+
+
+def test_executors_that_are_awaited_for_long_take_at_least_as_long() -> None:
+    waiting = Snapshot(140.0, Fleet(2, 2, 1), executors=(ExecutorSample("1", 100.0, False),))
+    assert learn_startup(None, waiting, waiting, ASKED_S) == 40.0
+    assert learn_startup(50.0, waiting, waiting, ASKED_S) == 50.0
+    soon = Snapshot(120.0, Fleet(2, 2, 1), executors=(ExecutorSample("1", 100.0, False),))
+    assert learn_startup(None, soon, soon, ASKED_S) is None  # no longer than is assumed anyway

@@ -12,6 +12,8 @@ from penstock.model import Snapshot
 
 #: How much of a new measurement is believed.
 BELIEF = 0.3
+#: How long executors are taken to need before any came.
+ASSUMED_STARTUP_S = 30.0
 #: What no start-up is taken to go below, and no start-up and no hold-up to exceed.
 SHORTEST_STARTUP_S = 5.0
 LONGEST_STARTUP_S = 600.0
@@ -40,14 +42,18 @@ def learn_startup(
     >>> learn_startup(30.0, now, before, asked_s=100.0)  # 30 + 0.3 x (20 - 30)
     27.0
     """
-    if known_s is not None and snapshot.fleet.active < snapshot.fleet.target:
+    if snapshot.fleet.active < snapshot.fleet.target:
         # Those that are still awaited take at least as long as they have taken so far.
-        waited_s = [
-            snapshot.at_s - one.started_at_s
-            for one in snapshot.executors
-            if not one.ready and one.started_at_s >= asked_s
-        ]
-        known_s = min(LONGEST_STARTUP_S, max(known_s, *waited_s, 0.0))
+        waited_s = max(
+            (
+                snapshot.at_s - one.started_at_s
+                for one in snapshot.executors
+                if not one.ready and one.started_at_s >= asked_s
+            ),
+            default=0.0,
+        )
+        if waited_s > (ASSUMED_STARTUP_S if known_s is None else known_s):
+            known_s = min(LONGEST_STARTUP_S, waited_s)
     if previous is None or previous.fleet.active == snapshot.fleet.active:
         return known_s
     took_s = [

@@ -16,7 +16,7 @@ from penstock.knowledge import Knowledge
 from penstock.learning.capacity import WARM_UP_S, Capacity, learn
 from penstock.learning.forecasters import Forecast
 from penstock.learning.load import PAST_BINS, load_ahead
-from penstock.learning.rescaling import learn_hold_up, learn_startup
+from penstock.learning.rescaling import ASSUMED_STARTUP_S, learn_hold_up, learn_startup
 from penstock.learning.surges import Surges, watch
 from penstock.learning.track import Track
 from penstock.model import Decision, Limits, Reason, Snapshot, not_measured
@@ -32,9 +32,7 @@ Array = NDArray[np.float64]
 BIN_S = 30.0
 #: Further behind than so many SLOs, catching up is all that counts.
 FAR_BEHIND = 3.0
-#: How long executors are taken to need before any came, and what a change of the fleet is taken
-#: to cost before one was seen: of a query, and of a dataflow.
-STARTUP_S = 30.0
+#: What a change of the fleet is taken to cost before one was seen: of a query, and of a dataflow.
 BATCH_HOLD_UP_S = 0.3
 FLOW_HOLD_UP_S = 6.0
 
@@ -186,7 +184,7 @@ class Penstock:
         capacity = Capacity(memory.track, fleet.cores_per_executor, most)
         asked_s = knowledge.since_rescale_s()
         waits = fleet.active < fleet.target
-        startup_s = STARTUP_S if memory.startup_s is None else memory.startup_s
+        startup_s = ASSUMED_STARTUP_S if memory.startup_s is None else memory.startup_s
         pending_s = max(2.0, startup_s - asked_s) if waits and asked_s is not None else 0.0
         assumed_s = FLOW_HOLD_UP_S if trigger_s is None else BATCH_HOLD_UP_S
         seen = knowledge.window(PAST_BINS * self.bin_s) or [snapshot]
