@@ -166,8 +166,8 @@ def _fewer_events(results: Results) -> Claim:
         holds = holds and cut > least
     reason = (
         "the Kalman filter's corrections after a jump are events as well. How many hangs on the "
-        "noise of the gauge, which the calibration does not settle: with 0.1 on Square the cut is "
-        "87 % against PURE and 84 % against GW, with 0.05 it is 80 % and 78 %"
+        "noise of the gauge: with 0.1 on Square the cut is 87 % against PURE and 84 % against GW, "
+        "with 0.05 it is 80 % and 78 %"
     )
     return Claim(
         "B1",
@@ -190,8 +190,8 @@ def _more_vm_time(results: Results) -> Claim:
         "GW comes nearer to EKF than in the paper: while VMs boot it asks for one more each turn, "
         "on Square to the last VM, and comes down only to where cpu is just above the lower "
         "threshold. In the paper the two differ least on Square as well (2 %, p = 0.11). Here it "
-        "hangs on the testbed: on six that fit PURE about equally well EKF takes -4 to +2 % "
-        "against GW on Square, +1 to +7 % on Lab and +3 to +9 % on Pyramid. It does not hang on "
+        "hangs on the testbed: on the ten that fit best of 72, EKF takes -3 to +4 % against GW on "
+        "Square and 0 to +10 % on Pyramid, two runs each. It does not hang on "
         "the stand-in for the trace of Lab: on 13 others made in this way it is -6 to +3 %. The "
         "paper puts the extra VM time down to its a and b, which it does not print."
     )
