@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import partial
-from itertools import pairwise
+from itertools import pairwise, product
 from statistics import fmean
 
 import numpy as np
@@ -24,8 +24,11 @@ from penstock.lab.contender import contender
 from penstock.lab.papers.koper_claims import claims
 from penstock.lab.papers.koper_recordings import (
     COUNTED,
+    JUDGED_AFTER,
     QUERIES,
-    calibrated,
+    Fit,
+    calibration,
+    fitted,
     recordings,
     replayed,
 )
@@ -108,10 +111,11 @@ Found = dict[tuple[str, str, int], Measured]
 def reproduce(processes: int | None, say: Callable[[str], None]) -> Study:
     """Fit a job to the recorded runs of each query, and run all settings on it."""
     say("fitting the engine to the recorded runs")
-    fitted = dict(zip(QUERIES, spread(calibrated, QUERIES, processes), strict=True))
+    fits = [Fit(query, part) for part, query in product((1.0, JUDGED_AFTER), QUERIES)]
+    jobs = dict(zip(fits, spread(fitted, fits, processes), strict=True))
     published = {query: recordings().published(query) for query in QUERIES}
     grid = [
-        Cell(query, fitted[query][0], row.scaler, row.setting, seed)
+        Cell(query, jobs[Fit(query)], row.scaler, row.setting, seed)
         for query in QUERIES
         for row in published[query]
         for seed in SEEDS
@@ -160,10 +164,13 @@ def reproduce(processes: int | None, say: Callable[[str], None]) -> Study:
                 *distances(_never_recorded(query, table), {}, f"{query}, never recorded: "),
             )
         ),
-        calibrations=tuple(calibration for _, calibration in fitted.values()),
+        calibrations=tuple(
+            calibration(query, jobs[Fit(query)], jobs[Fit(query, JUDGED_AFTER)])
+            for query in QUERIES
+        ),
         figures=(
             *(against(table, metric) for metric in METRICS[:2] for table in tables),
-            *(chart for query in QUERIES for chart in replayed(query, fitted[query][0])),
+            *(chart for query in QUERIES for chart in replayed(query, jobs[Fit(query)])),
         ),
     )
 
