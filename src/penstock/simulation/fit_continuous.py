@@ -19,7 +19,7 @@ import numpy as np
 from penstock.errors import ConfigError
 from penstock.simulation.continuous import ContinuousJob
 from penstock.simulation.fit_gauges import LATE_S, plain, with_gauges
-from penstock.simulation.fit_search import Parameters, Space, around, descend, search
+from penstock.simulation.fit_search import ROUNDS, Parameters, Space, around, descend, search
 from penstock.simulation.fleet import Startup
 from penstock.simulation.rows import Row, averaged, rates, row_of, trailing
 
@@ -136,11 +136,15 @@ def _even(job: ContinuousJob) -> ContinuousJob:
 
 
 def fit(
-    template: ContinuousJob, runs: Sequence[Sequence[Row]], window_s: float = 0.0
+    template: ContinuousJob,
+    runs: Sequence[Sequence[Row]],
+    window_s: float = 0.0,
+    rounds: int = ROUNDS,
 ) -> ContinuousJob:
     """The job of that shape which comes nearest to the recorded runs.
 
-    The template gives the operators, how their work compares, and all that is not looked for.
+    The template gives the operators, how their work compares, and all that is not looked for. The
+    more `rounds`, the longer it looks around before it goes downhill.
     """
     for rows in runs:
         if len(rows) < FEWEST_ROWS:
@@ -164,7 +168,7 @@ def fit(
     def flow_loss(values: Parameters) -> float:
         return fmean(losses(values))
 
-    best = search(_FLOW, flow_loss)
+    best = search(_FLOW, flow_loss, rounds)
     if any(record.falls_far_behind for record in records):
         collapsing = min(
             (descend(around(best | start, _FLOW | _COLLAPSING), flow_loss) for start in _COLLAPSES),

@@ -18,14 +18,14 @@ _LEAST_GAIN = 0.002
 #: away the first ones lie, and of each round so many are good.
 _FIRST_PLACES = 160
 _PLACES = 48
-_ROUNDS = 10
+ROUNDS = 10
 _REACH = 2.0
 _GOOD = 12
 #: How much of a round's spread is that of the round before.
 _INERTIA = 0.3
 
 
-def search(space: Space, loss: Callable[[Parameters], float]) -> Parameters:
+def search(space: Space, loss: Callable[[Parameters], float], rounds: int = ROUNDS) -> Parameters:
     """Look around at random places, the same each time, then where the good ones lay, and so on.
 
     Parameters hang together (more capacity with more contention does nearly the same), so each
@@ -41,7 +41,7 @@ def search(space: Space, loss: Callable[[Parameters], float]) -> Parameters:
     start, step, low, high = (np.array(column) for column in zip(*space.values(), strict=True))
     middle, spread = start, np.diag((_REACH * step) ** 2)
     tried = [(loss(_named(space, start)), start)]
-    for round_ in range(_ROUNDS + 1):
+    for round_ in range(rounds + 1):
         count = _PLACES if round_ else _FIRST_PLACES
         places = np.clip(lots.multivariate_normal(middle, spread, size=count), low, high)
         found = sorted(

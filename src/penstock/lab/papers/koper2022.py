@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import partial
-from itertools import pairwise, product
+from itertools import pairwise
 from statistics import fmean
 
 import numpy as np
@@ -25,6 +25,7 @@ from penstock.lab.papers.koper_claims import claims
 from penstock.lab.papers.koper_recordings import (
     COUNTED,
     JUDGED_AFTER,
+    JUDGED_ROUNDS,
     QUERIES,
     Fit,
     calibration,
@@ -111,11 +112,14 @@ Found = dict[tuple[str, str, int], Measured]
 def reproduce(processes: int | None, say: Callable[[str], None]) -> Study:
     """Fit a job to the recorded runs of each query, and run all settings on it."""
     say("fitting the engine to the recorded runs")
-    fits = [Fit(query, part) for part, query in product((1.0, JUDGED_AFTER), QUERIES)]
-    jobs = dict(zip(fits, spread(fitted, fits, processes), strict=True))
+    used = [Fit(query) for query in QUERIES]
+    judged = [Fit(query, JUDGED_AFTER, JUDGED_ROUNDS) for query in QUERIES]
+    jobs = spread(fitted, [*used, *judged], processes)
+    fits = dict(zip(QUERIES, jobs[:3], strict=True))
+    halves = dict(zip(QUERIES, jobs[3:], strict=True))
     published = {query: recordings().published(query) for query in QUERIES}
     grid = [
-        Cell(query, jobs[Fit(query)], row.scaler, row.setting, seed)
+        Cell(query, fits[query], row.scaler, row.setting, seed)
         for query in QUERIES
         for row in published[query]
         for seed in SEEDS
@@ -164,13 +168,10 @@ def reproduce(processes: int | None, say: Callable[[str], None]) -> Study:
                 *distances(_never_recorded(query, table), {}, f"{query}, never recorded: "),
             )
         ),
-        calibrations=tuple(
-            calibration(query, jobs[Fit(query)], jobs[Fit(query, JUDGED_AFTER)])
-            for query in QUERIES
-        ),
+        calibrations=tuple(calibration(query, fits[query], halves[query]) for query in QUERIES),
         figures=(
             *(against(table, metric) for metric in METRICS[:2] for table in tables),
-            *(chart for query in QUERIES for chart in replayed(query, jobs[Fit(query)])),
+            *(chart for query in QUERIES for chart in replayed(query, fits[query])),
         ),
     )
 

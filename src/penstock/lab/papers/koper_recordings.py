@@ -15,6 +15,7 @@ from penstock.lab.papers.study import Calibration, Chart, Line
 from penstock.simulation.continuous import ContinuousJob
 from penstock.simulation.dataflow import Dataflow, Operator
 from penstock.simulation.fit_continuous import fit, replay
+from penstock.simulation.fit_search import ROUNDS
 from penstock.simulation.fleet import Startup
 from penstock.simulation.rows import Errors, Row, errors
 
@@ -38,6 +39,7 @@ COUNTED = {"q1": 1, "q3": 1, "q11": 2}
 
 #: A fit to this part of every recorded run is judged on the rest.
 JUDGED_AFTER = 0.5
+JUDGED_ROUNDS = 3
 
 #: What no recording shows: from request to registration, and how long a restart waits for more
 #: workers; checkpoints as the study configured them.
@@ -186,6 +188,7 @@ class Fit(NamedTuple):
 
     query: str
     part: float = 1.0
+    rounds: int = ROUNDS
 
 
 def fitted(one: Fit) -> ContinuousJob:
@@ -195,10 +198,8 @@ def fitted(one: Fit) -> ContinuousJob:
     seen seldom. On query 11 16 workers under the HPA, minutes late, bring out 111,000 records/s
     from minute 76 on, fewer than 4 that are in time (136,000).
     """
-    recorded = _rows(one.query)
-    return fit(
-        template(one.query), [rows[: int(len(rows) * one.part)] for rows in recorded], WINDOW_S
-    )
+    parts = [rows[: int(len(rows) * one.part)] for rows in _rows(one.query)]
+    return fit(template(one.query), parts, WINDOW_S, one.rounds)
 
 
 def calibration(query: str, job: ContinuousJob, judged_job: ContinuousJob) -> Calibration:
@@ -210,7 +211,7 @@ def calibration(query: str, job: ContinuousJob, judged_job: ContinuousJob) -> Ca
     text = (
         f"fitted on the recorded run of each scaler at its middle setting ({names}): "
         f"{sum(map(len, recorded))} rows of 15 s; of the other 12 settings it has seen nothing. "
-        "The errors are those of a fit to the first halves of the runs on the second halves, given "
+        "The errors are those of a quicker fit to the first halves on the second halves, given "
         "their arrivals and workers (delay: how far the mean over these rows is off, which says "
         "nothing of single rows). That fit is not the one that is used: on query 11 the first "
         "halves do not show how a late job loses capacity (from minute 76 on, 16 workers bring out "
