@@ -112,9 +112,10 @@ Beliefs that are wrong: a job that begins with what an earlier run had learned o
 halved or doubled. These rows, and the recorded days, run with {days} of the seeds.
 
 The constants of `penstock` were chosen on seeds 1 to 10 of these loads, without the recorded days:
-others are a fairer judge. One mending, of what is learned by a job that begins with a belief that
-is doubled, was made after a look at seeds 11 and 12. `pyramid`, a load of a study that goes by
-steps, counts as hard.
+others are a fairer judge. Two mendings were made after a look at seeds above 10: of what is learned
+by a job that begins with a belief that is doubled (11 and 12), and of executors that are awaited
+for longer than was assumed (11 to 15). `pyramid`, a load of a study that goes by steps, counts as
+hard.
 """
 
 SECOND_DAY = "penstock, second day"
