@@ -204,7 +204,7 @@ def claims(
                 },
                 ""
                 if holds
-                else "the times scatter more than the size explains: measure on a machine at rest",
+                else "the times scatter more than the size explains, even the least disturbed ones",
             )
         )
     clear = [what for what, line in by_fleet.items() if line.p < 0.05 and line.r_squared > HARDLY]
