@@ -73,7 +73,7 @@ class Surges(Struct, frozen=True, gc=False, omit_defaults=True):
     `began_s` is set while one is under way; then `top_rps` is its highest load so far, seen at
     `top_s`, and `area_records` what came beyond the calm level. `usual_rps` is the most that the
     load was off the calm level otherwise, slowly forgotten; `off_rps` how far it was off just now.
-    `pace` is by how much all time spans here are shorter, for a load that is played faster.
+    `pace` is how long all time spans here are, 1 in earnest: a tenth where minutes stand for hours.
     """
 
     past: tuple[Surge, ...] = ()

@@ -56,6 +56,7 @@ GRID = tuple(
     Cloud(work_s=work_s, gauge_noise=noise, swing=swing, transfer_s=0.05)
     for work_s, noise, swing in product((0.19, 0.20, 0.21), (0.05, 0.1, 0.15), (0.03, 0.06))
 )
+#: Where it is looked at for which load EKF sizes, before a testbed is chosen.
 MIDDLE = Cloud(work_s=0.20, gauge_noise=0.1, swing=0.03, transfer_s=0.05)
 #: Calibration has runs of its own, so that no run is judged by what it was fitted to: one of each
 #: testbed, then three more of the nearest, of which chance would pick one.
@@ -263,8 +264,8 @@ def calibrate(
     stages: Sequence[tuple[Sequence[int], int]] = STAGES,
 ) -> tuple[Cloud, float]:
     """The testbed on which all three filters come nearest to the paper, and how near."""
-    spans = spread(partial(rules_on, sized_for=sized_for), grid, processes)
-    rules = dict(zip(grid, spans, strict=True))
+    told = spread(partial(rules_on, sized_for=sized_for), grid, processes)
+    rules = dict(zip(grid, told, strict=True))
     found: dict[tuple[Cloud, str, str], list[Measured]] = {}
 
     def pairs(testbed: Cloud) -> list[tuple[float, float]]:
@@ -310,10 +311,7 @@ def kalman(testbed: Cloud) -> Thresholds:
 
 
 def _all_runs(
-    rules: dict[str, Thresholds],
-    testbed: Cloud,
-    runs: int,
-    processes: int | None,
+    rules: dict[str, Thresholds], testbed: Cloud, runs: int, processes: int | None
 ) -> dict[tuple[str, str], list[Measured]]:
     """All runs by load and filter."""
     keys = list(product(SCENARIOS, FILTERS))

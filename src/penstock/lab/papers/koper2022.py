@@ -115,8 +115,8 @@ def reproduce(processes: int | None, say: Callable[[str], None]) -> Study:
     used = [Fit(query) for query in QUERIES]
     judged = [Fit(query, JUDGED_AFTER, JUDGED_ROUNDS) for query in QUERIES]
     jobs = spread(fitted, [*used, *judged], processes)
-    fits = dict(zip(QUERIES, jobs[:3], strict=True))
-    halves = dict(zip(QUERIES, jobs[3:], strict=True))
+    fits = dict(zip(QUERIES, jobs[: len(used)], strict=True))
+    halves = dict(zip(QUERIES, jobs[len(used) :], strict=True))
     published = {query: recordings().published(query) for query in QUERIES}
     grid = [
         Cell(query, fits[query], row.scaler, row.setting, seed)

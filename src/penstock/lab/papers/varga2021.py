@@ -32,7 +32,7 @@ from penstock.testbed import Testbed
 
 Say = Callable[[str], None]
 
-#: Large enough that what else a machine does is small beside them.
+#: As large as some minutes allow: small states are lost in what else a machine does.
 SIZES_BYTES = (80e6, 240e6, 400e6, 560e6)
 #: No more executors than cores: those that share one would only show that.
 FLEETS = (1, 2, 4) if (os.cpu_count() or 1) >= 4 else (1, 2)
