@@ -40,8 +40,8 @@ from tests.survival.scene import (
 import penstock
 from penstock.spark.attach import Attachment
 from penstock.spark.internals import Driver
-from penstock.spark.progress import parse_progress
-from penstock.spark.sensor import SparkSensor
+from penstock.spark.sensor.progress import parse_progress
+from penstock.spark.sensor.sensor import SparkSensor
 from penstock.testbed import Testbed, wait_until
 
 if TYPE_CHECKING:

@@ -10,14 +10,14 @@ from collections.abc import Callable
 from math import pi, sin
 from statistics import median
 
-from penstock.checks.made_up_job import SHAPES, START_AT_S, look
-from penstock.knowledge import Knowledge
-from penstock.lab.oracle import foresee
-from penstock.lab.scenario import Scenario
-from penstock.lab.score import Goal
-from penstock.learning.forecasters import choose, forecast, repeating
-from penstock.model import Limits, Step
-from penstock.policies.penstock import Penstock
+from penstock.core.knowledge import Knowledge
+from penstock.core.model import Limits, Step
+from penstock.lab.experiments.oracle import foresee
+from penstock.lab.experiments.scenario import Scenario
+from penstock.policies.checks.made_up_job import SHAPES, START_AT_S, look
+from penstock.policies.penstock.forecasters import choose, forecast, repeating
+from penstock.policies.penstock.penstock import Penstock
+from penstock.settings.goal import Goal
 
 
 def goals() -> list[tuple[str, float, float]]:

@@ -16,15 +16,15 @@ import msgspec
 from benchmarks import planning_speed, study_speed
 from msgspec import Struct
 
-from penstock.checks.made_up_job import SHAPES, START_AT_S, Shape, look
-from penstock.knowledge import Knowledge
-from penstock.lab.scenario import Scenario, simulate
-from penstock.lab.score import Goal
-from penstock.lab.tournament import cells, play_all
-from penstock.model import Limits, Snapshot, Step
+from penstock.core.knowledge import Knowledge
+from penstock.core.model import Limits, Snapshot, Step
+from penstock.core.protocols import Policy
+from penstock.lab.experiments.scenario import Scenario, simulate
+from penstock.lab.experiments.tournament import cells, play_all
 from penstock.policies import POLICIES
-from penstock.policies.hpa import Hpa
-from penstock.protocols import Policy
+from penstock.policies.checks.made_up_job import SHAPES, START_AT_S, Shape, look
+from penstock.policies.kubernetes.hpa import Hpa
+from penstock.settings.goal import Goal
 
 RESULTS = Path(__file__).parent / "results.json"
 DAY_S = 86_400

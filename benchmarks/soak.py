@@ -34,7 +34,7 @@ from tests.survival.scene import (
 )
 
 import penstock
-from penstock.clock import WallClock
+from penstock.core.clock import WallClock
 from penstock.spark.attach import Attachment
 from penstock.spark.internals import Driver
 from penstock.testbed import Testbed, wait_until

@@ -6,14 +6,14 @@ import time
 from collections.abc import Callable
 from functools import partial
 
-from penstock.lab import score
-from penstock.lab.papers import reproduce
-from penstock.lab.scenario import Scenario, simulate
-from penstock.lab.tournament import cells, play_judged
-from penstock.model import Limits, Step
+from penstock.core.model import Limits, Step
+from penstock.lab.experiments.scenario import Scenario, simulate
+from penstock.lab.experiments.tournament import cells, play_judged
+from penstock.lab.studies import reproduce
+from penstock.observe.report import page
 from penstock.policies import POLICIES
-from penstock.policies.hpa import Hpa
-from penstock.report import page
+from penstock.policies.kubernetes.hpa import Hpa
+from penstock.settings import goal as score_goal
 
 #: (name, value, goal): no value may pass its goal.
 Goal = tuple[str, float, float]
@@ -33,8 +33,8 @@ def goals() -> list[Goal]:
 
 def day_s() -> float:
     """As long as a recorded day takes: all policies, and the oracle that judges them."""
-    grid = cells(list(POLICIES), ["diurnal"], ["micro-batch"], [1], goal=score.Goal(), bounds={},
-                 duration_s=86_400.0)  # fmt: skip
+    grid = cells(list(POLICIES), ["diurnal"], ["micro-batch"], [1], goal=score_goal.Goal(),
+                 bounds={}, duration_s=86_400.0)  # fmt: skip
     return _took_s(lambda: play_judged(grid, 2))
 
 

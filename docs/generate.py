@@ -12,9 +12,9 @@ from typing import Any
 import msgspec
 
 from penstock.policies import DEFAULT_POLICY, POLICIES
-from penstock.simulation.expressions import NAMED
 from penstock.simulation.faults import FAULTS
-from penstock.simulation.workload import WORKLOADS
+from penstock.simulation.workloads.expressions import NAMED
+from penstock.simulation.workloads.workload import WORKLOADS
 
 HERE = Path(__file__).parent
 

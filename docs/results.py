@@ -20,12 +20,12 @@ from typing import ClassVar, NamedTuple
 
 from msgspec.structs import replace
 
-from penstock.commands.options import seed_numbers
-from penstock.knowledge import Knowledge
-from penstock.lab.scenario import Scenario, run
-from penstock.lab.score import Goal
-from penstock.lab.spread import spread
-from penstock.lab.tournament import (
+from penstock.cli.commands.options import seed_numbers
+from penstock.core.knowledge import Knowledge
+from penstock.core.model import Decision, Limits, Reason, Snapshot, Step
+from penstock.lab.experiments.scenario import Scenario, run
+from penstock.lab.experiments.spread import spread
+from penstock.lab.experiments.tournament import (
     ORACLE,
     Row,
     Standing,
@@ -34,12 +34,12 @@ from penstock.lab.tournament import (
     play_judged,
     standings,
 )
-from penstock.learning.forecasters import Forecast
-from penstock.learning.load import load_ahead
-from penstock.learning.surges import Surges
-from penstock.model import Decision, Limits, Reason, Snapshot, Step
-from penstock.planning.courses import BINS
-from penstock.policies.penstock import Penstock, PenstockMemory
+from penstock.policies.penstock.forecasters import Forecast
+from penstock.policies.penstock.load import load_ahead
+from penstock.policies.penstock.penstock import Penstock, PenstockMemory
+from penstock.policies.penstock.scenarios import BINS
+from penstock.policies.penstock.surges import Surges
+from penstock.settings.goal import Goal
 from penstock.simulation.faults import (
     CapacityDrop,
     FailedStart,

@@ -16,14 +16,15 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from statistics import fmean
 
-from penstock.commands.live import COLUMNS, RUNS, amount, spread
-from penstock.demo import contest, plan
-from penstock.demo.contest import Result
-from penstock.demo.trial import Trial, measured
-from penstock.journal import read_rotated
-from penstock.lab.papers.study import spearman
-from penstock.model import Step
-from penstock.simulation.calibrate import calibrated
+from penstock.cli.commands.live import COLUMNS, RUNS, amount, spread
+from penstock.core.journal import read_rotated
+from penstock.core.model import Step
+from penstock.lab.live_comparison import contest
+from penstock.lab.live_comparison.contest import Result
+from penstock.lab.live_comparison.trial import Trial, measured
+from penstock.lab.studies.study import spearman
+from penstock.simulation.calibration.calibrate import calibrated
+from penstock.testbed.demo import plan
 
 #: The journal of a demo of five minutes; without it there is no word about its halves.
 DEMO = RUNS.with_name("live-demo.jsonl")
@@ -63,7 +64,7 @@ policy that learns what the job can carry has a minute to do so. Runs in the lab
 
 def page(trials: Sequence[Trial], steps: Sequence[Step] = (), note: str = "") -> str:
     """The whole page; `steps` are those of the demo."""
-    from penstock.demo.observer import ONE_RESCALE_S
+    from penstock.lab.live_comparison.observer import ONE_RESCALE_S
 
     found = contest.results(trials)
     load = trials[0].plan

@@ -11,13 +11,13 @@ from typing import Annotated, ClassVar
 
 from msgspec import Meta
 
-from penstock.checks import yield_checks
-from penstock.knowledge import Knowledge
-from penstock.lab.scenario import Scenario, run
-from penstock.lab.score import Goal
-from penstock.model import Decision, Limits, Reason, Snapshot, not_measured
-from penstock.policies.hpa import Hpa
-from penstock.protocols import Policy
+from penstock.core.knowledge import Knowledge
+from penstock.core.model import Decision, Limits, Reason, Snapshot, not_measured
+from penstock.core.protocols import Policy
+from penstock.lab.experiments.scenario import Scenario, run
+from penstock.policies.checks import yield_checks
+from penstock.policies.kubernetes.hpa import Hpa
+from penstock.settings.goal import Goal
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,7 +35,7 @@ class PerExecutor:
 
     Examples
     --------
-    >>> from penstock.model import Fleet
+    >>> from penstock.core.model import Fleet
     >>> seen = Snapshot(0.0, Fleet(2, 2, 2), arrival_rps=41_000.0)
     >>> PerExecutor(rate_rps=8_000.0).decide(seen, Knowledge()).target_executors
     6

@@ -17,7 +17,7 @@ from collections import defaultdict
 from pathlib import Path
 from statistics import mean, median
 
-from penstock.journal import read_header, read_steps
+from penstock.core.journal import read_header, read_steps
 
 # %% [markdown]
 # ## Make something to look at

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from penstock.model import Decision, Fleet, Reason, Receipt, Snapshot, Step
+from penstock.core.model import Decision, Fleet, Reason, Receipt, Snapshot, Step
 
 HOLD = Reason("right_size", "4 executors are right")
 

@@ -6,13 +6,13 @@ from collections.abc import Callable, Mapping
 from itertools import accumulate, chain, count, repeat
 from typing import Any
 
-from penstock.errors import ConfigError
-from penstock.flink.alignment import align, is_alignable, scale
-from penstock.flink.capacity import (
+from penstock.core.errors import ConfigError
+from penstock.policies.flink.alignment import align, is_alignable, scale
+from penstock.policies.flink.capacity import (
     observed_series_rps,
 )
-from penstock.flink.evaluation import Sample, Vertex, evaluate
-from penstock.flink.history import (
+from penstock.policies.flink.evaluation import Sample, Vertex, evaluate
+from penstock.policies.flink.history import (
     Pending,
     Restart,
     measured_restart_s,
@@ -20,10 +20,10 @@ from penstock.flink.history import (
     scaling_coefficient,
     trimmed,
 )
-from penstock.flink.job import Plan, Worker, decide_job, exceeds_quota, slots_after
-from penstock.flink.options import NO_LIMIT
-from penstock.flink.vertex import decide_vertex
-from penstock.flink.windows import collect
+from penstock.policies.flink.job import Plan, Worker, decide_job, exceeds_quota, slots_after
+from penstock.policies.flink.options import NO_LIMIT
+from penstock.policies.flink.vertex import decide_vertex
+from penstock.policies.flink.windows import collect
 from tests.conformance.flink_metric_cases import RUNNERS as METRIC_RUNNERS
 from tests.conformance.flink_words import (
     Case,

@@ -8,8 +8,8 @@ from itertools import chain
 from math import inf
 from typing import Any
 
-from penstock.errors import ConfigError
-from penstock.flink.capacity import (
+from penstock.core.errors import ConfigError
+from penstock.policies.flink.capacity import (
     BusyTime,
     busy_ms_per_s,
     input_rps,
@@ -20,11 +20,11 @@ from penstock.flink.capacity import (
     true_processing_rps,
     unhindered_rps,
 )
-from penstock.flink.cron import LocalTime
-from penstock.flink.demand import Flow, band, is_processing_backlog, output_ratio
-from penstock.flink.evaluation import Vertex, evaluate, mean_load_fraction
-from penstock.flink.job import workers
-from penstock.flink.memory import (
+from penstock.policies.flink.cron import LocalTime
+from penstock.policies.flink.demand import Flow, band, is_processing_backlog, output_ratio
+from penstock.policies.flink.evaluation import Vertex, evaluate, mean_load_fraction
+from penstock.policies.flink.job import workers
+from penstock.policies.flink.memory import (
     WorkerMemory,
     heap_after_bytes,
     heap_fraction,
@@ -32,9 +32,9 @@ from penstock.flink.memory import (
     network_segments,
     pool_bytes,
 )
-from penstock.flink.options import Options
-from penstock.flink.periods import is_excluded, read_period
-from penstock.flink.windows import rate
+from penstock.policies.flink.options import Options
+from penstock.policies.flink.periods import is_excluded, read_period
+from penstock.policies.flink.windows import rate
 from tests.conformance.flink_words import (
     GIGABYTE,
     Case,

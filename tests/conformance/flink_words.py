@@ -10,12 +10,12 @@ from dataclasses import fields
 from math import inf, isinf
 from typing import Any
 
-from penstock.flink.capacity import BusyTime, SourceSample, load_fraction
-from penstock.flink.demand import Demand, band
-from penstock.flink.evaluation import Load, Sample, Vertex
-from penstock.flink.history import Pending, Scaling, Wish
-from penstock.flink.memory import Metric
-from penstock.flink.options import NO_LIMIT, Aggregator, Options
+from penstock.policies.flink.capacity import BusyTime, SourceSample, load_fraction
+from penstock.policies.flink.demand import Demand, band
+from penstock.policies.flink.evaluation import Load, Sample, Vertex
+from penstock.policies.flink.history import Pending, Scaling, Wish
+from penstock.policies.flink.memory import Metric
+from penstock.policies.flink.options import NO_LIMIT, Aggregator, Options
 
 Case = Mapping[str, Any]
 Words = Mapping[str, Any]

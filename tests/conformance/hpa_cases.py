@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from penstock.kubernetes.behavior import (
+from penstock.policies.kubernetes.behavior import (
     Behavior,
     Limited,
     Pace,
@@ -17,7 +17,7 @@ from penstock.kubernetes.behavior import (
     record_event,
     up_limit,
 )
-from penstock.kubernetes.metrics import (
+from penstock.policies.kubernetes.metrics import (
     MetricError,
     Proposal,
     average_replicas,
@@ -27,9 +27,9 @@ from penstock.kubernetes.metrics import (
     object_replicas,
     utilization_replicas,
 )
-from penstock.kubernetes.pods import Sample, group_pods
-from penstock.kubernetes.reconcile import Autoscaler, Past, Scale, reconcile
-from penstock.kubernetes.stabilization import stabilize, stabilize_down
+from penstock.policies.kubernetes.pods import Sample, group_pods
+from penstock.policies.kubernetes.reconcile import Autoscaler, Past, Scale, reconcile
+from penstock.policies.kubernetes.stabilization import stabilize, stabilize_down
 from tests.conformance.hpa_words import (
     NOW_S,
     READINESS,

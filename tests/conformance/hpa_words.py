@@ -8,10 +8,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from penstock.kubernetes.behavior import Behavior, ScaleEvent, ScalingPolicy, ScalingRules
-from penstock.kubernetes.metrics import Tolerance
-from penstock.kubernetes.pods import Pod, Readiness, Sample
-from penstock.kubernetes.reconcile import (
+from penstock.policies.kubernetes.behavior import Behavior, ScaleEvent, ScalingPolicy, ScalingRules
+from penstock.policies.kubernetes.metrics import Tolerance
+from penstock.policies.kubernetes.pods import Pod, Readiness, Sample
+from penstock.policies.kubernetes.reconcile import (
     AverageMetric,
     ExternalMetric,
     Metric,
@@ -19,7 +19,7 @@ from penstock.kubernetes.reconcile import (
     UnknownMetric,
     UtilizationMetric,
 )
-from penstock.kubernetes.stabilization import Recommendation
+from penstock.policies.kubernetes.stabilization import Recommendation
 
 Words = Mapping[str, Any]
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from penstock.jobs import nexmark, ysb
+from penstock.testbed.jobs import nexmark, ysb
 
 
 def _each(answer: Callable[[Any], Any]) -> Callable[[Mapping[str, Any]], Any]:

@@ -5,7 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from penstock.kubernetes.keda import LagRule, factors, metric_of_lags, next_factor, partition_lag
+from penstock.policies.kubernetes.keda import (
+    LagRule,
+    factors,
+    metric_of_lags,
+    next_factor,
+    partition_lag,
+)
 
 Case = Mapping[str, Any]
 

@@ -14,21 +14,21 @@ from typing import Any
 
 import numpy as np
 
-from penstock.learning.arima import Series, wape
-from penstock.learning.recovery import (
+from penstock.policies.algorithms.arima import Series, wape
+from penstock.policies.algorithms.recovery import (
     Normal,
     catch_up_s,
     episodes,
     mean_length_s,
     predicted_recovery_s,
 )
-from penstock.learning.regression import (
+from penstock.policies.daedalus.daedalus import Daedalus, Outlook
+from penstock.policies.daedalus.regression import (
     Line,
     ScaleOuts,
     executor_capacities_rps,
     full_cpu_fractions,
 )
-from penstock.policies.daedalus import Daedalus, Outlook
 
 Example = Mapping[str, Any]
 

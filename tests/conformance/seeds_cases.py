@@ -11,19 +11,26 @@ from collections.abc import Callable, Mapping
 from itertools import islice
 from typing import Any
 
-from penstock.guards import Bounds
-from penstock.knowledge import Knowledge
-from penstock.kubernetes.keda import partition_lag
-from penstock.kubernetes.metrics import Tolerance
-from penstock.kubernetes.numbers import MAX_INT32, divide
-from penstock.kubernetes.pods import Pod
-from penstock.kubernetes.reconcile import ObjectMetric, Scale, View, strongest
-from penstock.learning import filters, symptoms
-from penstock.learning.dataflow import Source, TrueRates, demands
-from penstock.learning.queueing import Station, allen_cunneen_wait, erlang_c, response_time_s
-from penstock.learning.slots import deal, fit, with_margin, worth_reconfiguring
-from penstock.model import Decision, Fleet, Reason, Snapshot
-from penstock.policies import backlog_threshold, dhalion_adapted, varga
+from penstock.core.guards import Bounds
+from penstock.core.knowledge import Knowledge
+from penstock.core.model import Decision, Fleet, Reason, Snapshot
+from penstock.policies import backlog_threshold, dhalion_adapted
+from penstock.policies.algorithms import symptoms
+from penstock.policies.algorithms.dataflow import Source, TrueRates, demands
+from penstock.policies.algorithms.slots import deal, fit, with_margin, worth_reconfiguring
+from penstock.policies.kubernetes import varga
+from penstock.policies.kubernetes.keda import partition_lag
+from penstock.policies.kubernetes.metrics import Tolerance
+from penstock.policies.kubernetes.numbers import MAX_INT32, divide
+from penstock.policies.kubernetes.pods import Pod
+from penstock.policies.kubernetes.reconcile import ObjectMetric, Scale, View, strongest
+from penstock.policies.queueing.formulas import (
+    Station,
+    allen_cunneen_wait,
+    erlang_c,
+    response_time_s,
+)
+from penstock.policies.thresholds import filters
 
 Example = Mapping[str, Any]
 

@@ -13,10 +13,10 @@ from uuid import uuid4
 import pytest
 
 import penstock
-from penstock.errors import ConfigError
-from penstock.journal import read_steps
-from penstock.knowledge import Knowledge
-from penstock.model import Decision, Limits, Reason, Snapshot
+from penstock.core.errors import ConfigError
+from penstock.core.journal import read_steps
+from penstock.core.knowledge import Knowledge
+from penstock.core.model import Decision, Limits, Reason, Snapshot
 from penstock.spark.attach import Attachment
 from penstock.spark.internals import Driver
 from penstock.testbed import Testbed, wait_until

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from penstock.cli import main
-from penstock.errors import ConfigError
+from penstock.cli.app import main
+from penstock.core.errors import ConfigError
 from penstock.spark.doctor import Application, Finding, examine, refuse_errors
 from penstock.spark.script import parse_script, read_script
 from penstock.testbed.ports import free_ports

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from penstock.journal import read_header, read_steps
+from penstock.core.journal import read_header, read_steps
 from penstock.testbed import Testbed
 
 JOB = """
@@ -151,7 +151,7 @@ def test_a_machine_without_java_says_what_to_install(tmp_path: Path) -> None:
     script = tmp_path / "no_java.py"
     script.write_text(
         "import sys\nfrom penstock.testbed import java\njava.INSTALLED_UNDER = ()\n"
-        "from penstock.cli import main\nmain(['run', sys.argv[1]])\n"
+        "from penstock.cli.app import main\nmain(['run', sys.argv[1]])\n"
     )
     (tmp_path / "job.py").write_text("raise SystemExit(9)")
     argv = [sys.executable, str(script), str(tmp_path / "job.py")]

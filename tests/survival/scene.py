@@ -18,11 +18,11 @@ from uuid import uuid4
 
 import pytest
 
-from penstock.clock import WallClock
-from penstock.knowledge import Knowledge
-from penstock.model import Decision, Limits, Reason, Snapshot, not_measured
+from penstock.core.clock import WallClock
+from penstock.core.knowledge import Knowledge
+from penstock.core.model import Decision, Limits, Reason, Snapshot, not_measured
 from penstock.spark.internals import Driver
-from penstock.spark.progress import parse_progress, partition_offsets
+from penstock.spark.sensor.progress import parse_progress, partition_offsets
 from penstock.testbed import Testbed, paced, wait_until
 from tests.drivers import end_driver
 

@@ -13,8 +13,8 @@ import pytest
 from py4j.protocol import Py4JError  # type: ignore[import-untyped]
 
 import penstock
-from penstock.journal import read_steps
-from penstock.model import Step
+from penstock.core.journal import read_steps
+from penstock.core.model import Step
 from penstock.spark.attach import Attachment
 from penstock.testbed import Testbed, wait_until
 from tests.survival.scene import (

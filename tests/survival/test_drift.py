@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 import penstock
-from penstock.journal import read_steps
-from penstock.spark.actuator import Patience
+from penstock.core.journal import read_steps
+from penstock.spark.actuator.actuator import Patience
 from penstock.spark.internals import Driver
 from penstock.testbed import Testbed, wait_until
 from tests.survival.scene import (

@@ -14,8 +14,8 @@ from typing import Any
 
 import pytest
 
-from penstock.journal import read_steps
-from penstock.knowledge import Knowledge
+from penstock.core.journal import read_steps
+from penstock.core.knowledge import Knowledge
 from penstock.testbed import Testbed, wait_until
 from tests.survival.scene import PATIENCE_S, Feed, mentioning, new_topic, results, truth
 
@@ -34,7 +34,7 @@ from types import SimpleNamespace
 from typing import ClassVar
 import msgspec
 import penstock
-from penstock.model import Decision, Limits, Reason
+from penstock.core.model import Decision, Limits, Reason
 from penstock.spark.internals import Driver
 from tests.survival.scene import counting, processed
 from pyspark import SparkConf

@@ -12,8 +12,8 @@ from typing import Any
 
 import pytest
 
-from penstock.demo.plan import make_plan
-from penstock.demo.scene import start_producer
+from penstock.testbed.demo.plan import make_plan
+from penstock.testbed.demo.scene import start_producer
 from penstock.testbed.interrupts import uninterrupted
 
 STARTED: list[subprocess.Popen[bytes]] = []

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from penstock.errors import ConfigError
+from penstock.core.errors import ConfigError
 from penstock.testbed import jars as jars_module
 from penstock.testbed.jars import BROKER, CONNECTORS, JarSet, cache_directory, fetch, missing
 from penstock.testbed.java import Java, find_java

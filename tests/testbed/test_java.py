@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from penstock.errors import ConfigError
+from penstock.core.errors import ConfigError
 from penstock.testbed import java as java_module
 from penstock.testbed.java import candidates, ensure_java, find_java
 

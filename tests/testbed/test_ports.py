@@ -6,7 +6,7 @@ import socket
 
 import pytest
 
-from penstock.errors import ConfigError
+from penstock.core.errors import ConfigError
 from penstock.testbed.bed import Testbed
 from penstock.testbed.ports import LOOPBACK, free_ports, listening, require_free
 

@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from penstock.errors import ConfigError
-from penstock.testbed.cluster import processes_of_group
+from penstock.core.errors import ConfigError
+from penstock.testbed.clusters.standalone import processes_of_group
 from penstock.testbed.processes import Process, Processes
 from penstock.testbed.waiting import wait_until
 

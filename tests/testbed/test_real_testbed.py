@@ -14,7 +14,7 @@ from uuid import uuid4
 
 import pytest
 
-from penstock.errors import ConfigError
+from penstock.core.errors import ConfigError
 from penstock.testbed import Broker, Testbed, find_java, paced, wait_until
 from penstock.testbed import broker as broker_module
 from penstock.testbed.jars import BROKER, fetch

@@ -1,1 +1,4 @@
-"""The benchmark: scenarios, scores, and tournaments of policies."""
+"""Experiments: scenarios, scores, tournaments, tuning, published studies, live comparisons.
+
+Everything that compares policies stands here. Nothing here prints or parses a command line.
+"""

@@ -2,26 +2,26 @@
 
 from __future__ import annotations
 
+from penstock.core.protocols import Policy
 from penstock.policies.backlog_threshold import BacklogThreshold
-from penstock.policies.daedalus import Daedalus
+from penstock.policies.daedalus.daedalus import Daedalus
 from penstock.policies.dhalion import Dhalion
 from penstock.policies.dhalion_adapted import DhalionAdapted
 from penstock.policies.ds2 import Ds2
 from penstock.policies.ds2_adapted import Ds2Adapted
 from penstock.policies.dstreams_ratio import DstreamsRatio
 from penstock.policies.elastic_scaling import ElasticScaling
-from penstock.policies.flink import Flink
-from penstock.policies.hpa import Hpa
-from penstock.policies.keda_lag import KedaLag
-from penstock.policies.penstock import Penstock
+from penstock.policies.flink.flink import Flink
+from penstock.policies.kubernetes.hpa import Hpa
+from penstock.policies.kubernetes.keda_lag import KedaLag
+from penstock.policies.kubernetes.varga import Varga
+from penstock.policies.penstock.penstock import Penstock
 from penstock.policies.phoebe import Phoebe
-from penstock.policies.queueing import Queueing
+from penstock.policies.queueing.queueing import Queueing
 from penstock.policies.spark_dra import SparkDra
 from penstock.policies.static import Static
-from penstock.policies.thresholds import Thresholds
+from penstock.policies.thresholds.thresholds import Thresholds
 from penstock.policies.throughput_table import ThroughputTable
-from penstock.policies.varga import Varga
-from penstock.protocols import Policy
 
 #: What runs where nothing else is asked for.
 DEFAULT_POLICY = "penstock"

@@ -7,9 +7,9 @@ from typing import Annotated, ClassVar
 
 from msgspec import Meta
 
-from penstock.errors import ConfigError
-from penstock.knowledge import Knowledge
-from penstock.model import Decision, Limits, Reason, Snapshot, not_measured
+from penstock.core.errors import ConfigError
+from penstock.core.knowledge import Knowledge
+from penstock.core.model import Decision, Limits, Reason, Snapshot, not_measured
 
 
 def stepped(
@@ -48,8 +48,8 @@ class BacklogThreshold:
 
     Examples
     --------
-    >>> from penstock.model import Fleet, OperatorSample, Snapshot
-    >>> from penstock.knowledge import Knowledge
+    >>> from penstock.core.model import Fleet, OperatorSample, Snapshot
+    >>> from penstock.core.knowledge import Knowledge
     >>> operators = (
     ...     OperatorSample("resize", backlog_records=12.0),
     ...     OperatorSample("recognise", ("resize",), backlog_records=420.0),

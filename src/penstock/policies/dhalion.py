@@ -8,9 +8,10 @@ from typing import Annotated, ClassVar, Literal
 
 from msgspec import Meta, Struct
 
-from penstock.knowledge import Knowledge
-from penstock.learning.dataflow import instances_of
-from penstock.learning.symptoms import (
+from penstock.core.knowledge import Knowledge
+from penstock.core.model import Decision, Limits, Reason, Snapshot, not_measured
+from penstock.policies.algorithms.dataflow import instances_of
+from penstock.policies.algorithms.symptoms import (
     NOISE_MS,
     QUEUE_GROWTH_RPS,
     RATE_SKEW_RATIO,
@@ -21,7 +22,6 @@ from penstock.learning.symptoms import (
     skew,
     under_provisioned,
 )
-from penstock.model import Decision, Limits, Reason, Snapshot, not_measured
 
 Cure = Literal["scale_up", "scale_down"]
 
@@ -97,8 +97,8 @@ class Dhalion:
     --------
     The source of a job of four executors is held up for half of the time by what follows it:
 
-    >>> from penstock.model import Fleet, OperatorSample, Snapshot
-    >>> from penstock.knowledge import Knowledge
+    >>> from penstock.core.model import Fleet, OperatorSample, Snapshot
+    >>> from penstock.core.knowledge import Knowledge
     >>> operators = (
     ...     OperatorSample("read", backpressured_fraction=0.5),
     ...     OperatorSample("count", ("read",), backpressured_fraction=0.0),

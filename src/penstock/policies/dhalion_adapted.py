@@ -9,10 +9,10 @@ from typing import Annotated, ClassVar
 
 from msgspec import Meta
 
-from penstock.knowledge import Knowledge
-from penstock.learning.slots import with_margin
-from penstock.learning.symptoms import excess_delay_s, held_back_fraction
-from penstock.model import Decision, Limits, Reason, Snapshot, not_measured
+from penstock.core.knowledge import Knowledge
+from penstock.core.model import Decision, Limits, Reason, Snapshot, not_measured
+from penstock.policies.algorithms.slots import with_margin
+from penstock.policies.algorithms.symptoms import excess_delay_s, held_back_fraction
 
 
 def grown(executors: int, arrival_rps: float, throughput_rps: float, factor: float) -> int:
@@ -66,8 +66,8 @@ class DhalionAdapted:
     --------
     Twice as much arrives as four executors process, and records are 8 s late:
 
-    >>> from penstock.model import Fleet, Snapshot
-    >>> from penstock.knowledge import Knowledge
+    >>> from penstock.core.model import Fleet, Snapshot
+    >>> from penstock.core.knowledge import Knowledge
     >>> knowledge = Knowledge()
     >>> for at_s in (0.0, 10.0):
     ...     now = Snapshot(at_s, Fleet(4, 4, 4), arrival_rps=200.0, throughput_rps=100.0,

@@ -8,10 +8,10 @@ from typing import Annotated, ClassVar
 
 from msgspec import Meta
 
-from penstock.knowledge import Knowledge
-from penstock.learning.dataflow import Sharing, measure
-from penstock.learning.slots import with_margin, worth_reconfiguring
-from penstock.model import Decision, Limits, Reason, Snapshot
+from penstock.core.knowledge import Knowledge
+from penstock.core.model import Decision, Limits, Reason, Snapshot
+from penstock.policies.algorithms.dataflow import Sharing, measure
+from penstock.policies.algorithms.slots import with_margin, worth_reconfiguring
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,8 +47,8 @@ class Ds2:
     Reading keeps two executors busy half of the time and joining all of it, at 600 of the 900
     records that arrive per second:
 
-    >>> from penstock.model import Fleet, OperatorSample, Snapshot
-    >>> from penstock.knowledge import Knowledge
+    >>> from penstock.core.model import Fleet, OperatorSample, Snapshot
+    >>> from penstock.core.knowledge import Knowledge
     >>> operators = (
     ...     OperatorSample("read", input_rps=600.0, output_rps=600.0, busy_fraction=0.5),
     ...     OperatorSample("join", ("read",), input_rps=600.0, busy_fraction=1.0),

@@ -8,11 +8,11 @@ from typing import Annotated, ClassVar
 
 from msgspec import Meta
 
-from penstock.knowledge import Knowledge
-from penstock.learning.dataflow import Sharing, measure
-from penstock.learning.slots import with_margin
-from penstock.learning.symptoms import excess_delay_s
-from penstock.model import Decision, Limits, Reason, Snapshot, not_measured
+from penstock.core.knowledge import Knowledge
+from penstock.core.model import Decision, Limits, Reason, Snapshot, not_measured
+from penstock.policies.algorithms.dataflow import Sharing, measure
+from penstock.policies.algorithms.slots import with_margin
+from penstock.policies.algorithms.symptoms import excess_delay_s
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,8 +44,8 @@ class Ds2Adapted:
     --------
     Six executors are needed and four are there, but nothing is late yet:
 
-    >>> from penstock.model import Fleet, OperatorSample, Snapshot
-    >>> from penstock.knowledge import Knowledge
+    >>> from penstock.core.model import Fleet, OperatorSample, Snapshot
+    >>> from penstock.core.knowledge import Knowledge
     >>> operators = (OperatorSample("read", input_rps=600.0, busy_fraction=1.0),)
     >>> def seen(delay_s):
     ...     return Snapshot(0.0, Fleet(4, 4, 4), arrival_rps=900.0, delay_s=delay_s,

@@ -8,8 +8,8 @@ from typing import Annotated, ClassVar
 
 from msgspec import Meta, Struct
 
-from penstock.knowledge import Knowledge
-from penstock.model import Decision, Limits, Reason, Snapshot, not_measured
+from penstock.core.knowledge import Knowledge
+from penstock.core.model import Decision, Limits, Reason, Snapshot, not_measured
 
 #: A tick that comes this close to the period is on time: a wall clock is never exact.
 ON_TIME = 0.99
@@ -41,8 +41,8 @@ class DstreamsRatio:
     --------
     Batches of 18 and 12 s every 10 s: the ratio is 1.5, which rounds to 2 more.
 
-    >>> from penstock.knowledge import Knowledge
-    >>> from penstock.model import Batch, Fleet, Snapshot
+    >>> from penstock.core.knowledge import Knowledge
+    >>> from penstock.core.model import Batch, Fleet, Snapshot
     >>> batches = (Batch(1, 0.0, 18.0, 900), Batch(2, 18.0, 12.0, 900))
     >>> snapshot = Snapshot(60.0, Fleet(4, 4, 4), trigger_interval_s=10.0, batches=batches)
     >>> decision = DstreamsRatio().decide(snapshot, Knowledge())

@@ -8,8 +8,8 @@ from typing import Annotated, ClassVar
 
 from msgspec import Meta, Struct
 
-from penstock.knowledge import Knowledge
-from penstock.model import Decision, Limits, Reason, Snapshot, not_measured
+from penstock.core.knowledge import Knowledge
+from penstock.core.model import Decision, Limits, Reason, Snapshot, not_measured
 
 
 class Usage(Struct, frozen=True, tag=True, omit_defaults=True):
@@ -41,8 +41,8 @@ class ElasticScaling:
     A batch of 20 s on a trigger of 10 s. The mean started at 1, so it is now
     (0.6 x 1 + 2) / (0.6 + 1) = 1.625, and 4 executors become ceil(6.5) = 7.
 
-    >>> from penstock.knowledge import Knowledge
-    >>> from penstock.model import Batch, Fleet, Snapshot
+    >>> from penstock.core.knowledge import Knowledge
+    >>> from penstock.core.model import Batch, Fleet, Snapshot
     >>> batches = (Batch(1, 0.0, 20.0, 900),)
     >>> snapshot = Snapshot(20.0, Fleet(4, 4, 4), trigger_interval_s=10.0, batches=batches)
     >>> decision = ElasticScaling().decide(snapshot, Knowledge())

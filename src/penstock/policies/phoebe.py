@@ -10,12 +10,12 @@ from typing import Annotated, ClassVar, NamedTuple
 import numpy as np
 from msgspec import Meta, Struct
 
-from penstock.knowledge import Knowledge
-from penstock.learning import arima
-from penstock.learning.arima import Series
-from penstock.learning.profile import Profile
-from penstock.learning.recovery import catch_up_s, repeated_s
-from penstock.model import Decision, Limits, Reason, Snapshot, not_measured
+from penstock.core.knowledge import Knowledge
+from penstock.core.model import Decision, Limits, Reason, Snapshot, not_measured
+from penstock.policies.algorithms import arima
+from penstock.policies.algorithms.arima import Series
+from penstock.policies.algorithms.profile import Profile
+from penstock.policies.algorithms.recovery import catch_up_s, repeated_s
 
 #: Rates are forecast in bins of so many seconds, from so much past, so far ahead.
 BIN_S, PAST_S, HORIZON_S = 60.0, 3600.0, 600
@@ -76,8 +76,8 @@ class Phoebe:
     Two, four and six executors were profiled. 15,000 records/s arrive; four have the lowest
     latency within 5 %, and two could not recover within 180 s from 60 s of downtime:
 
-    >>> from penstock.model import Fleet, Snapshot
-    >>> from penstock.knowledge import Knowledge
+    >>> from penstock.core.model import Fleet, Snapshot
+    >>> from penstock.core.knowledge import Knowledge
     >>> phoebe = Phoebe(
     ...     capacity=((2, 20e3), (4, 40e3), (6, 60e3)),
     ...     latency=((2, 20e3, 0.9), (4, 40e3, 0.5), (6, 60e3, 0.49)),

@@ -8,8 +8,8 @@ from typing import Annotated, ClassVar
 
 from msgspec import Meta, Struct
 
-from penstock.knowledge import Knowledge
-from penstock.model import Decision, ExecutorSample, Limits, Reason, Snapshot, not_measured
+from penstock.core.knowledge import Knowledge
+from penstock.core.model import Decision, ExecutorSample, Limits, Reason, Snapshot, not_measured
 
 
 class AllocationMemory(Struct, frozen=True, tag=True, omit_defaults=True):
@@ -44,8 +44,8 @@ class SparkDra:
     Two busy executors with 4 cores face 32 tasks, so 8 executors are needed. The first turn
     starts the timer, one second later the first executor is added:
 
-    >>> from penstock.knowledge import Knowledge
-    >>> from penstock.model import ExecutorSample, Fleet, Snapshot, Step
+    >>> from penstock.core.knowledge import Knowledge
+    >>> from penstock.core.model import ExecutorSample, Fleet, Snapshot, Step
     >>> knowledge, policy = Knowledge(), SparkDra()
     >>> executors = tuple(ExecutorSample(str(i), 0.0, busy_fraction=1.0) for i in range(2))
     >>> for at_s in (0.0, 1.0):

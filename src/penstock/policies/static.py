@@ -7,8 +7,8 @@ from typing import Annotated, ClassVar
 
 from msgspec import Meta
 
-from penstock.knowledge import Knowledge
-from penstock.model import Decision, Limits, Reason, Snapshot
+from penstock.core.knowledge import Knowledge
+from penstock.core.model import Decision, Limits, Reason, Snapshot
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,8 +26,8 @@ class Static:
 
     Examples
     --------
-    >>> from penstock.model import Fleet, Snapshot
-    >>> from penstock.knowledge import Knowledge
+    >>> from penstock.core.model import Fleet, Snapshot
+    >>> from penstock.core.knowledge import Knowledge
     >>> decision = Static(executors=12).decide(Snapshot(0.0, Fleet(3, 3, 3)), Knowledge())
     >>> decision.target_executors, decision.reasons[0].text
     (12, 'a fixed fleet of 12 executors')

@@ -8,10 +8,10 @@ from typing import Annotated, ClassVar
 
 from msgspec import Meta, Struct
 
-from penstock.knowledge import Knowledge
-from penstock.learning.slots import with_margin
-from penstock.learning.symptoms import excess_delay_s
-from penstock.model import Decision, Limits, Reason, Snapshot, not_measured
+from penstock.core.knowledge import Knowledge
+from penstock.core.model import Decision, Limits, Reason, Snapshot, not_measured
+from penstock.policies.algorithms.slots import with_margin
+from penstock.policies.algorithms.symptoms import excess_delay_s
 
 #: Sizes that are remembered; beyond that the one that is farthest from the present is forgotten.
 MOST_SIZES = 256
@@ -74,8 +74,8 @@ class ThroughputTable:
     --------
     Four executors process 400 records/s at most, 8 s behind, while 600 arrive:
 
-    >>> from penstock.model import Fleet, Snapshot
-    >>> from penstock.knowledge import Knowledge
+    >>> from penstock.core.model import Fleet, Snapshot
+    >>> from penstock.core.knowledge import Knowledge
     >>> knowledge = Knowledge()
     >>> for at_s in (0.0, 20.0):
     ...     now = Snapshot(at_s, Fleet(4, 4, 4), arrival_rps=600.0, throughput_rps=400.0,

@@ -1,1 +1,4 @@
-"""A job that exists only on paper: two engines, workloads, and what can go wrong."""
+"""A job on paper: engines, workloads, faults, and calibration from a recording.
+
+Random numbers come from a seeded generator that is passed in. Nothing here knows Spark.
+"""

@@ -1,5 +1,5 @@
-"""Live Spark: what can be seen of a running Structured Streaming job, and how its fleet changes.
+"""The running engine: sensor, actuator, attach, doctor.
 
-The only package that knows Spark; `internals` is the only part that goes behind its public
-interface.
+The only package that knows Spark's driver; `internals` is the only part that goes behind
+Spark's public interface.
 """

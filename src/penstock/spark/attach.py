@@ -26,23 +26,23 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from penstock.clock import WallClock
-from penstock.controller import Controller
-from penstock.errors import ConfigError, unknown
-from penstock.guards import chain
-from penstock.journal import FileJournal, read_tail
-from penstock.knowledge import Knowledge
-from penstock.learning.alarm import LOOK_AGAIN_S
-from penstock.model import Limits, Receipt, Step
-from penstock.notation import parse, realize
+from penstock.core.alarm import LOOK_AGAIN_S
+from penstock.core.clock import WallClock
+from penstock.core.controller import Controller
+from penstock.core.errors import ConfigError, unknown
+from penstock.core.guards import chain
+from penstock.core.journal import FileJournal, read_tail
+from penstock.core.knowledge import Knowledge
+from penstock.core.model import Limits, Receipt, Step
+from penstock.core.protocols import Policy
 from penstock.policies import DEFAULT_POLICY, POLICIES
-from penstock.protocols import Policy
-from penstock.spark.actuator import Patience, SparkActuator
-from penstock.spark.admission import Admission
+from penstock.settings.live import LiveSettings, Mode
+from penstock.settings.notation import parse, realize
+from penstock.spark.actuator.actuator import Patience, SparkActuator
+from penstock.spark.actuator.admission import Admission
 from penstock.spark.fitness import check_application, findings_of, present_size, unscalable
 from penstock.spark.internals import JVM_ERRORS, Capabilities, Driver, first_line
-from penstock.spark.sensor import SparkSensor
-from penstock.spark.settings import LiveSettings, Mode
+from penstock.spark.sensor.sensor import SparkSensor
 from penstock.spark.status import State, Status, sentence
 
 if TYPE_CHECKING:

@@ -20,8 +20,8 @@ from typing import Literal
 
 from msgspec import Struct
 
-from penstock.errors import ConfigError
-from penstock.notation import quantity
+from penstock.core.errors import ConfigError
+from penstock.settings.notation import quantity
 
 Level = Literal["ok", "warning", "error"]
 Manager = Literal["standalone", "yarn", "kubernetes", "local", "unknown"]

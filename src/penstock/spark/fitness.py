@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from penstock.errors import ConfigError
-from penstock.model import Limits
+from penstock.core.errors import ConfigError
+from penstock.core.model import Limits
+from penstock.settings.live import LiveSettings
 from penstock.spark.doctor import UNSCALABLE, Application, Finding, examine, refuse_errors
 from penstock.spark.internals import Capabilities, Driver, probe
-from penstock.spark.settings import LiveSettings
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -16,7 +16,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from penstock.errors import ConfigError
+from penstock.core.errors import ConfigError
 from penstock.spark.attach import Attachment
 from penstock.spark.doctor import Application, connect, master, refuse_errors
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from msgspec import Struct
 
-from penstock.errors import ConfigError
+from penstock.core.errors import ConfigError
 
 #: Calls that set one setting: `SparkSession.builder.config(k, v)`, `SparkConf().set(k, v)`.
 _SETTERS = {"config", "set", "setIfMissing"}

@@ -7,8 +7,8 @@ from typing import Literal
 
 from msgspec import Struct
 
-from penstock.model import Step
-from penstock.spark.settings import Mode
+from penstock.core.model import Step
+from penstock.settings.live import Mode
 
 State = Literal["running", "paused", "stopped", "failed"]
 
@@ -36,7 +36,7 @@ class Status(Struct, frozen=True):
 def sentence(step: Step) -> str:
     """One decision in one line: when, from how many to how many, and why.
 
-    >>> from penstock.model import Decision, Fleet, Reason, Receipt, Snapshot
+    >>> from penstock.core.model import Decision, Fleet, Reason, Receipt, Snapshot
     >>> wish = Decision.of(5, Reason("load_rises", "900 records/s need 5 executors"))
     >>> sentence(Step(1_700_000_000.0, Snapshot(0.0, Fleet(3, 3, 3)), wish, Receipt(True)))
     '22:13:20Z 3 -> 5 executors: 900 records/s need 5 executors'

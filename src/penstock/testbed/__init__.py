@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from penstock.testbed.bed import Testbed
 from penstock.testbed.broker import Broker
-from penstock.testbed.cluster import Cluster, Executor
+from penstock.testbed.clusters.standalone import Cluster, Executor
 from penstock.testbed.java import Java, ensure_java, find_java
 from penstock.testbed.pace import paced
 from penstock.testbed.waiting import wait_until

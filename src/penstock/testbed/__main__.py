@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 
-from penstock.errors import ConfigError
+from penstock.core.errors import ConfigError
 from penstock.testbed.jars import BROKER, connector, fetch
 from penstock.testbed.java import ensure_java, pyspark_version, tell_stderr
 

@@ -13,9 +13,9 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
-from penstock.errors import ConfigError
+from penstock.core.errors import ConfigError
 from penstock.testbed.broker import QUICK_START, Broker
-from penstock.testbed.cluster import Cluster, Executor
+from penstock.testbed.clusters.standalone import Cluster, Executor
 from penstock.testbed.jars import BROKER, connector, fetch, spark_home
 from penstock.testbed.java import Java, find_java, pyspark_version, tell_stderr
 from penstock.testbed.ports import LOOPBACK

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from penstock.errors import ConfigError
+from penstock.core.errors import ConfigError
 from penstock.testbed.java import Java
 from penstock.testbed.ports import LOOPBACK, free_ports, listening, require_free
 from penstock.testbed.processes import Process, Processes

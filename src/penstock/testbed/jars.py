@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
 
-from penstock.errors import ConfigError
+from penstock.core.errors import ConfigError
 from penstock.testbed.java import Java, pyspark_version, tell_stderr
 from penstock.testbed.processes import Processes
 from penstock.testbed.waiting import wait_until
@@ -118,8 +118,8 @@ def connector(pyspark: str) -> JarSet:
     "Spark's Kafka connector 4.0.0"
     >>> connector("4.3.0")
     Traceback (most recent call last):
-    penstock.errors.ConfigError: no Kafka connector is known to work with PySpark 4.3.0: install
-    PySpark 4.0, or run the testbed without Kafka
+    penstock.core.errors.ConfigError: no Kafka connector is known to work with PySpark 4.3.0:
+        install PySpark 4.0, or run the testbed without Kafka
     """
     minor = ".".join(pyspark.split(".")[:2])
     if minor not in CONNECTORS:

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
-from penstock.errors import ConfigError
+from penstock.core.errors import ConfigError
 
 OLDEST = 17
 # Hadoop up to 3.4.1, which PySpark 4.0 carries, asks the security manager who the user is;

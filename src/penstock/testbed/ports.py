@@ -5,7 +5,7 @@ from __future__ import annotations
 import socket
 from contextlib import ExitStack
 
-from penstock.errors import ConfigError
+from penstock.core.errors import ConfigError
 
 LOOPBACK = "127.0.0.1"
 

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from penstock.errors import ConfigError
+from penstock.core.errors import ConfigError
 from penstock.testbed import keeper
 from penstock.testbed.waiting import wait_until
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TypeVar
 
-from penstock.clock import WallClock
+from penstock.core.clock import WallClock
 
 Answer = TypeVar("Answer")
 

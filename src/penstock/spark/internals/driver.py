@@ -9,7 +9,7 @@ import msgspec
 from msgspec import Struct
 from py4j.protocol import Py4JJavaError  # type: ignore[import-untyped]
 
-from penstock.errors import ConfigError
+from penstock.core.errors import ConfigError
 from penstock.spark.internals.java import JVM_ERRORS, is_missing, java_list, words
 from penstock.spark.internals.listener import Listener
 

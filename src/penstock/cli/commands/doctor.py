@@ -1,0 +1,152 @@
+"""``penstock doctor``: whether a job can be scaled, and what to set so that it can."""
+
+from __future__ import annotations
+
+import os
+import socket
+from pathlib import Path
+from typing import Annotated
+
+from cyclopts import Parameter
+from rich.markup import escape
+
+from penstock.cli.views.output import console, print_json
+from penstock.core.errors import ConfigError
+from penstock.core.model import Limits
+from penstock.settings.toml import FILE_NAME, load
+from penstock.spark.doctor import Application, Finding, examine
+from penstock.spark.script import Script, read_script
+from penstock.testbed.java import find_java, pyspark_version
+
+COLOURS = {"ok": "green", "warning": "yellow", "error": "red"}
+CONNECT_TIMEOUT_S = 5.0
+
+
+def doctor(
+    job: Path | None = None,
+    /,
+    *,
+    master: str | None = None,
+    min: int | None = None,  # noqa: A002
+    max: int | None = None,  # noqa: A002
+    conf: Annotated[list[str] | None, Parameter(help="A setting of Spark, key=value.")] = None,
+    config: Path | None = None,
+    json: Annotated[bool, Parameter(help="The findings as JSON.")] = False,
+) -> int:
+    """Check a script, or a cluster, before it is scaled. Exits with 1 on an error.
+
+    The script is read, not run: settings that it computes cannot be seen.
+
+    Parameters
+    ----------
+    job
+        A PySpark script.
+    master
+        The cluster that it will run on, such as spark://host:7077.
+    min
+        Fewest executors; 1 without a penstock.toml that says otherwise.
+    max
+        Most executors; 16 without a penstock.toml that says otherwise.
+    config
+        Settings; ./penstock.toml if there is one.
+    """
+    if job is None and master is None:
+        raise ConfigError("doctor needs a script or --master URL to look at")
+    script = Script(starts_query=True) if job is None else read_script(job)
+    limits = _limits(config)
+    application = Application(
+        _settings(script, master, conf or []),
+        min_executors=limits.min_executors if min is None else min,
+        max_executors=limits.max_executors if max is None else max,
+        triggers=script.triggers,
+    )
+    findings = [*_machine(), *_script(script, job), *examine(application), *_reach(application)]
+    if json:
+        print_json(findings)
+    else:
+        _tell(findings)
+    return 1 if any(finding.level == "error" for finding in findings) else 0
+
+
+def _limits(config: Path | None) -> Limits:
+    found = Path(FILE_NAME) if config is None and Path(FILE_NAME).is_file() else config
+    return Limits() if found is None else load(found).limits
+
+
+def _settings(script: Script, master: str | None, given: list[str]) -> dict[str, str]:
+    """What Spark would read: its own file, the script, the command line, the later the stronger."""
+    settings = _spark_defaults()
+    if remote := os.environ.get("SPARK_REMOTE"):
+        settings["spark.remote"] = remote
+    settings |= script.conf
+    if master is not None:
+        settings["spark.master"] = master
+    for text in given:
+        key, equals, value = text.partition("=")
+        if not equals:
+            raise ConfigError(f"--conf must be key=value, not '{text}'")
+        settings[key.strip()] = value.strip()
+    return settings
+
+
+def _spark_defaults() -> dict[str, str]:
+    """The settings in spark-defaults.conf, where there is one."""
+    home = os.environ.get("SPARK_HOME")
+    folder = os.environ.get("SPARK_CONF_DIR") or (f"{home}/conf" if home else None)
+    path = None if folder is None else Path(folder, "spark-defaults.conf")
+    if path is None or not path.is_file():
+        return {}
+    lines = (line.strip() for line in path.read_text(encoding="utf-8").splitlines())
+    pairs = (line.replace("=", " ", 1).split(None, 1) for line in lines if line[:1] not in "#")
+    return {key: value.strip() for key, value in (pair for pair in pairs if len(pair) == 2)}
+
+
+def _machine() -> list[Finding]:
+    """Whether Spark runs here at all."""
+    try:
+        spark = pyspark_version()
+        java = find_java()
+    except ConfigError as error:
+        reason, _, change = str(error).partition(": ")
+        return [Finding("machine", "error", reason, change)]
+    return [Finding("machine", "ok", f"PySpark {spark} on Java {java.version}")]
+
+
+def _script(script: Script, job: Path | None) -> list[Finding]:
+    findings = []
+    if not script.starts_query:
+        reason = f"{job} starts no streaming query that can be seen"
+        findings.append(Finding("query", "warning", reason, "writeStream...start()"))
+    if script.hidden:
+        reason = f"the script computes {', '.join(script.hidden)}, which is not looked at"
+        findings.append(Finding("hidden", "warning", reason, "--conf key=value tells its value"))
+    return findings
+
+
+def _reach(application: Application) -> list[Finding]:
+    """Whether the master of a standalone cluster answers."""
+    url = application.conf.get("spark.master", "")
+    if not url.startswith("spark://"):
+        return []
+    host, _, port = url.removeprefix("spark://").split(",")[0].rpartition(":")
+    try:
+        with socket.create_connection((host, int(port)), timeout=CONNECT_TIMEOUT_S):
+            return [Finding("reach", "ok", f"{url} answers")]
+    except (OSError, ValueError) as error:
+        why = getattr(error, "strerror", None) or str(error)
+        reason = f"{url} does not answer ({why})"
+        return [Finding("reach", "error", reason, "start the master, or correct its URL")]
+
+
+def _tell(findings: list[Finding]) -> None:
+    """A line per check; the setting to change stands alone, so that it can be copied."""
+    screen = console()
+    for finding in findings:
+        level = f"[{COLOURS[finding.level]}]{finding.level:<7}[/]"
+        screen.print(f"{level} {finding.check:<21} {escape(finding.reason)}")
+        if finding.change:
+            screen.print(f"{'':<29} → {finding.change}", markup=False)
+    count = {level: sum(each.level == level for each in findings) for level in COLOURS}
+    screen.print(
+        f"{count['ok']} ok, {count['warning']} warnings, {count['error']} errors", style="dim"
+    )

@@ -1,0 +1,166 @@
+"""``penstock reproduce``: a published study run again, beside what it printed."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Annotated
+
+from cyclopts import Parameter
+from rich.console import Console
+from rich.status import Status
+from rich.table import Table
+from rich.text import Text
+
+from penstock.cli.views.output import console, print_json
+from penstock.cli.views.study_page import aim, study_page, titled
+from penstock.core.errors import ConfigError, unknown
+from penstock.lab.studies import STUDIES
+from penstock.lab.studies import reproduce as run_again
+from penstock.lab.studies.study import Calibration, Claim, Comparison, Distance, Number, Study
+from penstock.observe.report import write
+
+
+def reproduce(
+    study: str,
+    /,
+    *,
+    html: Path | None = None,
+    processes: int | None = None,
+    json: Annotated[bool, Parameter(help="The study as one JSON document.")] = False,
+) -> int:
+    """Run a published study again and print its tables beside ours. Exits with 1 if a claim fails.
+
+    Besides it writes a page with all of it, and charts, to open in any browser.
+
+    Parameters
+    ----------
+    study
+        The name of the study, or all.
+    html
+        Where the page goes: a file, or a directory for all. STUDY.html without it.
+    processes
+        How many runs at once; one per core without it.
+    """
+    if study != "all" and study not in STUDIES:
+        raise unknown("study", study, [*STUDIES, "all"])
+    if processes is not None and processes < 1:
+        raise ConfigError(f"--processes must be at least 1, not {processes}")
+    names = list(STUDIES) if study == "all" else [study]
+    pages = _places(names, html, in_directory=study == "all")
+    studies = []
+    left_out = 0
+    for name, page in zip(names, pages, strict=True):
+        try:
+            studies.append(_run(name, processes))
+        except ConfigError as error:
+            if study != "all":
+                raise
+            # One that cannot run here, for want of Spark, must not cost the others.
+            Console(stderr=True).print(f"{name} is left out: {error}", markup=False)
+            left_out += 1
+            continue
+        write(page, study_page(studies[-1]))
+        if not json:
+            show(studies[-1], console())
+            console().print(f"{page}  ({page.stat().st_size / 1e3:.0f} kB)\n", markup=False)
+    if json:
+        print_json(studies if study == "all" else studies[0])
+    held = all(claim.holds for one in studies for claim in one.claims)
+    return 0 if held and not left_out else 1
+
+
+def _places(names: list[str], html: Path | None, *, in_directory: bool) -> list[Path]:
+    """Where each page goes; looked at before anything runs, because that takes minutes."""
+    if html is None or in_directory:
+        places = [(html or Path()) / f"{name}.html" for name in names]
+    else:
+        places = [html]
+    if places[0].is_dir():
+        raise ConfigError(f"--html {places[0]} is a directory: name a file in it")
+    try:
+        places[0].parent.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise ConfigError(f"cannot write {places[0]}: {error.strerror}") from error
+    return places
+
+
+def _run(name: str, processes: int | None) -> Study:
+    screen = Console(stderr=True)
+    if not sys.stderr.isatty():
+        return run_again(name, processes)
+    with Status(f"{name}: starting", console=screen) as status:
+        return run_again(name, processes, lambda text: status.update(f"{name}: {text}"))
+
+
+def show(study: Study, screen: Console) -> None:
+    """The whole study for people: tables, claims, how near, and what the engine was fitted on."""
+    screen.print(Text(study.title, style="bold"))
+    screen.print(study.protocol, markup=False)
+    screen.print()
+    for table in study.tables:
+        screen.print(_side_by_side(table))
+        screen.print()
+    screen.print(_claims(study.claims))
+    screen.print(f"{study.held} of {len(study.claims)} claims hold", style="bold")
+    if study.distances:
+        screen.print()
+        screen.print(_distances(study.distances))
+    for calibration in study.calibrations:
+        screen.print()
+        _tell(calibration, screen)
+    screen.print()
+    screen.print(Text(f"source: {study.source}", style="dim"))
+
+
+def _side_by_side(table: Comparison) -> Table:
+    shown = Table(title=table.title, title_justify="left", box=None, pad_edge=False)
+    shown.add_column("", no_wrap=True)
+    for metric in table.metrics:
+        shown.add_column(f"{titled(metric)}\npaper", justify="right", no_wrap=True)
+        shown.add_column("\nours", justify="right", no_wrap=True, style="bold")
+    for entry in table.entries:
+        cells = []
+        for metric in table.metrics:
+            for side in (entry.paper, entry.ours):
+                cells.append(_number(side.get(metric.name), metric.decimals))
+        shown.add_row(entry.label, *cells)
+    return shown
+
+
+def _claims(claims: tuple[Claim, ...]) -> Table:
+    shown = Table(title="claims", title_justify="left", box=None, pad_edge=False)
+    shown.add_column("")
+    shown.add_column("")
+    shown.add_column("what the paper says, and what was found", overflow="fold")
+    for claim in claims:
+        text = Text(claim.text)
+        if claim.reason:
+            text.append(f"\n{claim.reason}", style="dim")
+        mark = Text("✓", style="green") if claim.holds else Text("✗", style="red")
+        shown.add_row(mark, claim.claim, text)
+    return shown
+
+
+def _distances(distances: tuple[Distance, ...]) -> Table:
+    shown = Table(title="how near", title_justify="left", box=None, pad_edge=False)
+    shown.add_column("")
+    shown.add_column("", justify="right")
+    shown.add_column("aim", justify="right")
+    for each in distances:
+        style = {True: "green", False: "red", None: ""}[each.reached]
+        shown.add_row(each.name, Text(f"{each.value:.2f}", style=style), aim(each))
+    return shown
+
+
+def _tell(calibration: Calibration, screen: Console) -> None:
+    screen.print(Text(f"engine for {calibration.job}: {calibration.text}"))
+    found = ", ".join(f"{name} {value:.4g}" for name, value in calibration.fitted.items())
+    screen.print(Text(f"  found: {found}", style="dim"))
+    if calibration.errors:
+        off = ", ".join(f"{name} {value:.1%}" for name, value in calibration.errors.items())
+        screen.print(f"  off on what was held back: {off}", markup=False)
+
+
+def _number(value: Number, decimals: int) -> str:
+    return "-" if value is None else f"{value:.{decimals}f}"

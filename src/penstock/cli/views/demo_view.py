@@ -1,0 +1,240 @@
+"""A live run on the screen, or as plain lines where there is none."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import pairwise
+from typing import Protocol
+
+from rich.console import Console, Group
+from rich.live import Live
+from rich.panel import Panel
+from rich.table import Table
+from rich.text import Text
+
+from penstock.cli.views.chart import rows
+from penstock.core.model import Snapshot, Step
+from penstock.observe.formatting import instant, move, rate, reasons, seconds
+from penstock.testbed.demo.plan import MAX_EXECUTORS, SLO_S, Plan
+
+WIDEST = 110
+LABEL_WIDTH = 12
+DECISIONS = 5
+PLAIN_EVERY_S = 5.0
+THROUGHPUT_S = 10.0
+
+
+class Shown(Protocol):
+    """What a view needs of a run that is on."""
+
+    @property
+    def plan(self) -> Plan: ...
+
+    @property
+    def steps(self) -> list[Step]: ...
+
+    @property
+    def warnings(self) -> Sequence[str]: ...
+
+
+class PlainView:
+    """A line every five seconds, one for each rescale, one for each warning."""
+
+    def __init__(self, shown: Shown) -> None:
+        self._shown = shown
+        self._seen = self._warned = 0
+        self._next_at_s = 0.0
+
+    def __enter__(self) -> PlainView:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """Nothing to put back."""
+
+    def update(self, now_s: float) -> None:
+        for line in self.lines():
+            print(line, flush=True)  # noqa: T201
+
+    def lines(self) -> list[str]:
+        """What is new since the last call."""
+        steps, warnings = list(self._shown.steps), list(self._shown.warnings)
+        found = [f"warning: {text}" for text in warnings[self._warned :]]
+        for place, step in enumerate(steps[self._seen :], self._seen):
+            at_s = step.at_s - steps[0].at_s
+            if at_s >= self._next_at_s:
+                self._next_at_s = at_s + PLAIN_EVERY_S - 0.5
+                found.append(f"{instant(at_s)}  {facts(step, throughput_rps(steps[: place + 1]))}")
+            if step.receipt is not None:
+                found.append(f"{instant(at_s)}  {move(step)} {told(step)}")
+        self._seen, self._warned = len(steps), len(warnings)
+        return found
+
+
+def throughput_rps(steps: Sequence[Step], window_s: float = THROUGHPUT_S) -> float | None:
+    """What was processed in the last seconds: batches come in lumps, and one turn may see none.
+
+    >>> from penstock.core.model import Decision, Fleet, Reason
+    >>> hold = Decision.of(1, Reason("right_size", "holding"))
+    >>> def turn(at_s, rps):
+    ...     return Step(at_s, Snapshot(at_s, Fleet(1, 1, 1), throughput_rps=rps), hold)
+    >>> throughput_rps([turn(0.0, None), turn(5.0, 0.0), turn(10.0, 800.0)], window_s=10.0)
+    400.0
+    """
+    done = span_s = 0.0
+    for before, step in reversed(list(pairwise(steps))):
+        if step.at_s <= steps[-1].at_s - window_s:
+            break
+        if step.snapshot is not None and step.snapshot.throughput_rps is not None:
+            done += step.snapshot.throughput_rps * (step.at_s - before.at_s)
+            span_s += step.at_s - before.at_s
+    return done / span_s if span_s else None
+
+
+def facts(step: Step, done_rps: float | None) -> str:
+    """What was seen at a turn, in one line."""
+    seen = step.snapshot
+    if seen is None:
+        return reasons(step.decision)
+    fleet = seen.fleet
+    return (
+        f"load {rate(seen.arrival_rps):>9}  done {rate(done_rps):>9}  "
+        f"lag {records(seen.backlog_records):>7}  delay {seconds(seen.delay_s):>7}  "
+        f"executors {fleet.target} wanted {fleet.registered} registered {fleet.active} working"
+    )
+
+
+def told(step: Step) -> str:
+    """Why, and what became of it if it was refused."""
+    refused = step.receipt is not None and not step.receipt.accepted
+    return reasons(step.decision) + (f" ({step.receipt.text})" if step.receipt and refused else "")
+
+
+def records(count: float | None) -> str:
+    """
+    >>> records(12_345.0), records(None)
+    ('12,345', '-')
+    """
+    return "-" if count is None else f"{count:,.0f}"
+
+
+class LiveView:
+    """The run as a panel that is drawn anew twice a second."""
+
+    def __init__(self, shown: Shown, screen: Console, label: str) -> None:
+        self._shown = shown
+        self._screen = screen
+        self._label = label
+        self._live = Live(console=screen, auto_refresh=False)
+        self._begin_s: float | None = None
+
+    def __enter__(self) -> LiveView:
+        self._live.__enter__()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._live.stop()
+
+    def update(self, now_s: float) -> None:
+        self._begin_s = now_s if self._begin_s is None else self._begin_s
+        width = min(self._screen.width, WIDEST)
+        elapsed_s = now_s - self._begin_s
+        self._live.update(draw(self._shown, self._label, elapsed_s, width), refresh=True)
+
+
+def draw(shown: Shown, label: str, elapsed_s: float, width: int) -> Panel:
+    """The whole view: numbers, three charts, and the last decisions in words."""
+    steps, plan = list(shown.steps), shown.plan
+    seen = [step.snapshot for step in steps if step.snapshot is not None]
+    inner = max(20, width - 4)
+    parts: list[Text | Table] = [
+        _numbers(seen[-1] if seen else None, throughput_rps(steps)),
+        Text(),
+        *_charts(seen, plan, inner - LABEL_WIDTH),
+        Text(),
+        _decisions(steps),
+    ]
+    parts += [Text(f"warning: {line}", style="yellow") for line in list(shown.warnings)[-2:]]
+    return Panel(
+        Group(*parts),
+        title=f"{label} · {plan.query} · {instant(elapsed_s)} of {instant(float(plan.load_s))}",
+        subtitle=f"pace {plan.pace_s * 1e3:g} ms per record",
+        width=width,
+        border_style="dim",
+    )
+
+
+def _numbers(seen: Snapshot | None, done_rps: float | None) -> Table:
+    table = Table(box=None, pad_edge=False, expand=True, header_style="dim")
+    for name in ("load", "throughput", "lag", "delay", "executors"):
+        table.add_column(name, no_wrap=True)
+    if seen is None:
+        table.add_row(*["-"] * 5)
+        return table
+    late = seen.delay_s is not None and seen.delay_s > SLO_S
+    fleet = seen.fleet
+    table.add_row(
+        rate(seen.arrival_rps),
+        rate(done_rps),
+        f"{records(seen.backlog_records)} records",
+        Text(seconds(seen.delay_s), style="bold red" if late else ""),
+        f"{fleet.target} wanted  {fleet.registered} registered  {fleet.active} working",
+    )
+    return table
+
+
+def _charts(seen: Sequence[Snapshot], plan: Plan, width: int) -> list[Text]:
+    load_s, peak_rps = float(plan.load_s), plan.peak_rps
+    load = over_time([(at.at_s, at.arrival_rps or 0.0) for at in seen], load_s, width)
+    fleet = over_time([(at.at_s, float(at.fleet.active)) for at in seen], load_s, width)
+    delay = over_time([(at.at_s, at.delay_s or 0.0) for at in seen], load_s, width)
+    worst = max([SLO_S, *delay])
+    lines = _chart(["load", rate(peak_rps), "", ""], load, peak_rps, "cyan")
+    lines += _chart(["executors", str(MAX_EXECUTORS), "", ""], fleet, MAX_EXECUTORS, "green")
+    late = _chart(["delay", seconds(worst), f"SLO {SLO_S:g} s"], delay, worst, "yellow")
+    for line in late:
+        for place, value in enumerate(delay):
+            if value > SLO_S:
+                line.stylize("bold red", LABEL_WIDTH + place, LABEL_WIDTH + place + 1)
+    return lines + late
+
+
+def over_time(values: Sequence[tuple[float, float]], load_s: float, width: int) -> list[float]:
+    """A column for each part of the whole run so far; what was seen holds until the next look.
+
+    >>> over_time([(100.0, 1.0), (105.0, 3.0), (110.0, 2.0)], load_s=20.0, width=8)
+    [1.0, 1.0, 3.0, 3.0, 2.0]
+    """
+    if not values:
+        return []
+    begin_s, found, place = values[0][0], list[float](), 0
+    columns = min(width, 1 + int((values[-1][0] - begin_s) / load_s * width))
+    for column in range(columns):
+        at_s = begin_s + column * load_s / width
+        while place + 1 < len(values) and values[place + 1][0] <= at_s:
+            place += 1
+        found.append(values[place][1])
+    return found
+
+
+def _chart(
+    labels: Sequence[str], values: Sequence[float], ceiling: float, style: str
+) -> list[Text]:
+    drawn = rows(values, ceiling, len(labels))
+    return [
+        Text.assemble((f"{label:>{LABEL_WIDTH - 1}} ", "dim"), (row, style))
+        for label, row in zip(labels, drawn, strict=True)
+    ]
+
+
+def _decisions(steps: Sequence[Step]) -> Table:
+    """The last rescales, and what is thought now."""
+    table = Table(box=None, pad_edge=False, show_header=False, expand=True)
+    table.add_column(no_wrap=True, style="dim")
+    table.add_column(no_wrap=True, style="bold")
+    table.add_column(ratio=1)
+    moved = [step for step in steps if step.receipt is not None][-DECISIONS:]
+    last = steps[-1:] if not moved or moved[-1] is not steps[-1] else []
+    for step in [*moved, *last]:
+        text = Text(told(step), overflow="ellipsis", no_wrap=False)
+        table.add_row(instant(step.at_s - steps[0].at_s), move(step), text)
+    return table

@@ -1,0 +1,193 @@
+"""A reproduced study as one page: claims, charts, the paper's tables beside ours, the fit."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from html import escape
+
+from penstock.lab.studies.study import (
+    Boxes,
+    Calibration,
+    Claim,
+    Comparison,
+    Distance,
+    Metric,
+    Number,
+    Study,
+)
+from penstock.observe.report.frame import framed, template
+
+NO_SCRIPT = (
+    '<noscript><p class="note">The charts are drawn by a script inside this page, which is '
+    "switched off here.</p></noscript>"
+)
+REACHED = {True: "reached", False: "missed", None: ""}
+
+
+def study_page(study: Study) -> str:
+    """One self-contained HTML page; it loads nothing, and all text in it is escaped.
+
+    Examples
+    --------
+    >>> from penstock.lab.studies.study import Claim, Study
+    >>> held = Claim("X1", "more is < less", True, {"more": 2.0})
+    >>> page = study_page(Study("x2024", "A study", "its authors", "one run", (), (held,)))
+    >>> "<title>A study</title>" in page, "more is &lt; less" in page
+    (True, True)
+    """
+    parts = (
+        f'<p class="note">{escape(study.protocol)}</p>',
+        _tiles(study),
+        _claims(study.claims),
+        _figures(study),
+        *map(_side_by_side, study.tables),
+        _distances(study.distances),
+        *map(_calibration, study.calibrations),
+        f'<p class="hint">Source: {escape(study.source)}</p>',
+        NO_SCRIPT if study.figures else "",
+    )
+    return framed(
+        study.title,
+        "\n".join(part for part in parts if part),
+        style=template("study.css"),
+        script=template("charts.js") + template("study.js"),
+        data=study.figures,
+    )
+
+
+def _tiles(study: Study) -> str:
+    reached = [one.reached for one in study.distances if one.reached is not None]
+    errors = [
+        (each.job, name, off) for each in study.calibrations for name, off in each.errors.items()
+    ]
+    tiles = [("claims that hold", f"{study.held} of {len(study.claims)}", "")]
+    if reached:
+        tiles.append(("aims reached", f"{sum(reached)} of {len(reached)}", "rank correlations"))
+    for job, name, off in errors[:6]:
+        tiles.append((f"off on held-back {name}", f"{off:.1%}", job))
+    shown = "".join(
+        f"<div><dt>{escape(name)}</dt><dd>{escape(value)}"
+        + (f" <small>{escape(detail)}</small>" if detail else "")
+        + "</dd></div>"
+        for name, value, detail in tiles
+    )
+    return f'<dl class="tiles">{shown}</dl>'
+
+
+def _claims(claims: tuple[Claim, ...]) -> str:
+    items = "".join(
+        "<li>"
+        + ('<span class="holds">✓</span>' if one.holds else '<span class="fails">✗</span>')
+        + f"<b>{escape(one.claim)}</b><div><p>{escape(one.text)}</p>"
+        + (f'<p class="why">{escape(one.reason)}</p>' if one.reason else "")
+        + f"<details><summary>evidence</summary>{_numbers(one.evidence)}</details></div></li>"
+        for one in claims
+    )
+    return f'<section><h2>Claims</h2><ul class="claims">{items}</ul></section>'
+
+
+def _numbers(values: Mapping[str, float]) -> str:
+    rows = "".join(
+        f"<div><dt>{escape(name)}</dt><dd>{value:.4g}</dd></div>" for name, value in values.items()
+    )
+    return f'<dl class="evidence">{rows}</dl>'
+
+
+def _figures(study: Study) -> str:
+    if not study.figures:
+        return ""
+    sections = "".join(
+        f"<section{'' if isinstance(one, Boxes) or not one.wide else ' class=wide'}>"
+        f'<figure data-figure="{index}"></figure>'
+        + (f'<p class="hint">{escape(one.note)}</p>' if one.note else "")
+        + "</section>"
+        for index, one in enumerate(study.figures)
+    )
+    return f'<div class="figures">{sections}</div>'
+
+
+def _side_by_side(table: Comparison) -> str:
+    printed = any(value is not None for entry in table.entries for value in entry.paper.values())
+    sides = ("paper", "ours") if printed else ("ours",)
+    names = "".join(
+        f'<th colspan="{len(sides)}" scope="colgroup">{escape(titled(metric))}</th>'
+        for metric in table.metrics
+    )
+    heads = "".join(f'<th scope="col">{side}</th>' for _ in table.metrics for side in sides)
+    rows = "".join(
+        f'<tr><th scope="row">{escape(entry.label)}</th>'
+        + "".join(
+            f'<td class="{side}-side{" ours" if side == "ours" else ""}">'
+            f"{_number(getattr(entry, side).get(metric.name), metric.decimals)}</td>"
+            for metric in table.metrics
+            for side in sides
+        )
+        + "</tr>"
+        for entry in table.entries
+    )
+    head = f"<tr><th></th>{names}</tr>" + (f"<tr><th></th>{heads}</tr>" if printed else "")
+    return (
+        f'<section><h2>{escape(table.title)}</h2><div class="scroll"><table class="side">'
+        f"<thead>{head}</thead><tbody>{rows}</tbody></table></div></section>"
+    )
+
+
+def titled(metric: Metric) -> str:
+    """What stands over a column: the name, and its unit once.
+
+    >>> titled(Metric("response_s", "s")), titled(Metric("instances"))
+    ('response, s', 'instances')
+    """
+    if not metric.unit:
+        return metric.name
+    return f"{metric.name.removesuffix('_' + metric.unit)}, {metric.unit}"
+
+
+def _number(value: Number, decimals: int) -> str:
+    return "–" if value is None else f"{value:,.{decimals}f}"
+
+
+def _distances(distances: tuple[Distance, ...]) -> str:
+    if not distances:
+        return ""
+    aimed = any(one.aim is not None for one in distances)
+    head = '<th></th><th scope="col">value</th>' + ('<th scope="col">aim</th>' if aimed else "")
+    rows = "".join(
+        f'<tr><th scope="row">{escape(one.name)}</th>'
+        f'<td class="{REACHED[one.reached]}">{one.value:.2f}</td>'
+        + (f"<td>{aim(one)}</td>" if aimed else "")
+        + "</tr>"
+        for one in distances
+    )
+    return (
+        '<section><h2>How near</h2><div class="scroll"><table class="side">'
+        f"<thead><tr>{head}</tr></thead><tbody>{rows}</tbody></table></div></section>"
+    )
+
+
+def aim(one: Distance) -> str:
+    """What was aimed at, nothing where nothing was.
+
+    >>> aim(Distance("error", 0.3, 0.25, more_is_better=False)), aim(Distance("error", 0.3))
+    ('≤ 0.25', '')
+    """
+    if one.aim is None:
+        return ""
+    return f"{'≥' if one.more_is_better else '≤'} {one.aim:g}"
+
+
+def _calibration(one: Calibration) -> str:
+    off = "".join(_error_rows(one.errors.items()))
+    judged = (
+        f'<h3>Off on what was held back</h3><dl class="evidence">{off}</dl>' if one.errors else ""
+    )
+    return (
+        f"<section><h2>The engine for {escape(one.job)}</h2><p>{escape(one.text)}</p>"
+        f"<details open><summary>what was found</summary>{_numbers(one.fitted)}</details>"
+        f"{judged}</section>"
+    )
+
+
+def _error_rows(errors: Iterable[tuple[str, float]]) -> Iterable[str]:
+    for name, value in errors:
+        yield f"<div><dt>{escape(name)}</dt><dd>{value:.1%}</dd></div>"

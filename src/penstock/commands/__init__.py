@@ -1,1 +1,0 @@
-"""One file per command; `cli` loads only the one that is called."""

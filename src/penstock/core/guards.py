@@ -1,0 +1,192 @@
+"""Limits that hold for every policy: each may bend a decision, none does so silently.
+
+They are applied in the order of `chain`; a later one has the last word, so the bounds always
+hold. Fifteen papers, one implementation of each limit.
+
+>>> from penstock.core.model import Fleet, Limits, Reason
+>>> guards = chain(Limits(min_executors=2, max_executors=8))
+>>> snapshot = Snapshot(at_s=0.0, fleet=Fleet(4, 4, 4), arrival_rps=100.0)
+>>> decision = Decision.of(20, Reason("load_rises", "load rises"))
+>>> for guard in guards:
+...     decision = guard.check(decision, snapshot, Knowledge())
+>>> decision.target_executors, decision.reasons[-1].text
+(8, '20 executors wanted, 8 are the most allowed')
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from penstock.core.knowledge import Knowledge
+from penstock.core.model import Decision, Limits, Reason, Snapshot
+from penstock.core.protocols import Guard
+
+
+def chain(limits: Limits) -> tuple[Guard, ...]:
+    """The guards that these limits ask for, in the order in which they are applied."""
+    guards: list[Guard] = [Freshness(limits.max_age_s)]
+    if limits.dead_band_fraction > 0.0:
+        guards.append(DeadBand(limits.dead_band_fraction))
+    if limits.stabilize_up_s > 0.0 or limits.stabilize_down_s > 0.0:
+        guards.append(Stabilization(limits.stabilize_up_s, limits.stabilize_down_s))
+    if limits.cooldown_s > 0.0:
+        guards.append(Cooldown(limits.cooldown_s))
+    if limits.max_step is not None:
+        guards.append(StepLimit(limits.max_step))
+    guards.append(ParallelismCap())
+    guards.append(Bounds(limits.min_executors, limits.max_executors))
+    return (Chain(tuple(guards), limits.min_executors, limits.max_executors),)
+
+
+@dataclass(frozen=True, slots=True)
+class Chain:
+    """All guards one after the other; a wish to stay that no limit speaks against passes at once.
+
+    Nine turns in ten change nothing, and each guard would only find that out for itself.
+    """
+
+    guards: tuple[Guard, ...]
+    least: int
+    most: int
+
+    def check(self, decision: Decision, snapshot: Snapshot, knowledge: Knowledge) -> Decision:
+        fleet = snapshot.fleet
+        target = decision.target_executors
+        if target == fleet.target and self.least <= target <= self.most:
+            partitions = snapshot.partitions
+            if partitions is None or target * fleet.cores_per_executor <= partitions:
+                return decision
+        for guard in self.guards:
+            decision = guard.check(decision, snapshot, knowledge)
+        return decision
+
+
+@dataclass(frozen=True, slots=True)
+class Freshness:
+    """Hold on what was measured too long ago, or not at all."""
+
+    max_age_s: float
+
+    def check(self, decision: Decision, snapshot: Snapshot, knowledge: Knowledge) -> Decision:
+        fleet = snapshot.fleet.target
+        if decision.target_executors == fleet:
+            return decision
+        age_s = knowledge.now_s - snapshot.at_s
+        if age_s > self.max_age_s:
+            text = f"holding {fleet} executors: measurements are {age_s:.0f} s old"
+            return decision.limited_to(fleet, Reason("stale_data", text, {"age_s": age_s}))
+        return decision
+
+
+@dataclass(frozen=True, slots=True)
+class DeadBand:
+    """Changes that are small against the fleet are not worth a rescale."""
+
+    fraction: float
+
+    def check(self, decision: Decision, snapshot: Snapshot, knowledge: Knowledge) -> Decision:
+        fleet = snapshot.fleet.target
+        change = abs(decision.target_executors - fleet)
+        if change == 0 or change >= self.fraction * fleet:
+            return decision
+        text = f"a change of {change} is less than {self.fraction:.0%} of {fleet} executors"
+        return decision.limited_to(fleet, Reason("dead_band", text, {"change": float(change)}))
+
+
+@dataclass(frozen=True, slots=True)
+class Stabilization:
+    """Grow only to the smallest, shrink only to the largest wish of the recent past.
+
+    With wishes 4, 9, 6 in the window and a fleet of 5, a wish for 8 grows to nothing above the
+    smallest of them (4): the fleet stays at 5.
+    """
+
+    up_s: float
+    down_s: float
+
+    def check(self, decision: Decision, snapshot: Snapshot, knowledge: Knowledge) -> Decision:
+        fleet, target = snapshot.fleet.target, decision.target_executors
+        if target == fleet:
+            return decision
+        window_s = self.up_s if target > fleet else self.down_s
+        stable = target
+        for wish in reversed(knowledge.wishes):
+            if knowledge.now_s - wish.at_s > window_s:
+                break
+            stable = min(stable, wish.executors) if target > fleet else max(stable, wish.executors)
+        stable = max(stable, fleet) if target > fleet else min(stable, fleet)
+        if stable == target:
+            return decision
+        side = "smallest" if target > fleet else "largest"
+        text = f"{stable} is the {side} wish of the last {window_s:.0f} s, {target} must wait"
+        evidence = {"wanted": float(target), "window_s": window_s}
+        return decision.limited_to(stable, Reason("stabilization", text, evidence))
+
+
+@dataclass(frozen=True, slots=True)
+class Cooldown:
+    """No rescale soon after the last one: its effect is not yet to be seen."""
+
+    seconds: float
+
+    def check(self, decision: Decision, snapshot: Snapshot, knowledge: Knowledge) -> Decision:
+        fleet = snapshot.fleet.target
+        since_s = knowledge.since_rescale_s()
+        if decision.target_executors == fleet or since_s is None or since_s >= self.seconds:
+            return decision
+        text = f"the last rescale was {since_s:.0f} s ago, cooldown is {self.seconds:.0f} s"
+        return decision.limited_to(fleet, Reason("cooldown", text, {"since_rescale_s": since_s}))
+
+
+@dataclass(frozen=True, slots=True)
+class StepLimit:
+    """At most so many executors at a time, up or down."""
+
+    executors: int
+
+    def check(self, decision: Decision, snapshot: Snapshot, knowledge: Knowledge) -> Decision:
+        fleet, target = snapshot.fleet.target, decision.target_executors
+        limited = min(max(target, fleet - self.executors), fleet + self.executors)
+        if limited == target:
+            return decision
+        text = f"{target} is more than {self.executors} away from {fleet} executors"
+        return decision.limited_to(limited, Reason("step_limit", text, {"wanted": float(target)}))
+
+
+@dataclass(frozen=True, slots=True)
+class ParallelismCap:
+    """Executors without a task to run do not help: cap at what the partitions can feed."""
+
+    def check(self, decision: Decision, snapshot: Snapshot, knowledge: Knowledge) -> Decision:
+        partitions = snapshot.partitions
+        if partitions is None:
+            return decision
+        useful = -(-partitions // snapshot.fleet.cores_per_executor)
+        if decision.target_executors <= useful:
+            return decision
+        text = f"{partitions} tasks at most feed {useful} executors, more would idle"
+        return decision.limited_to(
+            useful, Reason("parallelism_cap", text, {"partitions": float(partitions)})
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Bounds:
+    """The fleet never leaves the bounds that the user set."""
+
+    least: int
+    most: int
+
+    def check(self, decision: Decision, snapshot: Snapshot, knowledge: Knowledge) -> Decision:
+        target = decision.target_executors
+        if target > self.most:
+            text = f"{target} executors wanted, {self.most} are the most allowed"
+            return decision.limited_to(
+                self.most, Reason("max_executors", text, {"wanted": float(target)})
+            )
+        if target < self.least:
+            text = f"{target} executors wanted, {self.least} are the fewest allowed"
+            return decision.limited_to(
+                self.least, Reason("min_executors", text, {"wanted": float(target)})
+            )
+        return decision

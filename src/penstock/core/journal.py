@@ -1,0 +1,245 @@
+"""The one file format: a JSON line per turn of the loop, append-only.
+
+Recording, audit log, dashboard feed and lab input are the same file, and the only state: a
+restarted controller reads its tail and goes on. The first line names the version of the format
+and the run; every other line is a `Step`.
+
+A line is written whole and handed to the operating system at once, so a crash loses at most the
+line that was being written: a torn last line is dropped with a warning when it is read.
+"""
+
+from __future__ import annotations
+
+import os
+import warnings
+from collections import deque
+from collections.abc import Iterable, Iterator
+from itertools import chain
+from pathlib import Path
+from typing import Literal
+
+import msgspec
+from msgspec import Struct
+
+from penstock.core.errors import ConfigError
+from penstock.core.files import write_whole
+from penstock.core.knowledge import HISTORY_SNAPSHOTS
+from penstock.core.model import Step
+
+FORMAT = "penstock-journal"
+VERSION = 1
+
+#: How much is forced to disk, not only to the operating system: each line, or those of a rescale.
+Fsync = Literal["always", "rescale", "never"]
+
+_encode = msgspec.json.Encoder().encode
+_decode = msgspec.json.Decoder(Step).decode
+
+
+class Header(Struct, frozen=True):
+    """The first line of a journal: what the file is, and what was run."""
+
+    format: str
+    version: int
+    run: dict[str, str] = {}
+
+
+class TornLineWarning(UserWarning):
+    """The last line of a journal was not written to its end."""
+
+
+class MemoryJournal:
+    """Steps in a list, for simulations and tests."""
+
+    def __init__(self) -> None:
+        self.steps: list[Step] = []
+
+    def write(self, step: Step) -> None:
+        self.steps.append(step)
+
+
+class FileJournal:
+    """Steps in a file of bounded size.
+
+    An existing journal is continued, its torn last line cut off first. When the file passes
+    `max_bytes` it becomes ``NAME.1`` (and that ``NAME.2``, up to `keep`) and a new one begins.
+
+    Examples
+    --------
+    >>> from tempfile import TemporaryDirectory
+    >>> from penstock.core.model import Decision, Reason
+    >>> step = Step(0.0, None, Decision.of(3, Reason("sensor_blind", "holding: no answer")))
+    >>> with TemporaryDirectory() as directory:
+    ...     path = Path(directory, "run.jsonl")
+    ...     with FileJournal(path, run={"policy": "hpa"}) as journal:
+    ...         journal.write(step)
+    ...     read_header(path).run, list(read_steps(path)) == [step]
+    ({'policy': 'hpa'}, True)
+    """
+
+    def __init__(
+        self,
+        path: Path,
+        *,
+        run: dict[str, str] | None = None,
+        fsync: Fsync = "rescale",
+        max_bytes: int = 64 * 1024 * 1024,
+        keep: int = 4,
+    ) -> None:
+        self.path = path
+        self._header = Header(FORMAT, VERSION, run or {})
+        self._fsync = fsync
+        self._max_bytes = max_bytes
+        self._keep = keep
+        if path.exists() and path.stat().st_size:
+            read_header(path)  # refuses a file that is no journal of ours
+            _cut_torn_line(path)
+        try:
+            self._file = path.open("ab", buffering=0)
+        except OSError as error:
+            raise ConfigError(f"cannot write journal {path}: {error.strerror}") from error
+        self._size = self._file.tell()
+        if self._size == 0:
+            self._append(_encode(self._header))
+
+    def write(self, step: Step) -> None:
+        if self._size >= self._max_bytes:
+            self._rotate()
+        self._append(_encode(step))
+        if self._fsync == "always" or (self._fsync == "rescale" and step.receipt is not None):
+            os.fsync(self._file.fileno())
+
+    def close(self) -> None:
+        if not self._file.closed:
+            os.fsync(self._file.fileno())
+            self._file.close()
+
+    def __enter__(self) -> FileJournal:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def _append(self, line: bytes) -> None:
+        # One write call per line: other writers and readers never see half of it in between.
+        self._size += self._file.write(line + b"\n")
+
+    def _rotate(self) -> None:
+        self.close()
+        for number in range(self._keep, 0, -1):
+            older = _numbered(self.path, number)
+            newer = _numbered(self.path, number - 1) if number > 1 else self.path
+            if newer.exists():
+                newer.replace(older)
+        self._file = self.path.open("ab", buffering=0)
+        self._size = 0
+        self._append(_encode(self._header))
+
+
+def read_header(path: Path) -> Header:
+    """The first line of a journal, or one clear sentence about what the file is instead."""
+    try:
+        with path.open("rb") as file:
+            first = file.readline(1 << 20)
+    except OSError as error:
+        raise ConfigError(f"cannot read journal {path}: {error.strerror}") from error
+    if not first:
+        raise ConfigError(f"journal {path} is empty")
+    try:
+        header = msgspec.json.decode(first, type=Header)
+    except msgspec.MsgspecError as error:
+        raise ConfigError(
+            f"{path} is not a Penstock journal: its first line is no header"
+        ) from error
+    if header.format != FORMAT:
+        raise ConfigError(f"{path} is not a Penstock journal but '{header.format}'")
+    if header.version != VERSION:
+        raise ConfigError(
+            f"journal {path} has version {header.version}, this Penstock reads version {VERSION}"
+        )
+    return header
+
+
+def read_steps(path: Path) -> Iterator[Step]:
+    """The steps of one file, oldest first."""
+    read_header(path)
+    with path.open("rb") as file:
+        file.readline()
+        yield from _decoded(path, enumerate(file, start=2))
+
+
+def read_rotated(path: Path) -> Iterator[Step]:
+    """The steps of a journal and of the files that it was rotated into, oldest first."""
+    for file in reversed(_files(path)):
+        yield from read_steps(file)
+
+
+def read_tail(path: Path, count: int = HISTORY_SNAPSHOTS) -> Iterator[Step]:
+    """The last `count` steps of a journal, the files that it was rotated into included.
+
+    Only these are decoded: a controller that starts again after weeks starts at once.
+    """
+    tails: list[tuple[Path, deque[tuple[int, bytes]]]] = []
+    for file in _files(path):
+        read_header(file)
+        with file.open("rb") as lines:
+            lines.readline()
+            tail = deque(enumerate(lines, start=2), maxlen=count)
+        tails.append((file, tail))
+        count -= len(tail)
+        if count <= 0:
+            break
+    for file, tail in reversed(tails):
+        yield from _decoded(file, tail)
+
+
+def _decoded(path: Path, lines: Iterable[tuple[int, bytes]]) -> Iterator[Step]:
+    for number, line in lines:
+        try:
+            yield _decode(line)
+        except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+            if not line.endswith(b"\n"):
+                text = f"the last line of {path} ({number}) is torn and was dropped"
+                warnings.warn(TornLineWarning(text), stacklevel=2)
+                return
+            raise ConfigError(f"line {number} of journal {path} is not a step: {error}") from error
+
+
+def _files(path: Path) -> list[Path]:
+    """A journal and the files that it was rotated into, newest first."""
+    files = [path]
+    while (older := _numbered(path, len(files))).exists():
+        files.append(older)
+    return files
+
+
+def write_all(path: Path, steps: Iterable[Step], run: dict[str, str]) -> None:
+    """A whole journal at once."""
+    lines = chain([_encode(Header(FORMAT, VERSION, run))], map(_encode, steps))
+    write_whole(path, (line + b"\n" for line in lines))
+
+
+def _numbered(path: Path, number: int) -> Path:
+    return path.with_name(f"{path.name}.{number}")
+
+
+def _cut_torn_line(path: Path) -> None:
+    """Shorten the file to its last whole line, so that what is appended starts a new one."""
+    with path.open("rb+") as file:
+        content_end = file.seek(0, os.SEEK_END)
+        position = content_end
+        while position > 0:
+            start = max(0, position - 65536)
+            file.seek(start)
+            newline = file.read(position - start).rfind(b"\n")
+            if newline >= 0:
+                whole = start + newline + 1
+                break
+            position = start
+        else:
+            whole = 0
+        if whole < content_end:
+            warnings.warn(
+                TornLineWarning(f"the last line of {path} is torn and was cut"), stacklevel=3
+            )
+            file.truncate(whole)

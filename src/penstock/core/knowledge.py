@@ -1,0 +1,136 @@
+"""The K of the loop: what was seen and done so far. The controller writes, everyone else reads.
+
+Knowledge is a fold over the journal: `Knowledge.from_steps` rebuilds from its tail what a running
+controller knows, so a restarted one carries on where the last one stopped. It keeps a bounded
+past, so it never grows with the age of the job.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterable, Sequence
+from itertools import islice
+from typing import Any, TypeVar
+
+import msgspec
+from msgspec import Struct
+
+from penstock.core.model import Limits, Snapshot, Step
+
+Memory = TypeVar("Memory", bound=Struct)
+
+#: How much past is kept: enough for the longest window that any rule looks back on.
+HISTORY_SNAPSHOTS = 4096
+HISTORY_RESCALES = 256
+
+
+class Rescale(Struct, frozen=True, gc=False):
+    """A change of the target that the actuator accepted."""
+
+    at_s: float
+    before: int
+    after: int
+
+
+class Wish(Struct, frozen=True, gc=False):
+    """What the policy asked for at one turn, before the guards."""
+
+    at_s: float
+    executors: int
+
+
+class Knowledge:
+    """History, past rescales, past wishes, the policy's own memory, and the limits that hold."""
+
+    __slots__ = ("history", "last_step", "limits", "now_s", "rescales", "wishes")
+
+    def __init__(self, limits: Limits | None = None) -> None:
+        #: What the guards will enforce: a policy that plans ahead plans inside of it.
+        self.limits = Limits() if limits is None else limits
+        #: Time of the turn that is being taken.
+        self.now_s = 0.0
+        #: Snapshots, oldest first; while a policy decides, the last one is the one it is given.
+        self.history: deque[Snapshot] = deque(maxlen=HISTORY_SNAPSHOTS)
+        #: Accepted changes of the target, oldest first.
+        self.rescales: deque[Rescale] = deque(maxlen=HISTORY_RESCALES)
+        #: The policy's wishes, oldest first.
+        self.wishes: deque[Wish] = deque(maxlen=HISTORY_SNAPSHOTS)
+        self.last_step: Step | None = None
+
+    @classmethod
+    def from_steps(cls, steps: Iterable[Step], limits: Limits | None = None) -> Knowledge:
+        """Fold a journal: the state of a controller that had taken these steps itself."""
+        knowledge = cls(limits)
+        for step in steps:
+            knowledge.now_s = step.at_s
+            if step.snapshot is not None:
+                knowledge.learn(step.snapshot, step.at_s)
+            knowledge.remember(step)
+        return knowledge
+
+    def learn(self, snapshot: Snapshot, now_s: float) -> None:
+        """Take in what the sensor saw (controller only)."""
+        self.now_s = now_s
+        self.history.append(snapshot)
+
+    def remember(self, step: Step) -> None:
+        """Take in what was decided and done (controller only)."""
+        self.now_s = step.at_s
+        self.last_step = step
+        if step.snapshot is None:
+            return
+        self.wishes.append(Wish(step.at_s, step.decision.wanted_executors))
+        if step.receipt is not None and step.receipt.accepted:
+            before, after = step.snapshot.fleet.target, step.decision.target_executors
+            self.rescales.append(Rescale(step.at_s, before, after))
+
+    def recall(self, kind: type[Memory]) -> Memory:
+        """The policy's memory from its last decision, found by type; fresh if there is none.
+
+        A memory that comes from a journal on disk is plain data with the name of its type
+        (``tag=True``): it is turned into `kind`, or ignored when another policy wrote it.
+        """
+        memory: Any = None if self.last_step is None else self.last_step.decision.memory
+        if isinstance(memory, kind):
+            return memory
+        if isinstance(memory, dict):
+            try:
+                return msgspec.convert(memory, kind)
+            except msgspec.ValidationError:
+                return kind()
+        return kind()
+
+    def since_rescale_s(self) -> float | None:
+        """Seconds since the last accepted rescale; ``None`` if there was none."""
+        return self.now_s - self.rescales[-1].at_s if self.rescales else None
+
+    def window(self, seconds: float) -> Sequence[Snapshot]:
+        """The snapshots of the last `seconds`, oldest first, the present one included."""
+        past = []
+        for snapshot in reversed(self.history):
+            if self.now_s - snapshot.at_s > seconds:
+                break
+            past.append(snapshot)
+        past.reverse()
+        return past
+
+    def latest(self, count: int) -> Sequence[Snapshot]:
+        """The last `count` snapshots, oldest first."""
+        return list(islice(self.history, max(0, len(self.history) - count), None))
+
+    def mean(self, metric: Callable[[Snapshot], float | None], seconds: float) -> float | None:
+        """Mean of what was measured of `metric` over the last `seconds`; ``None`` without any."""
+        values = [value for s in self.window(seconds) if (value := metric(s)) is not None]
+        return sum(values) / len(values) if values else None
+
+    def slope(self, metric: Callable[[Snapshot], float | None], seconds: float) -> float | None:
+        """Least-squares slope per second of `metric`; ``None`` with fewer than two points."""
+        points = [(s.at_s, value) for s in self.window(seconds) if (value := metric(s)) is not None]
+        if len(points) < 2:
+            return None
+        at_mean = sum(at for at, _ in points) / len(points)
+        value_mean = sum(value for _, value in points) / len(points)
+        spread = sum((at - at_mean) ** 2 for at, _ in points)
+        if spread == 0.0:
+            return None
+        return sum((at - at_mean) * (value - value_mean) for at, value in points) / spread

@@ -1,0 +1,287 @@
+"""The vocabulary: what a sensor sees, what a policy says, what the journal keeps.
+
+All are frozen values. ``None`` means "not measured", never zero. Numbers that no instrument can
+have measured (NaN, infinite, negative) are refused here, at the border, so that nothing behind
+it has to ask.
+
+Units are in the names: ``_s`` seconds, ``_at_s`` seconds since the epoch, ``_rps`` records per
+second, ``_records``, ``_bytes``, ``_fraction`` (of one; a fraction of requested cpu may exceed 1).
+
+>>> Fleet(target=4, registered=3, active=3)
+Fleet(target=4, registered=3, active=3, cores_per_executor=1)
+>>> ExecutorSample("1", started_at_s=0.0, cpu_fraction=float("nan"))
+Traceback (most recent call last):
+penstock.core.errors.ModelError: ExecutorSample.cpu_fraction must be finite and not negative, not
+    nan
+"""
+
+from __future__ import annotations
+
+from math import inf
+from typing import Any
+
+from msgspec import Struct
+
+from penstock.core.errors import ModelError
+
+
+class Fleet(Struct, frozen=True, gc=False, omit_defaults=True):
+    """How many executors were asked for, are there, and take work."""
+
+    target: int
+    registered: int
+    active: int
+    cores_per_executor: int = 1
+
+    def __post_init__(self) -> None:
+        if self.target < 0 or self.registered < 0 or self.active < 0 or self.cores_per_executor < 1:
+            raise _refusal(self)
+
+
+class Batch(Struct, frozen=True, gc=False, omit_defaults=True):
+    """A micro-batch that was committed."""
+
+    id: int
+    started_at_s: float
+    duration_s: float
+    input_records: int
+    phases: dict[str, float] = {}
+
+    def __post_init__(self) -> None:
+        if not (0.0 <= self.started_at_s < inf and 0.0 <= self.duration_s < inf) or (
+            self.input_records < 0
+        ):
+            raise _refusal(self)
+
+
+class ExecutorSample(Struct, frozen=True, gc=False, omit_defaults=True):
+    """One executor over the last interval. `ready` is false while it starts or leaves."""
+
+    id: str
+    started_at_s: float
+    ready: bool = True
+    cpu_fraction: float | None = None
+    busy_fraction: float | None = None
+    memory_fraction: float | None = None
+    throughput_rps: float | None = None
+    state_partitions: int | None = None
+
+    def __post_init__(self) -> None:
+        if not (
+            0.0 <= self.started_at_s < inf
+            and ((x := self.cpu_fraction) is None or 0.0 <= x < inf)
+            and ((x := self.busy_fraction) is None or 0.0 <= x < inf)
+            and ((x := self.memory_fraction) is None or 0.0 <= x < inf)
+            and ((x := self.throughput_rps) is None or 0.0 <= x < inf)
+            and ((x := self.state_partitions) is None or x >= 0)
+        ):
+            raise _refusal(self)
+
+
+class OperatorSample(Struct, frozen=True, gc=False, omit_defaults=True):
+    """One operator (Flink) or stage (Spark) over the last interval.
+
+    Rates and backlog are sums over its instances; fractions are means over them.
+    `tasks` is how many instances it runs as.
+    """
+
+    name: str
+    upstream: tuple[str, ...] = ()
+    input_rps: float | None = None
+    output_rps: float | None = None
+    busy_fraction: float | None = None
+    backpressured_fraction: float | None = None
+    idle_fraction: float | None = None
+    backlog_records: float | None = None
+    service_time_s: float | None = None
+    service_cv2: float | None = None
+    arrival_cv2: float | None = None
+    tasks: int | None = None
+
+    def __post_init__(self) -> None:
+        if not (
+            ((x := self.input_rps) is None or 0.0 <= x < inf)
+            and ((x := self.output_rps) is None or 0.0 <= x < inf)
+            and ((x := self.busy_fraction) is None or 0.0 <= x < inf)
+            and ((x := self.backpressured_fraction) is None or 0.0 <= x < inf)
+            and ((x := self.idle_fraction) is None or 0.0 <= x < inf)
+            and ((x := self.backlog_records) is None or 0.0 <= x < inf)
+            and ((x := self.service_time_s) is None or 0.0 <= x < inf)
+            and ((x := self.service_cv2) is None or 0.0 <= x < inf)
+            and ((x := self.arrival_cv2) is None or 0.0 <= x < inf)
+            and ((x := self.tasks) is None or x >= 0)
+        ):
+            raise _refusal(self)
+
+
+class Snapshot(Struct, frozen=True, gc=False, omit_defaults=True):
+    """Everything that was seen of one job at one instant.
+
+    Rates are means since the previous snapshot. `delay_s` is the age of the oldest record that is
+    not yet processed (event-time lag), `latency_s` the time that the last processed records took
+    inside the job. `partitions` is the largest number of tasks that can run at once.
+    """
+
+    at_s: float
+    fleet: Fleet
+    trigger_interval_s: float | None = None
+    batches: tuple[Batch, ...] = ()
+    arrival_rps: float | None = None
+    throughput_rps: float | None = None
+    backlog_records: float | None = None
+    delay_s: float | None = None
+    latency_s: float | None = None
+    executors: tuple[ExecutorSample, ...] = ()
+    operators: tuple[OperatorSample, ...] = ()
+    partitions: int | None = None
+    state_bytes: float | None = None
+    checkpoint_interval_s: float | None = None
+
+    def __post_init__(self) -> None:
+        if not (
+            0.0 <= self.at_s < inf
+            and ((x := self.trigger_interval_s) is None or 0.0 <= x < inf)
+            and ((x := self.arrival_rps) is None or 0.0 <= x < inf)
+            and ((x := self.throughput_rps) is None or 0.0 <= x < inf)
+            and ((x := self.backlog_records) is None or 0.0 <= x < inf)
+            and ((x := self.delay_s) is None or 0.0 <= x < inf)
+            and ((x := self.latency_s) is None or 0.0 <= x < inf)
+            and ((x := self.partitions) is None or x >= 1)
+            and ((x := self.state_bytes) is None or 0.0 <= x < inf)
+            and ((x := self.checkpoint_interval_s) is None or 0.0 <= x < inf)
+        ):
+            raise _refusal(self)
+
+
+class Reason(Struct, frozen=True, gc=False, omit_defaults=True):
+    """Why, three times over: a code for machines, a sentence for people, the numbers used."""
+
+    code: str
+    text: str
+    evidence: dict[str, float] = {}
+
+
+class Decision(Struct, frozen=True, omit_defaults=True):
+    """How many executors there should be, and why; holding is a decision too.
+
+    `wanted_executors` is the policy's own wish: guards may bend `target_executors`, and each that
+    does adds its reason. `expected_rps` is a promise that can be checked later. `memory` is what
+    the policy wants back next turn.
+
+    >>> wish = Decision.of(20, Reason("load_rises", "load rises to 9 k/s"))
+    >>> bent = wish.limited_to(16, Reason("max_executors", "16 is the most allowed"))
+    >>> bent.wanted_executors, bent.target_executors, [reason.code for reason in bent.reasons]
+    (20, 16, ['load_rises', 'max_executors'])
+    """
+
+    target_executors: int
+    reasons: tuple[Reason, ...]
+    wanted_executors: int
+    expected_rps: float | None = None
+    memory: Any = None
+
+    def __post_init__(self) -> None:
+        if self.target_executors < 0 or self.wanted_executors < 0 or not self.reasons:
+            raise _refusal(self)
+
+    @classmethod
+    def of(
+        cls,
+        target_executors: int,
+        *reasons: Reason,
+        expected_rps: float | None = None,
+        memory: Any = None,
+    ) -> Decision:
+        """A policy's own decision, before any guard has seen it."""
+        return cls(target_executors, reasons, target_executors, expected_rps, memory)
+
+    def limited_to(self, target_executors: int, reason: Reason) -> Decision:
+        """The same decision bent to another target; the wish and its reasons stay on record."""
+        return Decision(
+            target_executors,
+            (*self.reasons, reason),
+            self.wanted_executors,
+            self.expected_rps,
+            self.memory,
+        )
+
+
+class Receipt(Struct, frozen=True, gc=False, omit_defaults=True):
+    """What the actuator answered."""
+
+    accepted: bool
+    text: str = ""
+
+
+class Step(Struct, frozen=True, omit_defaults=True):
+    """One turn of the loop, one line of the journal. A blind turn has no snapshot."""
+
+    at_s: float
+    snapshot: Snapshot | None
+    decision: Decision
+    receipt: Receipt | None = None
+
+
+class Limits(Struct, frozen=True, gc=False, omit_defaults=True, forbid_unknown_fields=True):
+    """What the guards enforce. A policy ships the values of its paper; the user may change them.
+
+    Parameters
+    ----------
+    min_executors, max_executors
+        Bounds of the fleet, both included.
+    cooldown_s
+        No rescale this soon after the last one.
+    stabilize_up_s, stabilize_down_s
+        Grow to the smallest, shrink to the largest wish of that many past seconds.
+    max_step
+        Largest change of one rescale, in executors; ``None`` is unlimited.
+    dead_band_fraction
+        Changes smaller than this fraction of the fleet are not worth a rescale.
+    max_age_s
+        Older measurements than this are not acted upon.
+    """
+
+    min_executors: int = 1
+    max_executors: int = 16
+    cooldown_s: float = 0.0
+    stabilize_up_s: float = 0.0
+    stabilize_down_s: float = 0.0
+    max_step: int | None = None
+    dead_band_fraction: float = 0.0
+    max_age_s: float = 120.0
+
+    def __post_init__(self) -> None:
+        if self.min_executors < 0:
+            raise ModelError(f"min_executors must be at least 0, not {self.min_executors}")
+        if self.max_executors < max(1, self.min_executors):
+            raise ModelError(
+                f"max_executors must be at least min_executors ({self.min_executors}) and 1, "
+                f"not {self.max_executors}"
+            )
+        if self.max_step is not None and self.max_step < 1:
+            raise ModelError(f"max_step must be at least 1, not {self.max_step}")
+        for name in ("cooldown_s", "stabilize_up_s", "stabilize_down_s", "dead_band_fraction"):
+            if not 0.0 <= (value := getattr(self, name)) < inf:
+                raise ModelError(f"{name} must be finite and not negative, not {value}")
+        if not self.max_age_s > 0.0:
+            raise ModelError(f"max_age_s must be positive, not {self.max_age_s}")
+
+
+def not_measured(executors: int, *names: str, memory: Any = None) -> Decision:
+    """Hold, because what the rule needs was not measured.
+
+    >>> not_measured(3, "arrival_rps").reasons[0].text
+    'holding 3 executors: arrival_rps not measured'
+    """
+    text = f"holding {executors} executors: {', '.join(names)} not measured"
+    return Decision.of(executors, Reason("not_measured", text), memory=memory)
+
+
+def _refusal(value: Struct) -> ModelError:
+    """The sentence for the first field of `value` that cannot have been measured."""
+    kind = type(value).__name__
+    for name in value.__struct_fields__:
+        number = getattr(value, name)
+        if isinstance(number, int | float) and not 0 <= number < inf:
+            return ModelError(f"{kind}.{name} must be finite and not negative, not {number}")
+    return ModelError(f"{kind} is not complete: {value}")

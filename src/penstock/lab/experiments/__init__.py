@@ -1,0 +1,1 @@
+"""One run, its score, and many runs: scenario, oracle, tournament, sweep, tuning."""

@@ -1,0 +1,256 @@
+"""A sweep as one Spark job, one task per cell.
+
+Our own code and the traces travel with the job, so an executor needs Python, NumPy and msgspec,
+and runs exactly what this machine would run. Spark repeats the tasks of an executor that is lost;
+rows come back through an accumulator, so that each can be kept as soon as its task has succeeded.
+"""
+
+from __future__ import annotations
+
+import atexit
+import hashlib
+import os
+import py_compile
+import shutil
+import sys
+import tempfile
+import warnings
+import zipfile
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor, wait
+from contextlib import contextmanager, suppress
+from dataclasses import replace
+from functools import partial
+from itertools import count
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+import penstock
+from penstock.core.errors import ConfigError, PenstockError
+from penstock.lab.experiments.sweep import AROUND, Arrived, Spread, trace_files
+from penstock.lab.experiments.table import columns
+from penstock.lab.experiments.tournament import Cell, Row
+
+if TYPE_CHECKING:
+    from pyspark import SparkContext
+    from pyspark.sql import DataFrame, SparkSession
+
+#: How often a task may fail before the job does: executors come and go on a cluster.
+MOST_FAILURES = 8
+LOOK_EVERY_S = 0.2
+#: After so many looks at a cluster that does nothing, the user is told.
+PATIENT_LOOKS = 150
+NO_ROOM = "no executor has taken up a run: has the cluster room for one?"
+
+Work = Callable[[Cell], Row]
+#: What a task sends: the place of its cell, and the row or the sentence that refuses it.
+Letter = tuple[int, Row | str]
+
+
+def on_spark(session: SparkSession) -> Spread:
+    """Carries cells out on the cluster of a session."""
+    # Every executor of the session fetches the code, also those that come later for other jobs:
+    # it stays until this process ends.
+    directory = tempfile.mkdtemp(prefix="penstock-")
+    atexit.register(shutil.rmtree, directory, ignore_errors=True)
+    session.sparkContext.addPyFile(str(packed(Path(directory))))
+    return partial(_carry_out, session.sparkContext)
+
+
+def _carry_out(context: SparkContext, work: Work, cells: Sequence[Cell], arrived: Arrived) -> None:
+    letters = context.accumulator([], _letters())
+    traces = context.broadcast(read_traces(cells))
+
+    def task(item: tuple[int, Cell]) -> None:
+        letters.add([_letter(work, item, traces.value)])
+
+    tasks = context.parallelize(list(enumerate(cells)), len(cells))
+    received = 0
+    with ThreadPoolExecutor(1) as thread:
+        job = thread.submit(tasks.foreach, task)
+        try:
+            for look in count(1):
+                running = wait([job], LOOK_EVERY_S).not_done
+                received = _hand_over(letters.value, received, arrived)
+                if not running:
+                    break
+                if look == PATIENT_LOOKS and received == 0 and not _busy(context):
+                    warnings.warn(NO_ROOM, stacklevel=2)
+            job.result()
+        except Exception as error:
+            raise _told(error, received, len(cells)) from error
+        finally:
+            # The thread is waited for, so whatever ends this early has to end the job too.
+            with suppress(Exception):
+                context.cancelAllJobs()
+
+
+def _busy(context: SparkContext) -> bool:
+    """Whether a task is under way somewhere."""
+    tracker = context.statusTracker()
+    stages = map(tracker.getStageInfo, tracker.getActiveStageIds())
+    return any(stage is not None and stage.numActiveTasks > 0 for stage in stages)
+
+
+def _hand_over(letters: Sequence[Letter], received: int, arrived: Arrived) -> int:
+    for place, row in letters[received:]:
+        received += 1
+        if isinstance(row, str):
+            raise ConfigError(row)
+        arrived(place, row)
+    return received
+
+
+def _letter(work: Work, item: tuple[int, Cell], traces: dict[str, bytes]) -> Letter:
+    """Bad input stays bad however often it is tried: it is told and not raised."""
+    place, cell = item
+    try:
+        return place, msgspec.structs.replace(
+            work(localized(cell, traces)), workload=cell.scenario.workload
+        )
+    except PenstockError as error:
+        return place, str(error)
+
+
+def _letters() -> Any:
+    from pyspark.accumulators import AccumulatorParam
+
+    class Letters(AccumulatorParam[list[Letter]]):
+        def zero(self, value: list[Letter]) -> list[Letter]:
+            return []
+
+        def addInPlace(  # noqa: N802
+            self, value1: list[Letter], value2: list[Letter]
+        ) -> list[Letter]:
+            value1.extend(value2)
+            return value1
+
+    return Letters()
+
+
+def _told(error: Exception, received: int, runs: int) -> PenstockError:
+    if isinstance(error, PenstockError):
+        return error
+    return PenstockError(
+        f"the sweep ended on Spark after {received} of {runs} runs: {_cause(error)}"
+    )
+
+
+def _cause(error: Exception) -> str:
+    """The line that matters of what Spark says on a page."""
+    lines = [line.strip(" :") for line in str(error).splitlines() if line.strip(" :")]
+    lacking = [line for line in lines if line.startswith("ModuleNotFoundError")]
+    if lacking:
+        return f"an executor's Python lacks a module ({lacking[0].partition(': ')[2]})"
+    causes = [line for line in lines if line.partition(":")[0].endswith(("Error", "Exception"))]
+    return (causes or lines or [type(error).__name__])[0]
+
+
+# What travels with the job ---------------------------------------------------------------------
+
+
+def packed(directory: Path) -> Path:
+    """Our own code as an archive that Python imports from, compiled so that it starts quickly."""
+    root = Path(penstock.__file__).parent
+    path = directory / f"{directory.name}.zip"  # a session refuses two of one name
+    with zipfile.ZipFile(path, "w") as archive:
+        for source in sorted(root.rglob("*.py")):
+            within = source.relative_to(root.parent)
+            if set(within.parts) & set(AROUND):
+                continue
+            compiled = directory / "compiled.pyc"
+            py_compile.compile(
+                str(source),
+                str(compiled),
+                dfile=str(within),
+                doraise=True,
+                invalidation_mode=py_compile.PycInvalidationMode.UNCHECKED_HASH,
+            )
+            archive.write(source, within)
+            archive.write(compiled, within.with_suffix(".pyc"))
+    return path
+
+
+def read_traces(cells: Sequence[Cell]) -> dict[str, bytes]:
+    """The files that the loads of the cells are read from."""
+    workloads = dict.fromkeys(cell.scenario.workload for cell in cells)
+    return {file: Path(file).read_bytes() for load in workloads for file in trace_files(load)}
+
+
+def localized(cell: Cell, traces: dict[str, bytes]) -> Cell:
+    """The cell with each of its traces where this machine has it."""
+    text = cell.scenario.workload
+    if not (files := trace_files(text)):
+        return cell
+    places = {file: _placed(traces[file]) for file in files}
+    for file, place in places.items():
+        for before in ("trace:", "file="):
+            text = text.replace(f"{before}{file}", f"{before}{place}")
+    if set(trace_files(text)) != set(places.values()):
+        raise ConfigError(
+            f"the traces of '{cell.scenario.workload}' cannot be sent to a cluster: "
+            "write each as trace:FILE, with no name that begins with another"
+        )
+    return msgspec.structs.replace(cell, scenario=replace(cell.scenario, workload=text))
+
+
+def _placed(content: bytes) -> str:
+    path = Path(tempfile.gettempdir(), f"penstock-{hashlib.sha256(content).hexdigest()[:24]}.csv")
+    if not path.exists() or path.read_bytes() != content:
+        partial = path.with_suffix(f".{os.getpid()}")
+        partial.write_bytes(content)
+        partial.replace(path)
+    return str(path)
+
+
+# The cluster -----------------------------------------------------------------------------------
+
+
+@contextmanager
+def session(master: str | None = None, settings: dict[str, str] | None = None) -> Iterator[Any]:
+    """A Spark session for as long as the block lasts.
+
+    Without a `master`, that of the user's spark-defaults.conf or else this machine.
+    """
+    from penstock.testbed.java import find_java
+    from penstock.testbed.sessions import start_session
+
+    java = find_java()
+    os.environ.setdefault("JAVA_HOME", str(java.home))
+    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    from pyspark import SparkConf
+
+    conf = SparkConf().setAppName("penstock-sweep").set("spark.log.level", "ERROR")
+    conf.set("spark.ui.showConsoleProgress", "false")
+    conf.set("spark.task.maxFailures", str(MOST_FAILURES))
+    if master is not None:
+        conf.setMaster(master)
+    conf.setAll(list((settings or {}).items()))
+    try:
+        spark = start_session(conf)
+    except Exception as error:
+        where = master or "the master of spark-defaults.conf"
+        raise ConfigError(f"cannot start on Spark at {where}: {_cause(error)}") from error
+    try:
+        yield spark
+    finally:
+        spark.stop()
+
+
+def frame(spark: SparkSession, rows: Sequence[Row]) -> DataFrame:
+    """The rows as a DataFrame, with the columns of `Row`."""
+    kinds = {str: "string", int: "bigint", float: "double"}
+    schema = ", ".join(f"{name} {kinds[kind]}" for name, kind in columns(Row).items())
+    return spark.createDataFrame([msgspec.structs.astuple(row) for row in rows], schema)
+
+
+def exists(spark: SparkSession, place: str) -> bool:
+    """Whether something is at a place that Spark can read, e.g. s3a://bucket/results."""
+    from penstock.spark.internals import JVM_ERRORS, Driver
+
+    try:
+        return Driver(spark).exists(place)
+    except JVM_ERRORS as error:
+        raise ConfigError(f"Spark cannot look at {place}: {_cause(error)}") from error

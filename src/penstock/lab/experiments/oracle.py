@@ -1,0 +1,242 @@
+"""The lower bound of every table: the planner of the `penstock` policy, fed with the truth.
+
+The oracle knows the arrivals of the whole run and what every size of the fleet can do, faults
+included. It solves the whole run backwards once, and then acts at each turn by what it sees of the
+job, because start-up times and the noise of single batches are drawn as the run goes. How much
+room to leave for that noise, and how early to ask, is part of hindsight too: it runs with a few
+margins, and with the fleets that never change, and keeps the cheapest run.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from math import inf
+from random import Random
+from typing import ClassVar, NamedTuple
+
+import msgspec
+import numpy as np
+from numpy.typing import NDArray
+
+from penstock.core.knowledge import Knowledge
+from penstock.core.model import Decision, Limits, Reason, Snapshot
+from penstock.core.protocols import Policy
+from penstock.lab.experiments.scenario import Scenario, simulate
+from penstock.lab.experiments.score import Score, score
+from penstock.policies.penstock.delay import Physics, behind_s
+from penstock.policies.penstock.dynamic_program import (
+    Outlook,
+    Plan,
+    Present,
+    Prices,
+    first_costs,
+    solve,
+)
+from penstock.policies.static import Static
+from penstock.settings.goal import Goal
+from penstock.simulation.engines.continuous import ContinuousJob
+from penstock.simulation.engines.engine import Job
+from penstock.simulation.engines.microbatch import MicroBatchJob
+from penstock.simulation.engines.stages import plan as stage_plan
+from penstock.simulation.engines.stages import spread
+from penstock.simulation.faults import (
+    CapacityDrop,
+    Fault,
+    SkewSetsIn,
+    SourceSilence,
+    with_silence,
+)
+
+STEP_S = 10.0
+
+
+class Margin(NamedTuple):
+    """What is left for chance: in capacity, in the swing of batches, and in asking early.
+
+    `swing` is how much more than alone batches swing that depend on each other for longer than a
+    step; `lead_s` how many seconds earlier executors are asked for than they come on average. With
+    `rush`, who is further behind than so many SLOs has the largest fleet.
+    """
+
+    capacity: float = 1.0
+    swing: float = 1.0
+    lead_s: float = 5.0
+    rush: float = inf
+
+
+#: What is tried on each kind of job; the cheapest run is kept.
+BATCH_TRIES = (
+    Margin(),
+    Margin(swing=1.3),
+    Margin(0.98, swing=1.3),
+    Margin(swing=1.3, lead_s=12.0),
+)
+RUSHES = (0.5, 1.0, 3.0)
+FLOW_TRIES = (
+    Margin(),
+    Margin(0.98),
+    Margin(0.95),
+    Margin(lead_s=12.0),
+    Margin(0.95, lead_s=12.0),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Oracle:
+    """Acts on a plan that was made with the truth. Lab only: no live job can have it."""
+
+    plan: Plan
+    loads_rps: NDArray[np.float64]
+    startup_s: float
+    rush: float = inf
+    period_s: float = 5.0
+
+    default_limits: ClassVar[Limits] = Limits()
+    wakes_on_surge: ClassVar[bool] = True
+
+    def decide(self, snapshot: Snapshot, knowledge: Knowledge) -> Decision:
+        fleet, now_s = snapshot.fleet, knowledge.now_s
+        here = min(int(now_s / STEP_S), len(self.loads_rps) - 1)
+        ahead = min(int((now_s + self.startup_s) / STEP_S + 0.5), len(self.plan.values) - 1)
+        since_s = knowledge.since_rescale_s()
+        waits = fleet.active < fleet.target and since_s is not None
+        present = Present(
+            fleet.target,
+            fleet.active,
+            behind_s(snapshot, snapshot.arrival_rps),
+            self.startup_s,
+            max(2.0, self.startup_s - (since_s or 0.0)) if waits else 0.0,
+        )
+        coming = self.loads_rps[None, here : here + 12]
+        costs = first_costs(self.plan, present, coming, STEP_S, ahead)[0]
+        sizes = self.plan.physics.sizes
+        best = int(sizes[int(np.argmin(costs))])
+        if present.behind_s > self.rush * self.plan.physics.slo_s:
+            best = int(sizes[-1])
+        return Decision.of(best, Reason("foreseen", f"{best} executors are the cheapest from here"))
+
+
+@lru_cache(maxsize=8)
+def oracle_score(scenario: Scenario, goal: Goal, limits: Limits) -> Score:
+    """The cheapest run that foresight could find."""
+    most = limits.max_executors
+
+    def outcome(policy: Policy) -> Score:
+        return score(simulate(scenario, policy, limits), goal, most)
+
+    batches = isinstance(scenario.job, MicroBatchJob)
+    tries: tuple[Margin, ...] = BATCH_TRIES if batches else FLOW_TRIES
+    if _silences(scenario.faults):
+        # After one the job is further behind than a plan can tell.
+        tries += tuple(margin._replace(rush=rush) for margin in tries for rush in RUSHES)
+    best = min(
+        (outcome(foresee(scenario, goal, limits, margin)) for margin in tries),
+        key=lambda result: result.cost,
+    )
+    hours = best.executor_hours / max(best.mean_executors, 1e-9)
+    rates = scenario.rates()
+    needed_rps = sum(rates) / len(rates)
+    for size in range(max(1, limits.min_executors), most + 1):
+        # A fleet that is too dear even without a late record, or falls behind, need not be run;
+        # where all fall behind, the largest may still be the best.
+        carries = size == most or scenario.job.capacity_rps(size) > needed_rps
+        if size * hours * goal.price < best.cost and carries:
+            best = min(best, outcome(Static(size)), key=lambda result: result.cost)
+    return best
+
+
+def foresee(
+    scenario: Scenario, goal: Goal, limits: Limits, margin: Margin = BATCH_TRIES[0]
+) -> Oracle:
+    """Solve the whole run backwards, with what will really come."""
+    rates = np.asarray(with_silence(scenario.rates(), _silences(scenario.faults)), dtype=float)
+    steps = int(np.ceil(len(rates) / STEP_S))
+    padded = np.concatenate([rates, np.full(int(steps * STEP_S) - len(rates), rates[-1])])
+    loads = padded.reshape(steps, -1).mean(axis=1)
+    job = scenario.job
+    least, most = max(1, limits.min_executors), limits.max_executors
+    sizes = np.arange(least, most + 1, dtype=float)
+    capacity = margin.capacity * _capacities(scenario, sizes, steps)
+    trigger_s, fixed_s, rescale_s, lead_s = _habits(job)
+    noise = margin.swing * _batch_noise(job)
+    physics = Physics(sizes, capacity, fixed_s, trigger_s, rescale_s, goal.slo_s, noise)
+    prices = Prices(
+        late_s=goal.late_price / max(goal.price, 1e-9) * most,
+        move=3600.0 * goal.move_price / max(goal.price, 1e-9),
+        mean_rps=float(loads.mean()),
+    )
+    plan = solve(physics, prices, Outlook.certain(loads), [STEP_S] * steps)
+    return Oracle(plan, loads, lead_s + margin.lead_s, margin.rush)
+
+
+def _capacities(scenario: Scenario, sizes: NDArray[np.float64], steps: int) -> NDArray[np.float64]:
+    """What each size can do in each step, with what faults leave of it."""
+    at_s = (np.arange(steps) + 0.5) * STEP_S
+    left, hot = np.ones(steps), np.zeros(steps)
+    for fault in scenario.faults:
+        if isinstance(fault, CapacityDrop | SkewSetsIn):
+            hit = (at_s >= fault.at_s) & (at_s < fault.at_s + fault.duration_s)
+            if isinstance(fault, CapacityDrop):
+                left[hit] *= 1.0 - fault.fraction
+            else:
+                hot[hit] = np.maximum(hot[hit], fault.hot_fraction)
+    table = {
+        share: [true_capacity_rps(_skewed(scenario.job, share), int(size)) for size in sizes]
+        for share in set(hot.tolist())
+    }
+    return np.asarray([table[share] for share in hot.tolist()]) * left[:, None]
+
+
+def _skewed(job: Job, hot_fraction: float) -> Job:
+    if isinstance(job, MicroBatchJob | ContinuousJob) and hot_fraction > job.hot_fraction:
+        return msgspec.structs.replace(job, hot_fraction=hot_fraction)
+    return job
+
+
+def true_capacity_rps(job: Job, executors: int) -> float:
+    """What so many executors do when they never pause, averaged over how their speeds may fall."""
+    if isinstance(job, MicroBatchJob):
+        return _batch_capacity_rps(job, executors)
+    return job.capacity_rps(executors)
+
+
+@lru_cache(maxsize=256)
+def _batch_capacity_rps(job: MicroBatchJob, executors: int) -> float:
+    lots, cores, hot = Random(executors), job.cores_per_executor, job.hot_fraction
+    factor, costs = job.cost_factor(executors), []
+    for _ in range(24):
+        speeds = [1.0 + lots.uniform(-job.speed_spread, job.speed_spread) for _ in range(executors)]
+        counts = [spread(stage.tasks, cores, speeds) for stage in job.stages]
+        plan = stage_plan(job.stages, counts, cores, speeds, cost_factor=factor, hot_fraction=hot)
+        costs.append(plan.s_per_record)
+    return len(costs) / sum(costs)
+
+
+def _habits(job: Job) -> tuple[float | None, float, float, float]:
+    """Trigger, fixed cost of a batch, what a rescale costs, and how early to ask."""
+    if isinstance(job, MicroBatchJob):
+        lead_s = job.startup.mean_s() + job.cold_s * (1.0 - job.cold_fraction)
+        return (
+            job.trigger_interval_s,
+            job.fixed_s + 0.017,
+            0.3,
+            lead_s,
+        )
+    if isinstance(job, ContinuousJob):
+        down_s = job.restart_s + job.state_bytes / job.restore_bytes_per_s
+        return None, 0.0, down_s + job.checkpoint_interval_s / 2.0, job.startup.mean_s()
+    raise TypeError(f"no oracle for {type(job).__name__}")
+
+
+def _batch_noise(job: Job) -> float:
+    """The deviation of one batch's work, stragglers included."""
+    if not isinstance(job, MicroBatchJob):
+        return 0.0
+    table = np.asarray(job.noise_table())
+    return float(table.std())
+
+
+def _silences(faults: Sequence[Fault]) -> list[SourceSilence]:
+    return [fault for fault in faults if isinstance(fault, SourceSilence)]

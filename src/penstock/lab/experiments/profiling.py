@@ -1,0 +1,155 @@
+"""Profiling runs: what a job can carry, and how fast it answers, at several sizes and rates.
+
+Phoebe needs them before it can decide anything. Nothing is taken from the job's description: it
+is run and watched, as a real one would be. The executor-hours that this costs are not part of
+any score.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from functools import lru_cache
+
+import numpy as np
+from msgspec import Struct
+
+from penstock.core.errors import ConfigError
+from penstock.lab.experiments.score import Delays
+from penstock.policies.algorithms.profile import CapacityPoint, LatencyPoint
+from penstock.policies.phoebe import Phoebe
+from penstock.simulation.engines.engine import Curve, Job, Outcome
+
+#: How many sizes are run, and at which shares of what each can carry.
+SIZES = 8
+SHARES = (0.25, 0.5, 0.7, 0.8, 0.9, 0.95)
+#: Each run settles for so long and is then watched for so long.
+SETTLE_S, WATCH_S = 300, 120
+#: A rate at which latency is this many times the lowest of its size is an overload.
+NORMAL_LATENCY_FACTOR = 2.0
+#: The search for an overload begins with this rate per executor and ends after so many runs.
+FIRST_RPS, MOST_RUNS = 1000.0, 40
+#: Capacity is measured at so many times of what can be processed.
+OVERLOAD = 1.2
+READ_EVERY_S = 15
+
+
+class Findings(Struct, frozen=True):
+    """What profiling found: points of capacity and latency, and how long a rescale stops it."""
+
+    capacity: tuple[CapacityPoint, ...]
+    latency: tuple[LatencyPoint, ...]
+    downtime_s: float
+
+
+def profiled(policy: Phoebe, job: Job, most_executors: int = 16) -> Phoebe:
+    """The same policy with the profile of this job; one that has a profile keeps it.
+
+    >>> from penstock.simulation.engines.continuous import ContinuousJob
+    >>> phoebe = profiled(Phoebe(), ContinuousJob(), most_executors=4)
+    >>> [executors for executors, _ in phoebe.capacity]
+    [1, 2, 3, 4]
+    """
+    if policy.is_profiled:
+        return policy
+    found: Findings = _found(job, most_executors)  # type: ignore[arg-type]  # jobs are frozen
+    return dataclasses.replace(
+        policy, capacity=found.capacity, latency=found.latency, downtime_s=found.downtime_s
+    )
+
+
+def findings(job: Job, most_executors: int = 16, seed: int = 1) -> Findings:
+    """Run the job at several sizes: saturated for its capacity, then at shares of that."""
+    sizes = sorted({round(size) for size in np.linspace(1, most_executors, SIZES)})
+    capacity = tuple((size, capacity_rps(job, size, seed)) for size in sizes)
+    latency = [point for size, rps in capacity for point in _latencies(job, size, rps, seed)]
+    middle, rps = capacity[len(capacity) // 2]
+    return Findings(capacity, tuple(latency), downtime_s(job, middle, 0.5 * rps, seed))
+
+
+def capacity_rps(job: Job, executors: int, seed: int = 1) -> float:
+    """What so many executors process when more arrives than they can.
+
+    First rates double until the job falls behind. Then it is run a little above what it processed
+    there, for a micro-batch job far behind commits too seldom to be measured well.
+    """
+    rate_rps, growth = FIRST_RPS * executors, 2.0
+    for _ in range(MOST_RUNS):
+        processed_rps = _processed_rps(_run(job, executors, rate_rps, seed))
+        if processed_rps >= 0.95 * rate_rps:
+            rate_rps *= growth
+        elif growth == OVERLOAD:
+            return processed_rps
+        else:
+            rate_rps, growth = OVERLOAD * processed_rps, OVERLOAD
+    raise ConfigError(f"{executors} executors carry any rate: there is no capacity to profile")
+
+
+def downtime_s(job: Job, executors: int, rate_rps: float, seed: int = 1) -> float:
+    """How much longer than usual no record departs around a rescale."""
+    engine = job.start([rate_rps] * (SETTLE_S + WATCH_S), executors=executors, seed=seed)
+    engine.apply(executors + 1, float(SETTLE_S))
+    departures = engine.finish().departures
+    at_s = np.array([0.0, *_rises(departures)])
+    gaps = np.diff(at_s)
+    before = gaps[at_s[1:] <= SETTLE_S]
+    after = gaps[at_s[1:] > SETTLE_S]
+    usual_s = float(before.max()) if len(before) else 0.0
+    return max(0.0, float(after.max()) - usual_s) if len(after) else float(WATCH_S)
+
+
+@lru_cache(maxsize=16)
+def _found(job: Job, most_executors: int) -> Findings:
+    """Many runs meet the same job: it is profiled once per process."""
+    return findings(job, most_executors)
+
+
+def _latencies(job: Job, executors: int, most_rps: float, seed: int) -> list[LatencyPoint]:
+    """Latency at rising rates, up to the one at which it is no longer normal."""
+    points: list[LatencyPoint] = []
+    for share in SHARES:
+        rate_rps = share * most_rps
+        latency_s = _latency_s(job, executors, rate_rps, seed)
+        lowest_s = min((point[2] for point in points), default=latency_s)
+        if latency_s > NORMAL_LATENCY_FACTOR * lowest_s:
+            break
+        points.append((executors, rate_rps, latency_s))
+    return points
+
+
+def _latency_s(job: Job, executors: int, rate_rps: float, seed: int) -> float:
+    """What the engine reports or what records waited, whichever is longer."""
+    engine = job.start([rate_rps] * (SETTLE_S + WATCH_S), executors=executors, seed=seed)
+    engine.read(float(SETTLE_S))
+    reported = []
+    for at_s in range(SETTLE_S + READ_EVERY_S, SETTLE_S + WATCH_S + 1, READ_EVERY_S):
+        latency_s = engine.read(float(at_s)).latency_s
+        if latency_s is not None:
+            reported.append(latency_s)
+    delays = Delays.of(engine.finish(), float(SETTLE_S))
+    waited = float(((delays.low_s + delays.high_s) / 2.0 * delays.records).sum())
+    waited_s = waited / max(1.0, float(delays.records.sum()))
+    return max(waited_s, sum(reported) / len(reported) if reported else 0.0)
+
+
+def _run(job: Job, executors: int, rate_rps: float, seed: int) -> Outcome:
+    rates = [rate_rps] * (SETTLE_S + WATCH_S)
+    return job.start(rates, executors=executors, seed=seed).finish()
+
+
+def _processed_rps(outcome: Outcome) -> float:
+    """The mean rate of departures from the first rise after a while to the last one."""
+    departures = outcome.departures
+    at_s = np.asarray(departures.at_s)
+    rises = np.array(_rises(departures))
+    rises = rises[rises > WATCH_S]
+    if len(rises) < 2:
+        return departures.records[-1] / outcome.duration_s
+    first, last = float(rises[0]), float(rises[-1])
+    records = np.asarray(departures.records)[np.searchsorted(at_s, [first, last], "right") - 1]
+    return float(records[1] - records[0]) / (last - first)
+
+
+def _rises(curve: Curve) -> list[float]:
+    """The instants up to which the curve has just risen."""
+    records = curve.records
+    return [curve.at_s[i] for i in range(1, len(records)) if records[i] > records[i - 1]]

@@ -1,0 +1,172 @@
+"""One experiment: a job, a load, what goes wrong, a seed. Run it under a policy."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from functools import lru_cache
+
+from penstock.core.alarm import alarms_s
+from penstock.core.clock import AlarmedClock, SimulatedClock
+from penstock.core.controller import Controller
+from penstock.core.errors import ConfigError, unknown
+from penstock.core.guards import chain
+from penstock.core.journal import MemoryJournal
+from penstock.core.knowledge import Knowledge
+from penstock.core.model import Limits, Step
+from penstock.core.protocols import Clock, Journal, Policy
+from penstock.lab.experiments.profiling import profiled
+from penstock.lab.experiments.score import Score, score
+from penstock.policies.phoebe import Phoebe
+from penstock.settings.goal import Goal
+from penstock.simulation.engines.continuous import ContinuousJob
+from penstock.simulation.engines.engine import Job, Outcome
+from penstock.simulation.engines.microbatch import MicroBatchJob
+from penstock.simulation.engines.sensors import impaired, is_impaired
+from penstock.simulation.faults import Fault, SourceSilence, with_silence
+from penstock.simulation.workloads.expressions import parse_workload
+
+ENGINES: dict[str, Job] = {
+    MicroBatchJob.engine_name: MicroBatchJob(),
+    ContinuousJob.engine_name: ContinuousJob(),
+}
+
+#: How long a load without a natural end is run.
+DEFAULT_DURATION_S = 6 * 3600.0
+
+Watcher = Callable[[Step], None]
+
+
+@dataclass(frozen=True, slots=True)
+class Scenario:
+    """A named, reproducible experiment; the policy comes on top.
+
+    Parameters
+    ----------
+    workload
+        The load, in the one-line notation.
+    engine
+        "micro-batch" or "continuous".
+    seed
+        The same seed gives the same run.
+    duration_s
+        How long; ``None`` takes the natural length of the load, or six hours.
+    start_executors
+        The fleet at the start; ``None`` takes one that carries the first minute.
+    faults
+        What goes wrong, and when.
+    """
+
+    workload: str
+    engine: str = MicroBatchJob.engine_name
+    seed: int = 1
+    duration_s: float | None = None
+    start_executors: int | None = None
+    faults: tuple[Fault, ...] = field(default=())
+
+    @property
+    def job(self) -> Job:
+        if self.engine not in ENGINES:
+            raise unknown("engine", self.engine, ENGINES)
+        return ENGINES[self.engine]
+
+    def rates(self) -> Sequence[float]:
+        """The arrival rate of each second."""
+        return _rates(self.workload, self.engine, self.seed, self.duration_s)
+
+    def alarms_s(self) -> Sequence[float]:
+        """When a surge wakes who wants to be woken; a sensor with faults wakes nobody."""
+        if is_impaired(self.faults):
+            return ()
+        silences = tuple(fault for fault in self.faults if isinstance(fault, SourceSilence))
+        return _alarms_s(self.workload, self.engine, self.seed, self.duration_s, silences)
+
+    def start_size(self, limits: Limits) -> int:
+        """A fleet that carries the first minute with a fifth to spare, inside the bounds."""
+        if self.start_executors is not None:
+            return self.start_executors
+        first = self.rates()[:60]
+        needed = 1.2 * sum(first) / len(first)
+        fleet = max(1, limits.min_executors)
+        while fleet < limits.max_executors and self.job.capacity_rps(fleet) < needed:
+            fleet += 1
+        return fleet
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """What is left of an experiment under a policy."""
+
+    outcome: Outcome
+    steps: list[Step]
+    score: Score
+
+
+def run(
+    scenario: Scenario,
+    policy: Policy,
+    limits: Limits,
+    goal: Goal,
+    watch: Watcher | None = None,
+) -> Run:
+    """Let `policy` run the job of `scenario` to its end, and rate what came of it."""
+    journal = MemoryJournal()
+    outcome = simulate(scenario, policy, limits, journal, watch)
+    return Run(outcome, journal.steps, score(outcome, goal, limits.max_executors))
+
+
+def simulate(
+    scenario: Scenario,
+    policy: Policy,
+    limits: Limits,
+    journal: Journal | None = None,
+    watch: Watcher | None = None,
+) -> Outcome:
+    """The bare run: the loop over a simulated job, to its end.
+
+    A policy that needs profiling runs first gets them, against the same job.
+    """
+    if isinstance(policy, Phoebe):
+        policy = profiled(policy, scenario.job, limits.max_executors)
+    rates = scenario.rates()
+    engine = impaired(
+        scenario.job.start(
+            rates,
+            executors=scenario.start_size(limits),
+            seed=scenario.seed,
+            faults=scenario.faults,
+        ),
+        scenario.faults,
+    )
+    knowledge = Knowledge(limits)
+    controller = Controller(engine, policy, chain(limits), engine, journal, knowledge)
+    clock = _clock(scenario, policy, float(len(rates)))
+    for step in controller.run(clock):
+        if watch is not None:
+            watch(step)
+    return engine.finish()
+
+
+def _clock(scenario: Scenario, policy: Policy, end_s: float) -> Clock:
+    if getattr(policy, "wakes_on_surge", False):
+        return AlarmedClock(end_s, policy.period_s, scenario.alarms_s())
+    return SimulatedClock(end_s, policy.period_s)
+
+
+@lru_cache(maxsize=4)
+def _rates(text: str, engine: str, seed: int, duration_s: float | None) -> Sequence[float]:
+    """Many policies meet the same load: it is worked out once per process."""
+    workload = parse_workload(text)
+    if engine not in ENGINES:
+        raise unknown("engine", engine, ENGINES)
+    wanted_s = duration_s or workload.natural_duration_s() or DEFAULT_DURATION_S
+    if wanted_s < 1.0:
+        raise ConfigError(f"a run must last at least 1 s, not {wanted_s} s")
+    return tuple(workload.rates(int(wanted_s), seed, ENGINES[engine].capacity_rps))
+
+
+@lru_cache(maxsize=4)
+def _alarms_s(
+    text: str, engine: str, seed: int, duration_s: float | None, silences: tuple[Fault, ...]
+) -> Sequence[float]:
+    return tuple(alarms_s(with_silence(_rates(text, engine, seed, duration_s), silences)))

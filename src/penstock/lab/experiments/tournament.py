@@ -1,0 +1,257 @@
+"""Policies x workloads x engines x seeds, spread over processes, and how they rank."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from itertools import product
+from math import sqrt
+from typing import Any
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from penstock.core.errors import ConfigError
+from penstock.core.model import Limits
+from penstock.lab.experiments.oracle import oracle_score
+from penstock.lab.experiments.scenario import Scenario, simulate
+from penstock.lab.experiments.score import score
+from penstock.lab.experiments.spread import spread
+from penstock.policies import POLICIES
+from penstock.settings.goal import Goal
+from penstock.settings.notation import keys_of, parse
+from penstock.settings.policy_spec import contender
+from penstock.simulation.faults import Fault
+
+#: The name under which the lower bound takes part. It knows the future, so it is no policy.
+ORACLE = "oracle"
+
+#: Two-sided 95 % points of Student's t for 1, 2, ... degrees of freedom; 1.96 from there on.
+STUDENT_95 = (
+    12.71, 4.30, 3.18, 2.78, 2.57, 2.45, 2.36, 2.31, 2.26, 2.23, 2.20, 2.18, 2.16, 2.14, 2.13,
+)  # fmt: skip
+
+
+class Cell(Struct, frozen=True):
+    """One run of a tournament, written so that any process can carry it out."""
+
+    policy: str
+    scenario: Scenario
+    goal: Goal
+    bounds: dict[str, Any]
+
+
+class Row(Struct, frozen=True):
+    """The score of one cell. `regret` is None while no oracle has run on the same cell."""
+
+    policy: str
+    workload: str
+    engine: str
+    seed: int
+    executor_hours: float
+    mean_executors: float
+    p50_s: float
+    p95_s: float
+    p99_s: float
+    late_fraction: float
+    rescales: int
+    moved_executors: int
+    cost: float
+    regret: float | None = None
+
+
+class Standing(Struct, frozen=True):
+    """A policy on one load and engine: means over the seeds, with a 95 % interval of the cost."""
+
+    policy: str
+    workload: str
+    engine: str
+    seeds: int
+    executor_hours: float
+    mean_executors: float
+    p50_s: float
+    p95_s: float
+    p99_s: float
+    late_fraction: float
+    rescales: float
+    moved_executors: float
+    cost: float
+    cost_interval: float
+    regret: float | None
+
+
+def varied(policies: Sequence[str], values: Mapping[str, Sequence[str]]) -> list[str]:
+    """Each policy with every combination of the values of those parameters that it has.
+
+    >>> varied(["ds2", "static:4"], {"overprovisioning": ["0.2", "0.4"]})
+    ['ds2:overprovisioning=0.2', 'ds2:overprovisioning=0.4', 'static:4']
+    """
+    found: list[str] = []
+    used: set[str] = set()
+    for policy in policies:
+        name = parse(policy).name
+        keys = keys_of(POLICIES[name]).keys() | keys_of(Limits).keys() if name in POLICIES else ()
+        own = [key for key in values if key in keys]
+        used.update(own)
+        for combination in product(*(values[key] for key in own)):
+            pieces = [f"{key}={value}" for key, value in zip(own, combination, strict=True)]
+            text = ",".join(pieces)
+            found.append(f"{policy}{',' if ':' in policy else ':'}{text}" if text else policy)
+    for key in values:
+        if key not in used:
+            raise ConfigError(f"none of the policies has a parameter '{key}' to vary")
+    return found
+
+
+def cells(
+    policies: Sequence[str],
+    workloads: Sequence[str],
+    engines: Sequence[str],
+    seeds: Sequence[int],
+    *,
+    goal: Goal,
+    bounds: dict[str, Any],
+    duration_s: float | None = None,
+    start_executors: int | None = None,
+    faults: tuple[Fault, ...] = (),
+) -> list[Cell]:
+    """The grid, those of one load together so that each process works it out once."""
+    return [
+        Cell(
+            policy,
+            Scenario(workload, engine, seed, duration_s, start_executors, faults),
+            goal,
+            bounds,
+        )
+        for workload, engine, seed, policy in product(workloads, engines, seeds, policies)
+    ]
+
+
+def play(cell: Cell) -> Row:
+    """Carry out one cell."""
+    if cell.policy == ORACLE:
+        result = oracle_score(cell.scenario, cell.goal, Limits(**cell.bounds))
+    else:
+        entry = contender(cell.policy, cell.bounds, cell.goal)
+        outcome = simulate(cell.scenario, entry.policy, entry.limits)
+        result = score(outcome, cell.goal, entry.limits.max_executors)
+    return Row(
+        policy=cell.policy,
+        workload=cell.scenario.workload,
+        engine=cell.scenario.engine,
+        seed=cell.scenario.seed,
+        executor_hours=result.executor_hours,
+        mean_executors=result.mean_executors,
+        p50_s=result.p50_s,
+        p95_s=result.p95_s,
+        p99_s=result.p99_s,
+        late_fraction=result.late_fraction,
+        rescales=result.rescales,
+        moved_executors=result.moved_executors,
+        cost=result.cost,
+    )
+
+
+def play_judged(
+    grid: Sequence[Cell],
+    processes: int | None = None,
+    progress: Callable[[int], None] | None = None,
+) -> list[Row]:
+    """The same as `play_all`, with the regret of each row."""
+    return judged_by_oracle(grid, lambda cells: play_all(cells, processes, progress))
+
+
+def judged_by_oracle(
+    grid: Sequence[Cell], play_cells: Callable[[Sequence[Cell]], list[Row]]
+) -> list[Row]:
+    """The rows of the grid with their regret: the oracle runs once per scenario.
+
+    Oracles take longest, so they go first: no process is left alone with one at the end.
+    """
+    judges = [
+        Cell(ORACLE, scenario, grid[0].goal, grid[0].bounds)
+        for scenario in dict.fromkeys(cell.scenario for cell in grid)
+    ]
+    others = [cell for cell in grid if cell.policy != ORACLE]
+    rows = play_cells([*judges, *others])
+    judged = dict(zip((cell.scenario for cell in judges), rows, strict=False))
+    played = iter(rows[len(judges) :])
+    return [
+        _with_regret(judged[cell.scenario] if cell.policy == ORACLE else next(played),
+                     judged[cell.scenario])
+        for cell in grid
+    ]  # fmt: skip
+
+
+def _with_regret(row: Row, judge: Row) -> Row:
+    return replace(row, regret=row.cost / judge.cost - 1.0 if judge.cost > 0.0 else None)
+
+
+def play_all(
+    grid: Sequence[Cell],
+    processes: int | None = None,
+    progress: Callable[[int], None] | None = None,
+) -> list[Row]:
+    """Carry out all cells, in processes, and give their rows in the order of the grid."""
+    return spread(play, grid, processes, progress)
+
+
+def standings(rows: Iterable[Row]) -> list[Standing]:
+    """Means over the seeds, cheapest first within each load and engine."""
+    groups: dict[tuple[str, str, str], list[Row]] = {}
+    for row in rows:
+        groups.setdefault((row.workload, row.engine, row.policy), []).append(row)
+    order = list(dict.fromkeys((workload, engine) for workload, engine, _ in groups))
+    table = [_standing(key, group) for key, group in groups.items()]
+    return sorted(table, key=lambda s: (order.index((s.workload, s.engine)), s.cost))
+
+
+def _standing(key: tuple[str, str, str], group: list[Row]) -> Standing:
+    workload, engine, policy = key
+    regrets = [row.regret for row in group if row.regret is not None]
+
+    def mean(name: str) -> float:
+        return float(sum(getattr(row, name) for row in group) / len(group))
+
+    return Standing(
+        policy=policy,
+        workload=workload,
+        engine=engine,
+        seeds=len(group),
+        executor_hours=mean("executor_hours"),
+        mean_executors=mean("mean_executors"),
+        p50_s=mean("p50_s"),
+        p95_s=mean("p95_s"),
+        p99_s=mean("p99_s"),
+        late_fraction=mean("late_fraction"),
+        rescales=mean("rescales"),
+        moved_executors=mean("moved_executors"),
+        cost=mean("cost"),
+        cost_interval=interval_95([row.cost for row in group]),
+        regret=sum(regrets) / len(regrets) if len(regrets) == len(group) else None,
+    )
+
+
+def interval_95(values: Sequence[float]) -> float:
+    """Half the width of the 95 % interval of a mean; 0 for a single value.
+
+    >>> round(interval_95([1.0, 2.0, 3.0]), 3)  # 4.30 x 1 / sqrt(3)
+    2.483
+    """
+    count = len(values)
+    if count < 2:
+        return 0.0
+    mean = sum(values) / count
+    deviation = sqrt(sum((value - mean) ** 2 for value in values) / (count - 1))
+    point = STUDENT_95[count - 2] if count - 2 < len(STUDENT_95) else 1.96
+    return point * deviation / sqrt(count)
+
+
+def wins(table: Sequence[Standing]) -> Iterator[tuple[str, int]]:
+    """How many loads each policy wins, most first."""
+    best: dict[tuple[str, str], Standing] = {}
+    for standing in table:
+        best.setdefault((standing.workload, standing.engine), standing)
+    counts: dict[str, int] = {}
+    for standing in best.values():
+        counts[standing.policy] = counts.get(standing.policy, 0) + 1
+    yield from sorted(counts.items(), key=lambda item: -item[1])

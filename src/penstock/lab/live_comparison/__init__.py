@@ -1,0 +1,1 @@
+"""Scalers compared on real Spark under the same load."""

@@ -1,0 +1,275 @@
+"""What a live run is measured by, whoever sizes its fleet.
+
+Nothing here asks Penstock. Executors are counted as processes of the system, arrivals are the
+ends of the partitions as the broker tells them, what is done is what the query reports after each
+batch, and failed tasks are those of Spark's own status store.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from itertools import accumulate
+from math import inf
+from threading import Event, Thread
+
+from msgspec import Struct
+
+from penstock.core.clock import WallClock
+from penstock.core.errors import PenstockError
+from penstock.simulation.engines.engine import Curve, Level, Outcome
+from penstock.testbed.demo import plan as sizes
+from penstock.testbed.demo.scene import TOPIC, Scene
+
+SAMPLE_EVERY_S = 0.5
+#: Executors that come, or go, closer together than this are one rescale.
+ONE_RESCALE_S = 5.0
+
+
+class Life(Struct, frozen=True):
+    """An executor: its process was there, it registered, the process was gone.
+
+    Seconds since the load began; ``None`` is what did not happen.
+    """
+
+    id: str
+    launched_s: float
+    registered_s: float | None
+    gone_s: float | None
+    failed_tasks: int = 0
+
+
+class Committed(Struct, frozen=True):
+    """A batch, and how many records were done with it since the load began.
+
+    `stages_s` is the part of its time that Spark counts to its stages.
+    """
+
+    started_s: float
+    duration_s: float
+    records: int
+    done_records: int
+    stages_s: float | None = None
+
+
+class Observation(Struct, frozen=True):
+    """All that was seen of a run.
+
+    Of `arrived`, each is an instant and all records until then. `task_s` is the time that all
+    tasks took that ended.
+    """
+
+    span_s: float
+    arrived: list[tuple[float, int]]
+    batches: list[Committed]
+    lives: list[Life]
+    task_s: float = 0.0
+
+    @property
+    def failed_tasks(self) -> int:
+        return sum(life.failed_tasks for life in self.lives)
+
+    def fleet_at(self, at_s: float) -> int:
+        """Executors that took work at an instant."""
+        return sum(
+            1
+            for life in self.lives
+            if life.registered_s is not None
+            and life.registered_s <= at_s
+            and (life.gone_s is None or at_s < life.gone_s)
+        )
+
+    def outcome(self) -> Outcome:
+        """The run as the simulation leaves one behind, so that both are scored alike."""
+        at_s = [at for at, _ in self.arrived]
+        records = [float(count) for _, count in self.arrived]
+        departed_s, departed = [0.0], [0.0]
+        for batch in self.batches:
+            end_s = batch.started_s + batch.duration_s
+            if 0.0 <= end_s <= self.span_s:
+                departed_s += [end_s, end_s]
+                departed += [departed[-1], float(batch.done_records)]
+        paid = levels(self.lives, self.span_s)
+        return Outcome(
+            duration_s=self.span_s,
+            arrivals=Curve(at_s, records),
+            departures=Curve([*departed_s, self.span_s], [*departed, departed[-1]]),
+            paid=paid,
+            targets=rescaled(paid),
+        )
+
+
+def levels(lives: Iterable[Life], span_s: float) -> list[Level]:
+    """How many executors there were, from launch to end, over the run.
+
+    >>> two = [Life("1", -20.0, -15.0, None), Life("2", 10.0, 14.0, 40.0)]
+    >>> [(level.at_s, level.executors) for level in levels(two, 60.0)]
+    [(0.0, 1), (10.0, 2), (40.0, 1)]
+    """
+    changes: dict[float, int] = {0.0: 0}
+    for life in lives:
+        gone_s = inf if life.gone_s is None else life.gone_s
+        if gone_s <= 0.0 or life.launched_s >= span_s:
+            continue
+        begin_s = max(0.0, life.launched_s)
+        changes[begin_s] = changes.get(begin_s, 0) + 1
+        if gone_s < span_s:
+            changes[gone_s] = changes.get(gone_s, 0) - 1
+    instants = sorted(changes)
+    counts = accumulate(changes[at_s] for at_s in instants)
+    return [Level(at_s, count) for at_s, count in zip(instants, counts, strict=True)]
+
+
+def rescaled(paid: Sequence[Level]) -> list[Level]:
+    """The same levels with changes in one direction that are close together taken as one.
+
+    Two executors launched half a second apart are one rescale by two:
+
+    >>> steps = [Level(0.0, 1), Level(10.0, 2), Level(10.5, 3), Level(40.0, 2)]
+    >>> [(level.at_s, level.executors) for level in rescaled(steps)]
+    [(0.0, 1), (10.0, 3), (40.0, 2)]
+    """
+    found = list(paid[:1])
+    last_s = -inf
+    for level in paid[1:]:
+        change = level.executors - found[-1].executors
+        before = found[-1].executors - found[-2].executors if len(found) > 1 else 0
+        if change * before > 0 and level.at_s - last_s <= ONE_RESCALE_S:
+            found[-1] = Level(found[-1].at_s, level.executors)
+        elif change:
+            found.append(level)
+        last_s = level.at_s
+    return found
+
+
+class Observer:
+    """Watches a scene in a thread of its own until closed."""
+
+    def __init__(self, scene: Scene) -> None:
+        from penstock.spark.internals import Driver
+        from penstock.spark.sensor.kafka import Brokers
+
+        self._scene = scene
+        self._driver = Driver(scene.spark)
+        self._task_s_before = self._task_s()
+        self._brokers = Brokers({"bootstrap.servers": scene.bed.bootstrap_servers})
+        self._partitions = [(TOPIC, number) for number in range(sizes.PARTITIONS)]
+        self._first_seen_s: dict[str, float] = {}
+        self._missed_s: dict[str, float] = {}
+        self._ends: list[tuple[float, int]] = []
+        self._began_at_s = WallClock().now()
+        self._closed = Event()
+        self._look(self._began_at_s)
+        self._thread = Thread(target=self._follow, name="penstock-observer", daemon=True)
+        self._thread.start()
+
+    def close(self) -> None:
+        self._closed.set()
+        self._thread.join()
+
+    def observation(self) -> Observation:
+        """All that was seen; a last look, after which the watching is over."""
+        self.close()
+        now_s = WallClock().now()
+        self._look(now_s)
+        done_at_start, batches = self._batches()
+        # What was not done when we came waits: it is neither ours nor lost.
+        arrived = [(at_s - self._began_at_s, count - done_at_start) for at_s, count in self._ends]
+        span_s, task_s = now_s - self._began_at_s, self._task_s() - self._task_s_before
+        return Observation(span_s, arrived, batches, self._lives(), task_s)
+
+    def _follow(self) -> None:
+        for now_s in WallClock(sleep=self._closed.wait).ticks(SAMPLE_EVERY_S):
+            if self._closed.is_set():
+                return
+            self._look(now_s)
+
+    def _look(self, now_s: float) -> None:
+        alive = {executor.id for executor in self._scene.bed.executors()}
+        for name in alive:
+            self._first_seen_s.setdefault(name, now_s)
+        for name in self._first_seen_s.keys() - alive:
+            self._missed_s.setdefault(name, now_s)
+        try:
+            ends = self._brokers.end_offsets(self._partitions)
+        except PenstockError:
+            return  # the curve has a gap of half a second, over which it is a straight line
+        self._ends.append((WallClock().now(), sum(ends.values())))
+
+    def _batches(self) -> tuple[int, list[Committed]]:
+        """What was done before we came, and the batches since."""
+        from penstock.spark.sensor.progress import parse_progress, partition_offsets
+
+        reports = self._driver.recent_progress(self._scene.query)
+        done_at_start, found = 0, []
+        for progress in sorted(map(parse_progress, reports), key=lambda report: report.batch_id):
+            batch = progress.batch
+            if batch is None:
+                continue
+            offsets = partition_offsets(progress.sources[0].end_offset) or {}
+            upto = sum(offsets.values())
+            if batch.started_at_s + batch.duration_s <= self._began_at_s:
+                done_at_start = upto
+                continue
+            start_s = batch.started_at_s - self._began_at_s
+            records = upto - done_at_start
+            stages_s = batch.phases.get("addBatch")
+            found.append(
+                Committed(start_s, batch.duration_s, batch.input_records, records, stages_s)
+            )
+        return done_at_start, found
+
+    def _task_s(self) -> float:
+        return float(sum(each["totalDuration"] for each in self._driver.executors_ever())) / 1e3
+
+    def _lives(self) -> list[Life]:
+        from penstock.spark.sensor.progress import parse_instant
+
+        told = {each["id"]: each for each in self._driver.executors_ever()}
+        lives = []
+        for name, seen_s in self._first_seen_s.items():
+            summary = told.get(name)
+            missed_s = self._missed_s.get(name)
+            registered_s = None
+            if summary is not None:
+                registered_s = parse_instant(summary["addTime"]) - self._began_at_s
+            lives.append(
+                Life(
+                    name,
+                    # A process that is older than our first look is at least as old as its word.
+                    min(seen_s - self._began_at_s, inf if registered_s is None else registered_s),
+                    registered_s,
+                    None if missed_s is None else missed_s - self._began_at_s,
+                    0 if summary is None else int(summary["failedTasks"]),
+                )
+            )
+        return lives
+
+
+@contextmanager
+def observed(scene: Scene) -> Iterator[Observer]:
+    """Watch a scene for as long as the block lasts."""
+    observer = Observer(scene)
+    try:
+        yield observer
+    finally:
+        observer.close()
+
+
+def startups_s(observations: Iterable[Observation]) -> list[float]:
+    """How long executors that were launched during a run took to register, in order."""
+    return sorted(
+        life.registered_s - life.launched_s
+        for one in observations
+        for life in one.lives
+        if life.launched_s > 0.0 and life.registered_s is not None
+    )
+
+
+def quantile(ordered: Sequence[float], fraction: float) -> float:
+    """The value that this part of the ordered ones stays within.
+
+    >>> quantile([1.0, 2.0, 3.0, 4.0], 0.5), quantile([1.0, 2.0, 3.0, 4.0], 1.0)
+    (2.0, 4.0)
+    """
+    return ordered[max(1, int(fraction * len(ordered))) - 1]

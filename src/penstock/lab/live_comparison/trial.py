@@ -1,0 +1,259 @@
+"""One live run of one contestant under the same load, and what was seen of it.
+
+A process of its own, so that no run finds what another left behind::
+
+    python -m penstock.lab.live_comparison.trial static 1 \\
+        '{"query": "q11", "load_s": 110}' run.jsonl
+
+writes its `Trial` as one line of JSON.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import platform
+import signal
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from importlib.metadata import version
+from math import ceil
+from pathlib import Path
+from types import FrameType
+from typing import ClassVar
+
+import msgspec
+from msgspec import Struct
+
+from penstock.core.clock import WallClock
+from penstock.core.errors import PenstockError, unknown
+from penstock.core.knowledge import Knowledge
+from penstock.core.model import Decision, Limits, Snapshot
+from penstock.core.protocols import Policy
+from penstock.lab.experiments.score import score
+from penstock.lab.live_comparison.observer import Observation, observed, rescaled
+from penstock.settings.goal import Goal
+from penstock.settings.policy_spec import Contender
+from penstock.simulation.engines.engine import Outcome
+from penstock.testbed.demo import plan as sizes
+from penstock.testbed.demo.plan import Plan, quickened
+from penstock.testbed.demo.scene import Say, Scene, staged
+from penstock.testbed.demo.stage import elapsed, performance
+from penstock.testbed.jars import BROKER
+from penstock.testbed.java import find_java
+from penstock.testbed.jobs.playback import Report
+
+#: How much of a static fleet the peak of the load may fill.
+PEAK_FILL = 0.7
+LOOK_EVERY_S = 0.5
+#: Many executors that start at once on one machine are slow to come to speed.
+WARM_UP_S = 90.0
+GOAL = Goal(slo_s=sizes.SLO_S, warmup_s=0.0)
+
+
+class Contestant(Struct, frozen=True):
+    """Who sizes the fleet: a policy of Penstock, Spark itself by its settings, or nobody."""
+
+    name: str
+    words: str
+    policy: str | None = None
+    executors: int = 1
+    settings: dict[str, str] = {}
+
+
+class Trial(Struct, frozen=True):
+    """A finished run: one line of the file of finished runs."""
+
+    contestant: str
+    number: int
+    began_at: str
+    plan: Plan
+    machine: dict[str, str]
+    observation: Observation
+    sent: Report | None = None
+
+
+class Figures(Struct, frozen=True):
+    """A run in numbers. `failed_tasks` is ``None`` where nothing can fail."""
+
+    executor_s: float
+    p50_s: float
+    p95_s: float
+    late_fraction: float
+    rescales: float
+    moved_executors: float
+    failed_tasks: float | None = None
+
+
+def contestants(plan: Plan) -> dict[str, Contestant]:
+    """The five that are compared, by name.
+
+    >>> five = contestants(Plan("q11", 81))
+    >>> list(five), five["static"].executors
+    (['static', 'spark', 'hpa', 'ds2', 'penstock'], 3)
+    """
+    peak_fleet = min(sizes.MAX_EXECUTORS, ceil(plan.peak_rps * plan.pace_s / PEAK_FILL))
+    filled = 100 * plan.peak_rps * plan.pace_s / peak_fleet
+    # The waits are Spark's own defaults: the testbed has others, so that its fleet stands still.
+    own = {
+        "spark.dynamicAllocation.enabled": "true",
+        "spark.dynamicAllocation.minExecutors": "1",
+        "spark.dynamicAllocation.initialExecutors": "1",
+        "spark.dynamicAllocation.maxExecutors": str(sizes.MAX_EXECUTORS),
+        "spark.dynamicAllocation.schedulerBacklogTimeout": "1s",
+        "spark.dynamicAllocation.sustainedSchedulerBacklogTimeout": "1s",
+        "spark.dynamicAllocation.executorIdleTimeout": "60s",
+    }
+    five = (
+        Contestant(
+            "static",
+            f"{peak_fleet} executors all the time, of which the peak fills {filled:.0f} %",
+            executors=peak_fleet,
+        ),
+        Contestant(
+            "spark",
+            "Spark's own dynamic allocation with its default waits, Penstock off",
+            settings=own,
+        ),
+        Contestant("hpa", "the rule of Kubernetes", policy="hpa"),
+        Contestant("ds2", "true processing rates", policy="ds2"),
+        Contestant("penstock", "the default policy", policy="penstock"),
+    )
+    return {one.name: one for one in five}
+
+
+def find_contestant(name: str, plan: Plan) -> Contestant:
+    known = contestants(plan)
+    if name not in known:
+        raise unknown("contestant", name, known)
+    return known[name]
+
+
+@dataclass(frozen=True, slots=True)
+class WaitingIsWork:
+    """A policy that takes the time an executor is busy for its cpu.
+
+    In a paced job records wait where they would compute, so that processors say nothing.
+    """
+
+    policy: Policy
+    default_limits: ClassVar[Limits] = Limits()
+
+    @property
+    def period_s(self) -> float:
+        return self.policy.period_s
+
+    def decide(self, snapshot: Snapshot, knowledge: Knowledge) -> Decision:
+        replace = msgspec.structs.replace
+        executors = tuple(
+            replace(one, cpu_fraction=one.busy_fraction) for one in snapshot.executors
+        )
+        return self.policy.decide(replace(snapshot, executors=executors), knowledge)
+
+
+def entry_of(policy: str, plan: Plan) -> Contender:
+    """A policy in the time of the plan, as it is run here live and on paper."""
+    entry = quickened(policy, plan)
+    return Contender(entry.label, WaitingIsWork(entry.policy), entry.limits)
+
+
+def run_trial(name: str, number: int, plan: Plan, journal: Path, say: Say) -> Trial:
+    """Put the load on, watch it to its end, and tell what was seen."""
+    one = find_contestant(name, plan)
+    with _on(one, plan, journal, say) as scene, observed(scene) as observer:
+        began_at = datetime.fromtimestamp(WallClock().now(), UTC).strftime("%Y-%m-%d %H:%M")
+        for _ in WallClock().ticks(LOOK_EVERY_S):
+            if scene.is_over():
+                break
+        seen = observer.observation()
+        sent = scene.producer.report()
+    return Trial(name, number, began_at, plan, machine(), seen, sent)
+
+
+@contextmanager
+def _on(one: Contestant, plan: Plan, journal: Path, say: Say) -> Iterator[Scene]:
+    """The scene with or without Penstock. Batches are not capped, so that all are alike."""
+    if one.policy is None:
+        with staged(
+            plan, say, executors=one.executors, settings=one.settings, warm_up_s=WARM_UP_S
+        ) as scene:
+            yield scene
+    else:
+        journal.unlink(missing_ok=True)  # of a run that was interrupted
+        entry = entry_of(one.policy, plan)
+        with performance(plan, entry, journal, say, admission=False, warm_up_s=WARM_UP_S) as live:
+            yield live.scene
+
+
+def figures(outcome: Outcome, failed_tasks: int | None = None) -> Figures:
+    """A run in numbers, the same way whether it was live or on paper."""
+    alike = msgspec.structs.replace(outcome, targets=rescaled(outcome.paid))
+    found = score(alike, GOAL, sizes.MAX_EXECUTORS)
+    return Figures(
+        executor_s=3600.0 * found.executor_hours,
+        p50_s=found.p50_s,
+        p95_s=found.p95_s,
+        late_fraction=found.late_fraction,
+        rescales=found.rescales,
+        moved_executors=found.moved_executors,
+        failed_tasks=failed_tasks,
+    )
+
+
+def measured(trial: Trial) -> Figures:
+    """What a live run came to."""
+    return figures(trial.observation.outcome(), trial.observation.failed_tasks)
+
+
+def machine() -> dict[str, str]:
+    """What a run was made on, as far as it says something about the figures."""
+    memory_bytes = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    return {
+        "cores": str(os.cpu_count()),
+        "memory": f"{memory_bytes / 2**30:.0f} GiB",
+        "system": f"{platform.system()} {platform.machine()}",
+        "python": platform.python_version(),
+        "pyspark": version("pyspark"),
+        "java": str(find_java().version),
+        "kafka": BROKER.name.rpartition(" ")[2],
+        "penstock": version("penstock"),
+    }
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(
+        prog="python -m penstock.lab.live_comparison.trial",
+        description="Makes one live run and tells of it.",
+    )
+    parser.add_argument("contestant")
+    parser.add_argument("number", type=int)
+    parser.add_argument("plan", help="as JSON")
+    parser.add_argument("journal", type=Path)
+    told = parser.parse_args(arguments)
+    signal.signal(signal.SIGTERM, _interrupt)
+    since_s = elapsed()
+
+    def say(line: str) -> None:
+        sys.stderr.write(f"{since_s():7.1f} s  {line}\n")
+
+    try:
+        plan = msgspec.json.decode(told.plan, type=Plan)
+        trial = run_trial(told.contestant, told.number, plan, told.journal, say)
+    except (PenstockError, msgspec.MsgspecError) as error:
+        say(str(error))
+        return 2
+    except KeyboardInterrupt:
+        return 130
+    sys.stdout.write(msgspec.json.encode(trial).decode() + "\n")
+    return 0
+
+
+def _interrupt(_number: int, _frame: FrameType | None) -> None:
+    raise KeyboardInterrupt
+
+
+if __name__ == "__main__":
+    sys.exit(main())

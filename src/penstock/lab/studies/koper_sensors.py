@@ -1,0 +1,136 @@
+"""How Koper's study saw its jobs: by Flink's gauges, and cpu by Kubernetes' metrics server."""
+
+from __future__ import annotations
+
+from collections import deque
+
+import msgspec
+
+from penstock.core.model import ExecutorSample, OperatorSample, Receipt, Snapshot
+from penstock.simulation.engines.engine import Engine, Outcome
+
+#: The metrics server of that time took a sample each minute, of the minute before; the recorded
+#: steps of the autoscaler are a minute apart where it grows without a pause.
+CPU_WINDOW_S = 60.0
+#: Kafka's consumers tell the largest lag of the last 30 to 60 s: of two samples of 30 s each.
+LAG_WINDOW_S = 45.0
+
+
+def as_the_study_measured(
+    engine: Engine, *, minute_cpu: bool = False, lag_per_worker: bool = False, counted: int = 1
+) -> Engine:
+    """The engine behind the study's instruments."""
+    return Instruments(
+        engine, minute_cpu=minute_cpu, lag_per_worker=lag_per_worker, counted=counted
+    )
+
+
+class Instruments:
+    """An engine seen through gauges of its operators.
+
+    Throughput is that of the last operator. While the job is down there are no operators, and so
+    neither throughput nor lag; what arrives is still known, for Kafka counts it. Operators that
+    start up are not idle yet: the recorded idle time of a job that has just restarted falls short
+    of what busy and backpressured time leave of the minute, by a third. Lag is the largest of
+    the last while, since the job last started.
+
+    With `minute_cpu` the cpu of a worker is its mean over a full minute, renewed once a minute; a
+    worker that has not been there for one is not measured yet.
+
+    With `lag_per_worker` lag and throughput are those of one worker: the query that feeds Varga's
+    autoscaler groups them by pod, so that its threshold holds for each.
+
+    Each instance of an operator is counted so many times as `counted` says.
+    """
+
+    def __init__(
+        self, engine: Engine, *, minute_cpu: bool, lag_per_worker: bool, counted: int
+    ) -> None:
+        self._engine = engine
+        self._minute_cpu = minute_cpu
+        self._lag_per_worker = lag_per_worker
+        self._counted = counted
+        self._lags: deque[tuple[float, float]] = deque()
+        #: With how many workers the job ran when last seen; none while it is down.
+        self._ran_with: int | None = None
+        self._renewed_at_s = 0.0
+        self._sums: dict[str, tuple[float, int]] = {}
+        self._shown: dict[str, float] = {}
+
+    def read(self, now_s: float) -> Snapshot:
+        seen = self._engine.read(now_s)
+        executors = self._with_minute_cpu(seen, now_s) if self._minute_cpu else seen.executors
+        starts_up = self._ran_with not in (None, seen.fleet.active)
+        self._ran_with = seen.fleet.active if seen.throughput_rps else 0
+        if starts_up or not seen.throughput_rps:
+            self._lags.clear()
+        if not seen.throughput_rps:
+            return msgspec.structs.replace(
+                seen,
+                throughput_rps=None,
+                backlog_records=None,
+                delay_s=None,
+                executors=executors,
+                operators=(),
+            )
+        throughput_rps, backlog = seen.operators[-1].input_rps, self._largest_lag(seen, now_s)
+        if self._lag_per_worker and throughput_rps is not None and backlog is not None:
+            workers = max(1, seen.fleet.active)
+            throughput_rps, backlog = throughput_rps / workers, backlog / workers
+        return msgspec.structs.replace(
+            seen,
+            throughput_rps=throughput_rps,
+            backlog_records=backlog,
+            executors=executors,
+            operators=self._as_shown(seen.operators, starts_up=starts_up),
+        )
+
+    def apply(self, target_executors: int, now_s: float) -> Receipt:
+        return self._engine.apply(target_executors, now_s)
+
+    def finish(self) -> Outcome:
+        return self._engine.finish()
+
+    def _largest_lag(self, seen: Snapshot, now_s: float) -> float | None:
+        if seen.backlog_records is None:
+            return None
+        lags = self._lags
+        lags.append((now_s, seen.backlog_records))
+        while lags[0][0] <= now_s - LAG_WINDOW_S:
+            lags.popleft()
+        return max(lag for _, lag in lags)
+
+    def _as_shown(
+        self, operators: tuple[OperatorSample, ...], *, starts_up: bool
+    ) -> tuple[OperatorSample, ...]:
+        if self._counted == 1 and not starts_up:
+            return operators
+        return tuple(
+            [
+                msgspec.structs.replace(
+                    one,
+                    tasks=one.tasks and self._counted * one.tasks,
+                    idle_fraction=0.0 if starts_up else one.idle_fraction,
+                )
+                for one in operators
+            ]
+        )
+
+    def _with_minute_cpu(self, seen: Snapshot, now_s: float) -> tuple[ExecutorSample, ...]:
+        for one in seen.executors:
+            if one.cpu_fraction is not None:
+                total, count = self._sums.get(one.id, (0.0, 0))
+                self._sums[one.id] = (total + one.cpu_fraction, count + 1)
+        if now_s >= self._renewed_at_s + CPU_WINDOW_S:
+            most = max((count for _, count in self._sums.values()), default=0)
+            self._shown = {
+                name: total / count for name, (total, count) in self._sums.items() if count == most
+            }
+            self._sums = {}
+            self._renewed_at_s = now_s
+        return tuple(
+            [
+                msgspec.structs.replace(one, cpu_fraction=self._shown.get(one.id))
+                for one in seen.executors
+            ]
+        )

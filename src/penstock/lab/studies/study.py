@@ -1,0 +1,273 @@
+"""What the reproduction of a study gives: tables beside tables, claims, distances, calibration.
+
+Nothing here runs anything: a study module measures, and says the result in these words. All of
+it can be written as JSON.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from math import sqrt
+
+from msgspec import Struct, field
+
+from penstock.core.errors import ConfigError
+
+#: A number of a table; ``None`` where the paper prints none.
+Number = float | None
+
+
+class Metric(Struct, frozen=True):
+    """A column of a table: its name, its unit ("" for a count), and the decimals worth showing."""
+
+    name: str
+    unit: str = ""
+    decimals: int = 2
+
+
+class Entry(Struct, frozen=True):
+    """A row: what the paper printed and what came out here, by the names of the metrics."""
+
+    label: str
+    paper: dict[str, Number]
+    ours: dict[str, Number]
+
+
+class Comparison(Struct, frozen=True):
+    """A table of the paper beside ours."""
+
+    title: str
+    metrics: tuple[Metric, ...]
+    entries: tuple[Entry, ...]
+
+    def pairs(self, metric: str) -> list[tuple[float, float]]:
+        """The numbers of the paper with ours, where both have one."""
+        return [
+            (paper, ours)
+            for entry in self.entries
+            if (paper := entry.paper.get(metric)) is not None
+            and (ours := entry.ours.get(metric)) is not None
+        ]
+
+
+class Claim(Struct, frozen=True):
+    """What the paper says, and whether it holds here.
+
+    `evidence` are the numbers on which that rests; `reason` says why it does not hold, as far as
+    that was found out.
+    """
+
+    claim: str
+    text: str
+    holds: bool
+    evidence: dict[str, float]
+    reason: str = ""
+
+
+class Distance(Struct, frozen=True):
+    """How near the reproduction comes, as one number; `aim` is what was set out to reach."""
+
+    name: str
+    value: float
+    aim: float | None = None
+    more_is_better: bool = True
+
+    @property
+    def reached(self) -> bool | None:
+        """Whether the aim is reached; ``None`` without one."""
+        if self.aim is None:
+            return None
+        return self.value >= self.aim if self.more_is_better else self.value <= self.aim
+
+
+class Calibration(Struct, frozen=True):
+    """How the engine came by its numbers: what was fitted, on what, and how well it predicts.
+
+    `fitted` are the engine's parameters that were found; `errors` are relative errors on data
+    that the fit has not seen.
+    """
+
+    job: str
+    text: str
+    fitted: dict[str, float]
+    errors: dict[str, float] = field(default_factory=dict)
+
+
+class Line(Struct, frozen=True):
+    """A line or a cloud of points; ``None`` in `y` is a gap."""
+
+    name: str
+    x: list[float]
+    y: list[Number]
+    dashed: bool = False
+
+
+class Chart(Struct, frozen=True, tag="chart", tag_field="kind"):
+    """Lines over a common axis.
+
+    `drawn` says how: "lines", "steps" (a value holds until the next), or "points", to which
+    `diagonal` adds the line on which both sides are the same, `trend` one with that intercept and
+    slope. `labels` are the names of points.
+    """
+
+    title: str
+    x_unit: str
+    y_unit: str
+    lines: tuple[Line, ...]
+    drawn: str = "lines"
+    log_x: bool = False
+    log_y: bool = False
+    diagonal: bool = False
+    trend: tuple[float, float] | None = None
+    wide: bool = False
+    labels: list[list[str]] = field(default_factory=list)
+    note: str = ""
+
+
+class Box(Struct, frozen=True):
+    """Five numbers of a sample: its ends, its quartiles and its median; and the paper's mean."""
+
+    name: str
+    group: str
+    five: tuple[float, float, float, float, float]
+    paper: Number = None
+
+
+class Boxes(Struct, frozen=True, tag="boxes", tag_field="kind"):
+    """Box plots side by side, those of a group together."""
+
+    title: str
+    unit: str
+    boxes: tuple[Box, ...]
+    log_y: bool = False
+    note: str = ""
+
+
+class Bar(Struct, frozen=True):
+    """What the paper has and what we have."""
+
+    name: str
+    group: str
+    paper: Number
+    ours: float
+
+
+class Bars(Struct, frozen=True, tag="bars", tag_field="kind"):
+    """Bars in pairs: the paper's and ours."""
+
+    title: str
+    unit: str
+    bars: tuple[Bar, ...]
+    wide: bool = False
+    note: str = ""
+
+
+class Study(Struct, frozen=True):
+    """One study, reproduced."""
+
+    name: str
+    title: str
+    source: str
+    protocol: str
+    tables: tuple[Comparison, ...]
+    claims: tuple[Claim, ...]
+    distances: tuple[Distance, ...] = ()
+    calibrations: tuple[Calibration, ...] = ()
+    figures: tuple[Chart | Boxes | Bars, ...] = ()
+
+    @property
+    def held(self) -> int:
+        """How many claims hold."""
+        return sum(claim.holds for claim in self.claims)
+
+
+def ranks(values: Sequence[float]) -> list[float]:
+    """The place of each value, the lowest is 1; equal ones share the mean of their places.
+
+    >>> ranks([30.0, 10.0, 20.0, 10.0])
+    [4.0, 1.5, 3.0, 1.5]
+    """
+    order = sorted(range(len(values)), key=values.__getitem__)
+    places = [0.0] * len(values)
+    for group in _ties(order, values):
+        place = sum(group) / len(group) + 1.0
+        for position in group:
+            places[order[position]] = place
+    return places
+
+
+def _ties(order: Sequence[int], values: Sequence[float]) -> Iterator[range]:
+    """Runs of positions in `order` whose values are equal."""
+    begin = 0
+    for position in range(1, len(order) + 1):
+        if position == len(order) or values[order[position]] != values[order[begin]]:
+            yield range(begin, position)
+            begin = position
+
+
+def spearman(pairs: Sequence[tuple[float, float]]) -> float:
+    """Spearman's rank correlation: 1 if both sides order alike, -1 if they order in reverse.
+
+    It is the correlation of the ranks, so ties are treated as they should be. One side that is
+    all the same has no order: 0.
+
+    >>> spearman([(1.0, 10.0), (2.0, 100.0), (3.0, 1000.0)])
+    1.0
+    >>> spearman([(1.0, 3.0), (2.0, 1.0), (3.0, 2.0), (4.0, 4.0)])
+    0.4
+    """
+    if len(pairs) < 2:
+        raise ConfigError(f"a rank correlation needs at least two pairs, not {len(pairs)}")
+    left, right = (ranks(side) for side in zip(*pairs, strict=True))
+    middle = (len(pairs) + 1) / 2.0
+    both = sum((x - middle) * (y - middle) for x, y in zip(left, right, strict=True))
+    spreads = [sum((x - middle) ** 2 for x in side) for side in (left, right)]
+    return round(both / sqrt(spreads[0] * spreads[1]), 12) if all(spreads) else 0.0
+
+
+def mean_relative_error(pairs: Sequence[tuple[float, float]]) -> float:
+    """Mean of ``|ours - paper| / |paper|``, over the pairs whose paper side is not 0.
+
+    >>> mean_relative_error([(10.0, 11.0), (4.0, 3.0), (0.0, 1.0)])
+    0.175
+    """
+    errors = [abs(ours - paper) / abs(paper) for paper, ours in pairs if paper != 0.0]
+    if not errors:
+        raise ConfigError("a relative error needs at least one pair that is not 0")
+    return sum(errors) / len(errors)
+
+
+def typical_factor(pairs: Sequence[tuple[float, float]]) -> float:
+    """By what factor ours differs from the paper's, the median over pairs: 1 is no difference.
+
+    For numbers that span decades this says more than a mean of relative errors.
+
+    >>> typical_factor([(10.0, 20.0), (10.0, 10.0), (9.0, 3.0)])
+    2.0
+    """
+    factors = sorted(max(a / b, b / a) for a, b in pairs if a > 0.0 and b > 0.0)
+    if not factors:
+        raise ConfigError("a factor needs at least one pair of positive numbers")
+    middle = len(factors) // 2
+    if len(factors) % 2:
+        return factors[middle]
+    return (factors[middle - 1] + factors[middle]) / 2.0
+
+
+def distances(
+    table: Comparison, aims: Mapping[str, float], prefix: str = ""
+) -> tuple[Distance, ...]:
+    """Rank correlation and mean relative error of each metric of a table."""
+    found: list[Distance] = []
+    for metric in table.metrics:
+        pairs = table.pairs(metric.name)
+        if len(pairs) < 2:
+            continue
+        name = f"{prefix}{metric.name}"
+        found.append(Distance(f"rank correlation, {name}", spearman(pairs), aims.get(metric.name)))
+        found.append(
+            Distance(
+                f"mean relative error, {name}", mean_relative_error(pairs), more_is_better=False
+            )
+        )
+    return tuple(found)

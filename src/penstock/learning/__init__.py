@@ -1,1 +1,0 @@
-"""Whatever learns from numbers: filters, estimates, queueing formulas. All pure."""

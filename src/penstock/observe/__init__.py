@@ -1,0 +1,4 @@
+"""Journals and steps in; numbers, sentences and pages out.
+
+Nothing here decides, and nothing here starts a process.
+"""

@@ -1,0 +1,109 @@
+"""The decisions of a run, as rows of a table: turns in a row that say the same are one row."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Literal
+
+from msgspec import Struct
+
+from penstock.core.model import Step
+from penstock.observe.report.series import begin_s
+
+Kind = Literal["up", "down", "hold", "refused", "blind"]
+
+#: The most rows that a page carries; holds give way first.
+MOST_ROWS = 3000
+
+
+class Row(Struct, frozen=True):
+    """What was decided over one or more turns in a row, told by the first of them."""
+
+    at_s: float
+    until_s: float
+    turns: int
+    kind: Kind
+    before: int | None
+    after: int
+    wanted: int
+    codes: tuple[str, ...]
+    text: str
+    load_rps: float | None
+    delay_s: float | None
+
+
+def kind_of(step: Step) -> Kind:
+    """Whether the fleet was to change and did.
+
+    >>> from penstock.core.model import Decision, Fleet, Reason, Receipt, Snapshot
+    >>> seen = Snapshot(0.0, Fleet(4, 4, 4))
+    >>> wish = Decision.of(6, Reason("load_rises", "load rises"))
+    >>> [kind_of(Step(0.0, seen, wish, Receipt(accepted))) for accepted in (True, False)]
+    ['up', 'refused']
+    >>> kind_of(Step(0.0, None, wish))
+    'blind'
+    """
+    if step.snapshot is None:
+        return "blind"
+    before, after = step.snapshot.fleet.target, step.decision.target_executors
+    if before == after:
+        return "hold"
+    if step.receipt is not None and not step.receipt.accepted:
+        return "refused"
+    return "up" if after > before else "down"
+
+
+def rows(steps: Sequence[Step]) -> list[Row]:
+    """All decisions in the order of time."""
+    zero_s = begin_s(steps)
+    found: list[Row] = []
+    first = last = steps[0]
+    key, turns = _key(first), 1
+    for step in steps[1:]:
+        if (again := _key(step)) == key:
+            last, turns = step, turns + 1
+            continue
+        found.append(_row(first, last, turns, zero_s))
+        first = last = step
+        key, turns = again, 1
+    found.append(_row(first, last, turns, zero_s))
+    return found
+
+
+def weightiest(found: Sequence[Row], most: int = MOST_ROWS) -> list[Row]:
+    """At most `most` rows, in the order of time; holds give way first, the latest before others."""
+    if len(found) <= most:
+        return list(found)
+    by_weight = sorted(range(len(found)), key=lambda place: (found[place].kind == "hold", place))
+    return [found[place] for place in sorted(by_weight[:most])]
+
+
+def _key(step: Step) -> tuple[object, ...]:
+    decision, seen = step.decision, step.snapshot
+    return (
+        kind_of(step),
+        None if seen is None else seen.fleet.target,
+        decision.target_executors,
+        decision.wanted_executors,
+        tuple(reason.code for reason in decision.reasons),
+    )
+
+
+def _row(first: Step, last: Step, turns: int, zero_s: float) -> Row:
+    decision, seen, kind = first.decision, first.snapshot, kind_of(first)
+    texts = [reason.text for reason in decision.reasons]
+    if kind == "refused" and first.receipt is not None and first.receipt.text:
+        texts.append(f"refused: {first.receipt.text}")
+    return Row(
+        at_s=round(first.at_s - zero_s, 2),
+        until_s=round(last.at_s - zero_s, 2),
+        turns=turns,
+        kind=kind,
+        before=None if seen is None else seen.fleet.target,
+        after=decision.target_executors,
+        wanted=decision.wanted_executors,
+        codes=tuple(reason.code for reason in decision.reasons),
+        text="; ".join(texts),
+        load_rps=None if seen is None else seen.arrival_rps,
+        delay_s=None if seen is None else seen.delay_s,
+    )

@@ -1,0 +1,57 @@
+"""What every page has around its body: one HTML file that carries its style, script and numbers.
+
+Text from outside is never markup: bodies escape it, and data travels as JSON in which ``<`` cannot
+occur, to be set as text by the script. The content policy of the page forbids it to load anything.
+"""
+
+from __future__ import annotations
+
+from html import escape
+from importlib.resources import files
+from pathlib import Path
+from string import Template
+
+import msgspec
+
+from penstock.core.files import write_whole
+
+
+def template(name: str) -> str:
+    """The text of a file that pages are made of."""
+    return (files("penstock.observe.report") / "templates" / name).read_text(encoding="utf-8")
+
+
+def framed(
+    title: str,
+    body: str,
+    *,
+    style: str = "",
+    script: str = "",
+    data: object = None,
+    controls: str = "",
+) -> str:
+    """One self-contained page around a body; ``controls`` stand beside the switch for the theme.
+
+    >>> page = framed("a < b", "<p>It is.</p>", data={"end": "</script>"})
+    >>> "<title>a &lt; b</title>" in page, page.count("</script>")
+    (True, 2)
+    """
+    return Template(template("frame.html")).substitute(
+        title=escape(title),
+        style=template("page.css") + style,
+        controls=controls,
+        body=body,
+        data=_embedded(data),
+        script=template("theme.js") + script,
+    )
+
+
+def write(path: Path, html: str) -> None:
+    """The whole page or nothing."""
+    write_whole(path, [html.encode()])
+
+
+def _embedded(value: object) -> str:
+    """JSON that can stand inside a script element: no ``<`` that could end it."""
+    text = msgspec.json.encode(value).decode()
+    return text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")

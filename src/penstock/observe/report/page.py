@@ -1,0 +1,175 @@
+"""The page of one or several runs: their figures in words, their charts, their decisions."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from html import escape
+from string import Template
+
+from msgspec import Struct
+
+from penstock.core.errors import ConfigError
+from penstock.core.model import Step
+from penstock.observe.report.account import Account, Cost, Delays, account, cost, delays
+from penstock.observe.report.decisions import Row, rows, weightiest
+from penstock.observe.report.frame import framed, template
+from penstock.observe.report.series import Foresight, Lines, begin_s, foresight, lines
+
+#: More lines than this cannot be told apart by colour.
+MOST_JOURNALS = 8
+
+
+class Run(Struct, frozen=True):
+    """All that the page shows of one journal."""
+
+    name: str
+    begin_s: float
+    end_s: float
+    account: Account
+    cost: Cost
+    delays: Delays
+    lines: Lines
+    foresight: Foresight | None
+    rows: list[Row]
+    rows_left_out: int
+
+
+class Summary(Struct, frozen=True):
+    """The figures of one journal, for programs."""
+
+    name: str
+    account: Account
+    cost: Cost
+    forecast_error_fraction: float | None
+
+
+def page(
+    journals: Sequence[tuple[str, Sequence[Step]]], *, title: str, slo_s: float, note: str = ""
+) -> str:
+    """One self-contained HTML page of one or several runs, each given by its name and its steps.
+
+    Examples
+    --------
+    >>> from penstock.core.model import Decision, Fleet, Reason, Snapshot
+    >>> seen = Snapshot(0.0, Fleet(2, 2, 2), arrival_rps=900.0, delay_s=1.0)
+    >>> step = Step(0.0, seen, Decision.of(2, Reason("right_size", "2 executors are right")))
+    >>> html = page([("hpa", [step])], title="A quiet night", slo_s=10.0)
+    >>> "<title>A quiet night</title>" in html, "2 executors are right" in html
+    (True, True)
+    """
+    if not slo_s > 0.0:
+        raise ConfigError(f"the SLO must be positive, not {slo_s:g} s")
+    if not journals:
+        raise ConfigError("there is no journal to report on")
+    if len(journals) > MOST_JOURNALS:
+        raise ConfigError(
+            f"at most {MOST_JOURNALS} journals can be told apart on one page, not {len(journals)}"
+        )
+    runs = [_run(name, steps, slo_s) for name, steps in journals]
+    body = Template(template("page.html")).substitute(
+        note=f'<p class="note">{escape(note)}</p>' if note else "", facts=_facts(runs, slo_s)
+    )
+    return framed(
+        title,
+        body,
+        script=template("charts.js") + template("page.js"),
+        data={"slo_s": slo_s, "runs": runs},
+        controls='<button type="button" id="unzoom" hidden>Whole run</button>',
+    )
+
+
+def summary(journals: Sequence[tuple[str, Sequence[Step]]], slo_s: float) -> list[Summary]:
+    """The figures that the page shows of each journal."""
+    found = []
+    for name, steps in journals:
+        _require_steps(name, steps)
+        paid, ahead = cost(steps), foresight(steps)
+        figures = account(steps, rows(steps), paid, delays(steps), slo_s)
+        error = None if ahead is None else ahead.typical_error_fraction
+        found.append(Summary(name, figures, paid, error))
+    return found
+
+
+def _run(name: str, steps: Sequence[Step], slo_s: float) -> Run:
+    _require_steps(name, steps)
+    paid, waited, every = cost(steps), delays(steps), rows(steps)
+    kept = weightiest(every)
+    return Run(
+        name=name,
+        begin_s=begin_s(steps),
+        end_s=steps[-1].at_s - begin_s(steps),
+        account=account(steps, every, paid, waited, slo_s),
+        cost=paid,
+        delays=waited.drawn(),
+        lines=lines(steps),
+        foresight=foresight(steps),
+        rows=kept,
+        rows_left_out=len(every) - len(kept),
+    )
+
+
+def _require_steps(name: str, steps: Sequence[Step]) -> None:
+    if not steps:
+        raise ConfigError(f"journal {name} holds no step")
+
+
+def _facts(runs: Sequence[Run], slo_s: float) -> str:
+    """The figures in words: tiles for one run, a table for several."""
+    told: list[tuple[str, Callable[[Account], tuple[str, str]]]] = [
+        ("executor-hours", lambda a: (f"{a.executor_hours:.3g}", f"mean {a.mean_executors:.1f}")),
+        ("against its peak", _saved),
+        ("late records", lambda a: (_share(a.late_fraction), f"waited over {slo_s:g} s")),
+        ("median delay", _delay),
+        ("longest delay", lambda a: (_seconds(a.max_s), "")),
+        ("rescales", lambda a: (str(a.rescales), f"{a.moved_executors} executors moved")),
+        ("trouble", lambda a: (f"{a.blind_turns} blind", f"{a.refused} refused")),
+    ]
+    if len(runs) == 1:
+        tiles = (
+            f"<div><dt>{escape(name)}</dt><dd>{_told(tell(runs[0].account))}</dd></div>"
+            for name, tell in told
+        )
+        return f'<dl class="tiles">{"".join(tiles)}</dl>'
+    head = "".join(
+        f'<th scope="col"><span class="swatch c{index}"></span>{escape(run.name)}</th>'
+        for index, run in enumerate(runs)
+    )
+    body = "".join(
+        f'<tr><th scope="row">{escape(name)}</th>'
+        + "".join(f"<td>{_told(tell(run.account))}</td>" for run in runs)
+        + "</tr>"
+        for name, tell in told
+    )
+    return (
+        '<div class="scroll"><table class="facts"><thead><tr><td></td>'
+        f"{head}</tr></thead><tbody>{body}</tbody></table></div>"
+    )
+
+
+def _told(figure: tuple[str, str]) -> str:
+    value, detail = figure
+    return f"{escape(value)} <small>{escape(detail)}</small>" if detail else escape(value)
+
+
+def _saved(figures: Account) -> tuple[str, str]:
+    saved = figures.saved_fraction
+    word = "less" if saved >= 0.0 else "more"
+    return f"{abs(saved):.0%} {word}", f"than {figures.peak_executors} all the time"
+
+
+def _delay(figures: Account) -> tuple[str, str]:
+    if figures.p50_s is None:
+        return "not measured", ""
+    return _seconds(figures.p50_s), f"p95 {_seconds(figures.p95_s)}, p99 {_seconds(figures.p99_s)}"
+
+
+def _share(fraction: float | None) -> str:
+    return "not measured" if fraction is None else f"{fraction:.2%}"
+
+
+def _seconds(value: float | None) -> str:
+    if value is None:
+        return "not measured"
+    if value < 100.0:
+        return f"{value:.1f} s"
+    return f"{value / 60.0:.1f} min" if value < 6000.0 else f"{value / 3600.0:.1f} h"

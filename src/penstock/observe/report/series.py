@@ -1,0 +1,237 @@
+"""Steps as lines to draw. Pure: numbers in, numbers out.
+
+A line is two columns, seconds since the start of the run and values; ``None`` is a gap, because
+what was not measured must not be drawn. Long lines are thinned to what a screen can show, and a
+spike always survives it.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Sequence
+from math import inf
+
+from msgspec import Struct
+
+from penstock.core.model import Decision, Snapshot, Step
+
+#: Instants below this are seconds of a simulated run, above it seconds since the epoch.
+EPOCH_BEGINS_S = 1e8
+#: The most points of one line: two per pixel column of a wide screen.
+MOST_POINTS = 2400
+#: How far a forecast looks ahead when its evidence does not say it.
+HORIZON_S = 900.0
+#: The evidence that names the highest load a policy foresees, by the name a policy gives it.
+FORECASTS = ("forecast_peak_rps", "peak_rps")
+
+Values = Sequence[float | None]
+
+
+class Line(Struct, frozen=True):
+    """A curve: seconds since the start, and a value or a gap at each."""
+
+    at_s: list[float]
+    values: list[float | None]
+
+
+class Foresight(Struct, frozen=True):
+    """The highest load foreseen at each decision, and the highest that came within the horizon.
+
+    `low` and `high` hold the fan around `foreseen` where the policy gave one.
+    """
+
+    horizon_s: float
+    foreseen: Line
+    came: Line
+    low: Line
+    high: Line
+    typical_error_fraction: float | None
+
+
+class Lines(Struct, frozen=True):
+    """All curves of one run."""
+
+    load: Line
+    throughput: Line
+    promised: Line
+    requested: Line
+    registered: Line
+    active: Line
+    delay: Line
+    backlog: Line
+
+
+def begin_s(steps: Sequence[Step]) -> float:
+    """Where the time axis has its zero: simulated runs count from 0, live ones from their start."""
+    first = steps[0].at_s
+    return first if first >= EPOCH_BEGINS_S else 0.0
+
+
+def lines(steps: Sequence[Step]) -> Lines:
+    """The curves of a run."""
+    zero_s = begin_s(steps)
+    at_s = [step.at_s - zero_s for step in steps]
+
+    def seen(read: Callable[[Snapshot], float | None]) -> list[float | None]:
+        return [None if step.snapshot is None else read(step.snapshot) for step in steps]
+
+    return Lines(
+        load=thin(at_s, seen(lambda s: s.arrival_rps)),
+        throughput=thin(at_s, seen(lambda s: s.throughput_rps)),
+        promised=levels(at_s, promises(steps)),
+        requested=levels(at_s, seen(lambda s: s.fleet.target)),
+        registered=levels(at_s, seen(lambda s: s.fleet.registered)),
+        active=levels(at_s, seen(lambda s: s.fleet.active)),
+        delay=thin(at_s, seen(lambda s: s.delay_s)),
+        backlog=thin(at_s, seen(lambda s: s.backlog_records)),
+    )
+
+
+def promises(steps: Sequence[Step]) -> list[float | None]:
+    """The rate that the fleet is promised to carry at each turn.
+
+    A promise is for one size of the fleet: it stands while that size does. One that a guard bent or
+    the actuator refused was for a fleet that never was.
+    """
+    promised: float | None = None
+    size: int | None = None
+    found: list[float | None] = []
+    for step in steps:
+        decision, receipt = step.decision, step.receipt
+        target = decision.target_executors
+        refused = receipt is not None and not receipt.accepted
+        if step.snapshot is not None and not refused:
+            if decision.expected_rps is not None and decision.wanted_executors == target:
+                promised, size = decision.expected_rps, target
+            elif target != size:
+                promised = None
+        found.append(promised)
+    return found
+
+
+def thin(at_s: Sequence[float], values: Values, most: int = MOST_POINTS) -> Line:
+    """At most about `most` points: of each of equal spans its lowest, its highest and its gap.
+
+    >>> thin([0.0, 1.0, 2.0, 3.0, 4.0, 5.0], [1.0, 1.0, 9.0, 1.0, 0.0, 1.0], most=2)
+    Line(at_s=[0.0, 2.0, 4.0, 5.0], values=[1, 9, 0, 1])
+    """
+    return _line(at_s, values, _kept(values, most))
+
+
+def _kept(values: Values, most: int) -> Sequence[int]:
+    """Which points of a line remain when it is thinned."""
+    count = len(values)
+    if count <= most:
+        return range(count)
+    kept = {0, count - 1}
+    spans = max(1, most // 2)
+    for span in range(spans):
+        low, high = span * count // spans, (span + 1) * count // spans
+        measured = [index for index in range(low, high) if values[index] is not None]
+        if len(measured) < high - low:
+            kept.add(next(index for index in range(low, high) if values[index] is None))
+        if measured:
+            kept.add(min(measured, key=lambda index: values[index] or 0.0))
+            kept.add(max(measured, key=lambda index: values[index] or 0.0))
+    return sorted(kept)
+
+
+def levels(at_s: Sequence[float], values: Values, most: int = MOST_POINTS) -> Line:
+    """A curve that moves in steps: only where it moves, and its end.
+
+    >>> levels([0.0, 10.0, 20.0, 30.0], [3, 3, 4, 4])
+    Line(at_s=[0.0, 20.0, 30.0], values=[3, 4, 4])
+    """
+    last = len(values) - 1
+    kept = [
+        index
+        for index, value in enumerate(values)
+        if index in (0, last) or value != values[index - 1]
+    ]
+    moved = [values[index] for index in kept]
+    return thin([at_s[index] for index in kept], moved, most)
+
+
+def foresight(steps: Sequence[Step]) -> Foresight | None:
+    """What the policy foresaw against what came, or ``None`` where it told no forecast."""
+    told = [(step, evidence) for step in steps if (evidence := _forecast(step.decision))]
+    if not told:
+        return None
+    zero_s = begin_s(steps)
+    horizon_s = told[0][1].get("horizon_s", HORIZON_S)
+    origins = [step.at_s for step, _ in told]
+    foreseen = [_peak(evidence) for _, evidence in told]
+    came = peaks_ahead(steps, origins, horizon_s)
+    errors = sorted(
+        abs(peak - real) / real
+        for peak, real in zip(foreseen, came, strict=True)
+        if real is not None and real > 0.0
+    )
+    at_s = [origin - zero_s for origin in origins]
+    return Foresight(
+        horizon_s=horizon_s,
+        foreseen=thin(at_s, foreseen),
+        came=thin(at_s, came),
+        low=_edge(at_s, [evidence.get("peak_low_rps") for _, evidence in told], foreseen),
+        high=_edge(at_s, [evidence.get("peak_high_rps") for _, evidence in told], foreseen),
+        typical_error_fraction=errors[len(errors) // 2] if errors else None,
+    )
+
+
+def peaks_ahead(
+    steps: Sequence[Step], origins_s: Sequence[float], horizon_s: float
+) -> list[float | None]:
+    """The highest load within `horizon_s` after each origin; ``None`` if the run ends before.
+
+    One pass: the queue holds the loads that no later one exceeds, so its head is the highest.
+    """
+    loads = [
+        (step.at_s, step.snapshot.arrival_rps)
+        for step in steps
+        if step.snapshot is not None and step.snapshot.arrival_rps is not None
+    ]
+    end_s = loads[-1][0] if loads else -inf
+    highest: deque[tuple[float, float]] = deque()
+    peaks: list[float | None] = []
+    place = 0
+    for origin_s in origins_s:
+        while place < len(loads) and loads[place][0] <= origin_s + horizon_s:
+            while highest and highest[-1][1] <= loads[place][1]:
+                highest.pop()
+            highest.append(loads[place])
+            place += 1
+        while highest and highest[0][0] <= origin_s:
+            highest.popleft()
+        whole = origin_s + horizon_s <= end_s
+        peaks.append(highest[0][1] if highest and whole else None)
+    return peaks
+
+
+def _forecast(decision: Decision) -> dict[str, float] | None:
+    for reason in decision.reasons:
+        if any(name in reason.evidence for name in FORECASTS):
+            return reason.evidence
+    return None
+
+
+def _peak(evidence: dict[str, float]) -> float:
+    return next(evidence[name] for name in FORECASTS if name in evidence)
+
+
+def _edge(at_s: Sequence[float], values: Values, middle: Values) -> Line:
+    """An edge of the fan around `middle`, at the same instants; no points at all where none was."""
+    if all(value is None for value in values):
+        return Line([], [])
+    return _line(at_s, values, _kept(middle, MOST_POINTS))
+
+
+def _line(at_s: Sequence[float], values: Values, kept: Sequence[int]) -> Line:
+    return Line([round(at_s[i], 2) for i in kept], [_rounded(values[i]) for i in kept])
+
+
+def _rounded(value: float | None) -> float | None:
+    """Five digits: finer than any screen, and half the bytes."""
+    if value is None or isinstance(value, int):
+        return value
+    short = float(f"{value:.5g}")
+    return int(short) if short.is_integer() else short

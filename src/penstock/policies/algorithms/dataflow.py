@@ -1,0 +1,273 @@
+"""A job as DS2 sees it: how fast each operator could be, and how many instances the load takes.
+
+An operator that is busy for a fifth of the time could do five times as much: its *true rate* is
+its input over its useful time. Walking once from the sources, whose target is what arrives and
+not what a throttled job takes in, gives each operator the rate that it would have to process if
+all before it kept up, and so the number of instances that it needs.
+
+How operators share the executors decides what that means for the fleet:
+
+- *slot sharing* (Flink): each slot runs one instance of every operator, so the fleet needs the
+  **largest** of the operators' needs, one slot per instance;
+- *taking turns* (Spark's micro-batches): a stage has the whole fleet while it runs. Its busy
+  fraction is its run time over slots x wall time, its true rate that of the fleet if it never
+  did anything else, and its need so many executors' full time. Those times **add up**.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from graphlib import CycleError, TopologicalSorter
+from math import inf, isinf
+from typing import Literal
+
+from msgspec import Struct
+
+from penstock.core.errors import ModelError
+from penstock.core.model import Decision, Fleet, OperatorSample, Reason, Snapshot, not_measured
+from penstock.policies.algorithms.slots import with_margin
+
+Sharing = Literal["auto", "max", "sum"]
+
+
+class TrueRates(Struct, frozen=True, gc=False):
+    """What an operator could process and emit if it worked all the time, all instances together."""
+
+    name: str
+    upstream: tuple[str, ...]
+    instances: float
+    processing_rps: float
+    output_rps: float
+
+
+class Demand(Struct, frozen=True, gc=False):
+    """What an operator would have to process, and the instances that takes, unrounded."""
+
+    target_rps: float
+    instances: float
+
+    def parallelism(self, overprovisioning: float = 0.0) -> int:
+        """The instances in whole numbers, with a fraction on top."""
+        return with_margin(self.instances, 1.0 + overprovisioning)
+
+
+class Source(Struct, frozen=True, gc=False):
+    """Where records come from: not sized itself."""
+
+    name: str
+    rps_per_instance: float
+    instances: float = 1.0
+
+    @property
+    def emitted_rps(self) -> float:
+        return self.rps_per_instance * self.instances
+
+
+class Dataflow(Struct, frozen=True, gc=False):
+    """A job's operators with what the present load asks of each."""
+
+    operators: tuple[TrueRates, ...]
+    demands: dict[str, Demand]
+    arrival_rps: float
+    takes_turns: bool
+    cores_per_executor: int
+
+    @property
+    def executors(self) -> float:
+        """The executors that keep up with the load, unrounded."""
+        return self.fleet_of({name: demand.instances for name, demand in self.demands.items()})
+
+    @property
+    def slowest(self) -> str:
+        """The operator that needs the most."""
+        return max(self.demands, key=lambda name: self.demands[name].instances)
+
+    def fleet_of(self, instances: Mapping[str, float]) -> float:
+        """The fleet on which these instances run: the sum in turns, the largest on shared slots."""
+        if self.takes_turns:
+            return sum(instances.values())
+        return max(instances.values()) / self.cores_per_executor
+
+
+def topological_order(upstream: Mapping[str, Sequence[str]]) -> list[str]:
+    """The operators, each after all that feed it.
+
+    >>> topological_order({"sink": ["map"], "map": ["source"], "source": []})
+    ['source', 'map', 'sink']
+    >>> topological_order({"a": ["b"], "b": ["a"]})
+    Traceback (most recent call last):
+    penstock.core.errors.ModelError: the dataflow has a cycle: a -> b -> a
+    >>> topological_order({"map": ["sorce"]})
+    Traceback (most recent call last):
+    penstock.core.errors.ModelError: operator 'map' reads from 'sorce', which is not in the dataflow
+    """
+    for name, feeds in upstream.items():
+        for feed in feeds:
+            if feed not in upstream:
+                raise ModelError(
+                    f"operator '{name}' reads from '{feed}', which is not in the dataflow"
+                )
+    try:
+        return list(TopologicalSorter(upstream).static_order())
+    except CycleError as error:
+        raise ModelError(f"the dataflow has a cycle: {' -> '.join(error.args[1])}") from None
+
+
+def demands(operators: Sequence[TrueRates], sources: Sequence[Source]) -> dict[str, Demand]:
+    """One walk from the sources: what each operator has to do, and the instances that takes.
+
+    ``target = sum of what its upstream emits``, ``instances = target / true rate per instance``,
+    and it emits ``true output x instances / present instances``, unrounded, so that rounding does
+    not pile up along a path. An operator of unknown rate that has work to do needs infinitely
+    many.
+
+    >>> split = TrueRates("split", ("lines",), 2, processing_rps=250e3, output_rps=2500e3)
+    >>> count = TrueRates("count", ("split",), 1, processing_rps=2e6, output_rps=0.0)
+    >>> found = demands([split, count], [Source("lines", 500e3)])
+    >>> found["split"], found["count"]
+    (Demand(target_rps=500000.0, instances=4.0), Demand(target_rps=5000000.0, instances=2.5))
+    """
+    by_name = {operator.name: operator for operator in operators}
+    if len(by_name) < len(operators):
+        raise ModelError("two operators of the dataflow bear the same name")
+    emitted = {source.name: source.emitted_rps for source in sources}
+    inner = {o.name: [feed for feed in o.upstream if feed not in emitted] for o in operators}
+    found: dict[str, Demand] = {}
+    for name in topological_order(inner):
+        operator = by_name[name]
+        target_rps = sum([emitted[feed] for feed in operator.upstream])
+        if operator.processing_rps > 0.0:
+            instances = target_rps / (operator.processing_rps / operator.instances)
+            emitted[name] = operator.output_rps * instances / operator.instances
+        else:
+            instances = inf if target_rps > 0.0 else 0.0
+            emitted[name] = 0.0
+        found[name] = Demand(target_rps, instances)
+    return found
+
+
+def instances_of(operator: OperatorSample, fleet: Fleet, *, takes_turns: bool) -> int:
+    """How many instances an operator runs as: its tasks, or all slots; in turns, all executors."""
+    if takes_turns:
+        return max(1, fleet.active)
+    return max(1, operator.tasks or fleet.active * fleet.cores_per_executor)
+
+
+def true_rates(
+    window: Sequence[Snapshot], *, takes_turns: bool
+) -> tuple[tuple[TrueRates, ...], tuple[str, ...]]:
+    """True rates over a window, and the names of what was nowhere measured in it.
+
+    Input is divided by useful *instance* time, summed over the window, so that a rescale inside
+    it, a restart without any work, or a batch that spans two looks does not bend the rate.
+    """
+    latest = next((snapshot for snapshot in reversed(window) if snapshot.operators), None)
+    if latest is None:
+        return (), ("operators",)
+    # Per operator: input, useful instance time, and input and output where both were measured.
+    sums = {operator.name: [0.0, 0.0, 0.0, 0.0] for operator in latest.operators}
+    seen_busy, seen_output = set(), set()
+    for snapshot in window:
+        fleet = snapshot.fleet
+        for operator in snapshot.operators:
+            name, input_rps = operator.name, operator.input_rps
+            if input_rps is None or (sum_ := sums.get(name)) is None:
+                continue
+            if operator.busy_fraction is not None:
+                seen_busy.add(name)
+                instances = instances_of(operator, fleet, takes_turns=takes_turns)
+                sum_[0] += input_rps
+                sum_[1] += operator.busy_fraction * instances
+            if operator.output_rps is not None:
+                seen_output.add(name)
+                sum_[2] += input_rps
+                sum_[3] += operator.output_rps
+    feeds = {feed for operator in latest.operators for feed in operator.upstream}
+    missing: list[str] = []
+    rates: list[TrueRates] = []
+    for operator in latest.operators:
+        name = operator.name
+        if name not in seen_busy:
+            missing.append(f"input_rps or busy_fraction of {name}")
+            continue
+        if name in feeds and name not in seen_output:
+            missing.append(f"output_rps of {name}")
+            continue
+        taken, useful, taken_too, given = sums[name]
+        instances = instances_of(operator, latest.fleet, takes_turns=takes_turns)
+        processing_rps = taken / useful * instances if useful > 0.0 else 0.0
+        output_rps = processing_rps * given / taken_too if taken_too > 0.0 else 0.0
+        rates.append(
+            TrueRates(name, operator.upstream, float(instances), processing_rps, output_rps)
+        )
+    return tuple(rates), tuple(missing)
+
+
+def measure(
+    snapshot: Snapshot, window: Sequence[Snapshot], sharing: Sharing = "auto"
+) -> Dataflow | Decision:
+    """The job as a dataflow under its present load, or the decision to hold with its reason.
+
+    What arrives is divided among several sources in proportion to what each takes in.
+
+    >>> from penstock.core.model import Fleet
+    >>> now = Snapshot(0.0, Fleet(2, 2, 2), arrival_rps=900.0, operators=(
+    ...     OperatorSample("read", input_rps=600.0, output_rps=600.0, busy_fraction=0.5),
+    ...     OperatorSample("join", ("read",), input_rps=600.0, busy_fraction=1.0),
+    ... ))
+    >>> flow = measure(now, [now])
+    >>> flow.executors, flow.slowest
+    (3.0, 'join')
+    """
+    window = window or (snapshot,)
+    holding = snapshot.fleet.target
+    takes_turns = sharing == "sum" or (
+        sharing == "auto" and snapshot.trigger_interval_s is not None
+    )
+    arrivals = [s.arrival_rps for s in window if s.arrival_rps is not None]
+    if snapshot.arrival_rps is None or not arrivals:
+        return not_measured(holding, "arrival_rps")
+    rates, missing = true_rates(window, takes_turns=takes_turns)
+    if missing:
+        return not_measured(holding, *missing)
+    arrival_rps = sum(arrivals) / len(arrivals)
+    rates, sources = _with_sources(rates, window, arrival_rps)
+    try:
+        found = demands(rates, sources)
+    except ModelError as error:
+        text = f"holding {holding} executors: {error}"
+        return Decision.of(holding, Reason("broken_dataflow", text))
+    unknown = [f"true rate of {name}" for name, need in found.items() if isinf(need.instances)]
+    if unknown:
+        return not_measured(holding, *unknown)
+    cores = snapshot.fleet.cores_per_executor
+    return Dataflow(rates, found, arrival_rps, takes_turns, cores)
+
+
+def _with_sources(
+    rates: tuple[TrueRates, ...], window: Sequence[Snapshot], arrival_rps: float
+) -> tuple[tuple[TrueRates, ...], list[Source]]:
+    """Put a topic in front of each operator that reads from none, with its share of arrivals."""
+    taken = {rate.name: 0.0 for rate in rates if not rate.upstream}
+    for snapshot in window:
+        for operator in snapshot.operators:
+            if operator.name in taken and operator.input_rps is not None:
+                taken[operator.name] += operator.input_rps
+    total = sum(taken.values())
+    sources = []
+    for name, rps in taken.items():
+        share = rps / total if total > 0.0 else 1.0 / len(taken)
+        sources.append(Source(f"topic of {name}", arrival_rps * share))
+    fed = tuple(
+        rate
+        if rate.upstream
+        else TrueRates(
+            rate.name,
+            (f"topic of {rate.name}",),
+            rate.instances,
+            rate.processing_rps,
+            rate.output_rps,
+        )
+        for rate in rates
+    )
+    return fed, sources

@@ -1,0 +1,237 @@
+"""Recovery: how long a job needs to catch up after a stop, predicted and measured.
+
+A rescale or a failure stops the job. What came since the last checkpoint is read again, what
+arrives during the stop waits, and all of it is worked off by the capacity that the load leaves
+free. Afterwards the difference between arrivals and throughput tells when the job was back to
+normal, and whether the assumed downtime was too short or too long.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from math import ceil, sqrt
+from typing import TypeAlias
+
+import numpy as np
+from msgspec import Struct
+from numpy.typing import NDArray
+
+from penstock.core.model import Snapshot
+
+Series: TypeAlias = NDArray[np.float64]
+
+#: A deviation that ends is over only after so long: throughput swings while a job catches up.
+GAP_S = 30
+#: Nothing is called unusual before so many samples have shown what is usual.
+FEWEST_SAMPLES = 8
+
+
+def repeated_s(snapshot: Snapshot, default_s: float) -> float:
+    """How much of the past a stop makes a job read again, at worst.
+
+    A checkpoint interval where there are checkpoints, a batch in a micro-batch job.
+
+    >>> from penstock.core.model import Fleet
+    >>> repeated_s(Snapshot(0.0, Fleet(1, 1, 1), trigger_interval_s=2.0), default_s=10.0)
+    2.0
+    """
+    for known_s in (snapshot.checkpoint_interval_s, snapshot.trigger_interval_s):
+        if known_s is not None:
+            return known_s
+    return default_s
+
+
+def predicted_recovery_s(
+    forecast_rps: Series,
+    capacity_rps: float,
+    *,
+    arrival_rps: float,
+    lag_records: float,
+    downtime_s: float,
+    checkpoint_interval_s: float,
+) -> int | None:
+    """Seconds from the stop until all is worked off; ``None`` if that lies beyond the forecast.
+
+    The backlog is what arrived since the last checkpoint (at worst a whole interval), what
+    already waits, and what arrives during the stop. It is worked off by ``capacity - forecast``,
+    second by second, once the job is back.
+
+    Examples
+    --------
+    At 1,000 records/s, 30 s of downtime and 10 s of repetition leave 40,000 records; 2,000
+    records/s work off 1,000 of them each second, and more than all of them in 41 s:
+
+    >>> predicted_recovery_s(np.full(900, 1000.0), 2000.0, arrival_rps=1000.0, lag_records=0.0,
+    ...                      downtime_s=30.0, checkpoint_interval_s=10.0)
+    71
+    """
+    stop = round(downtime_s)
+    backlog = checkpoint_interval_s * arrival_rps + lag_records + float(forecast_rps[:stop].sum())
+    caught_up = np.cumsum(capacity_rps - forecast_rps[stop:]) > backlog
+    if not caught_up.any():
+        return None
+    return stop + int(caught_up.argmax()) + 1
+
+
+def catch_up_s(
+    forecast_rps: Series,
+    capacity_rps: float,
+    *,
+    arrival_rps: float,
+    downtime_s: float,
+    last_checkpoint_s: float,
+    whole_seconds: bool = False,
+) -> float:
+    """Downtime and catching up as Phoebe foresees it, interval by interval.
+
+    The work that arrived in one interval takes a time to process, in which more work arrives,
+    and so on until an interval takes less than a second. `forecast_rps` starts with the present
+    rate; work beyond its end is not counted, so a result longer than the forecast is too short
+    and only says "too long".
+
+    With `whole_seconds` intervals are rounded up, as in the published code. Above half of the
+    capacity the sum then ends with the forecast only: two seconds of work take more than one.
+
+    Examples
+    --------
+    120 s of work at half the capacity take 60 s, then 30, 15, and so on:
+
+    >>> half = dict(arrival_rps=50e3, downtime_s=110.0, last_checkpoint_s=10.0)
+    >>> catch_up_s(np.full(601, 50e3), 100e3, **half)
+    229.0625
+    >>> catch_up_s(np.full(601, 50e3), 100e3, **half, whole_seconds=True)
+    230.0
+    """
+    arrived = np.concatenate([[0.0], np.cumsum((forecast_rps[1:] + forecast_rps[:-1]) / 2.0)])
+    seconds = np.arange(float(len(arrived)))
+    until: float = ceil(downtime_s) if whole_seconds else downtime_s
+    arrived_by = float(np.interp(until, seconds, arrived))
+    work = last_checkpoint_s * arrival_rps + arrived_by
+    total_s = downtime_s
+    while True:
+        took_s = work / capacity_rps
+        total_s += took_s
+        if took_s < 1.0 or until >= seconds[-1]:
+            return total_s
+        until += ceil(took_s) if whole_seconds else took_s
+        before, arrived_by = arrived_by, float(np.interp(until, seconds, arrived))
+        work = arrived_by - before
+
+
+class Normal(Struct, frozen=True, gc=False, array_like=True):
+    """What is usual: running mean and variance of a number, after Welford.
+
+    >>> usual = Normal()
+    >>> for value in (8.0, 12.0, 8.0, 12.0):
+    ...     usual = usual.seen(value)
+    >>> usual.mean, usual.deviation, usual.is_unusual(12.5), usual.is_unusual(11.5)
+    (10.0, 2.0, True, False)
+    """
+
+    samples: int = 0
+    mean: float = 0.0
+    squares: float = 0.0
+
+    def seen(self, value: float) -> Normal:
+        samples = self.samples + 1
+        off = value - self.mean
+        mean = self.mean + off / samples
+        return Normal(samples, mean, self.squares + off * (value - mean))
+
+    @property
+    def deviation(self) -> float:
+        """The standard deviation of all that was seen."""
+        return sqrt(self.squares / self.samples) if self.samples else 0.0
+
+    def is_unusual(self, value: float, deviations: float = 1.0) -> bool:
+        """Whether a value lies farther from the mean than so many standard deviations."""
+        return abs(value - self.mean) > deviations * self.deviation
+
+
+class Episode(Struct, frozen=True, gc=False):
+    """A time of unusual samples: from its first to `gap_s` after its last, or to the end."""
+
+    first_s: int
+    last_s: int
+    gap_s: int
+
+    @property
+    def length_s(self) -> int:
+        """How long it lasted; not positive if it may not be over yet."""
+        return self.last_s - self.first_s + 1 - self.gap_s
+
+
+def episodes(
+    at_s: Sequence[int], unusual: Sequence[bool], gap_s: int = GAP_S
+) -> tuple[Episode, ...]:
+    """Unusual samples, joined where no more than `gap_s` lie between them.
+
+    >>> episodes(range(9), [False, True, True, False, True] + [False] * 4, gap_s=2)
+    (Episode(first_s=1, last_s=6, gap_s=2),)
+    """
+    found: list[Episode] = []
+    end_s = at_s[-1] if at_s else 0
+    for now_s, is_unusual in zip(at_s, unusual, strict=True):
+        if not is_unusual:
+            continue
+        until_s = min(now_s + gap_s, end_s)
+        if found and now_s <= found[-1].last_s + 1:
+            found[-1] = Episode(found[-1].first_s, until_s, gap_s)
+        else:
+            found.append(Episode(now_s, until_s, gap_s))
+    return tuple(found)
+
+
+def mean_length_s(found: Sequence[Episode]) -> float | None:
+    """The mean length of the episodes that are over; ``None`` without any."""
+    lengths = [episode.length_s for episode in found if episode.length_s > 0]
+    return sum(lengths) / len(lengths) if lengths else None
+
+
+class Downtime(Struct, frozen=True, gc=False, array_like=True):
+    """How long a rescale is thought to stop the job, by its direction.
+
+    >>> Downtime().corrected(True, measured_s=90.0, predicted_s=71.0)
+    Downtime(out_s=31.0, in_s=15.0)
+    """
+
+    out_s: float = 30.0
+    in_s: float = 15.0
+
+    def of(self, grows: bool) -> float:
+        return self.out_s if grows else self.in_s
+
+    def corrected(self, grew: bool, measured_s: float, predicted_s: float) -> Downtime:
+        """One second longer if the recovery took longer than predicted, else one shorter."""
+        step_s = 1.0 if measured_s > predicted_s else -1.0
+        if grew:
+            return Downtime(max(0.0, self.out_s + step_s), self.in_s)
+        return Downtime(self.out_s, max(0.0, self.in_s + step_s))
+
+
+class Watch(Struct, frozen=True, gc=False, array_like=True):
+    """An eye on the recovery from one rescale: unusual samples since then, and when it is over."""
+
+    asked_at_s: float
+    grew: bool
+    predicted_s: float
+    first_at_s: float | None = None
+    last_at_s: float | None = None
+
+    def seen(self, since_s: float, at_s: float, is_unusual: bool) -> Watch:
+        """The watch after a sample that covers `since_s` to `at_s`."""
+        if not is_unusual:
+            return self
+        first_at_s = since_s if self.first_at_s is None else self.first_at_s
+        return Watch(self.asked_at_s, self.grew, self.predicted_s, first_at_s, at_s)
+
+    def measured_s(self, now_s: float, give_up_s: float) -> float | None:
+        """How long the recovery took, once it is over; 0 if nothing unusual came in time.
+
+        >>> watch = Watch(0.0, True, 71.0).seen(15.0, 30.0, True).seen(30.0, 45.0, True)
+        >>> watch.measured_s(60.0, 180.0), watch.measured_s(90.0, 180.0)
+        (None, 30.0)
+        """
+        if self.first_at_s is not None and self.last_at_s is not None:
+            return self.last_at_s - self.first_at_s if now_s - self.last_at_s > GAP_S else None
+        return 0.0 if now_s - self.asked_at_s >= give_up_s else None

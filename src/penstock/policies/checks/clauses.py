@@ -1,0 +1,335 @@
+"""The clauses of the contract: each raises `AssertionError` when a policy breaks it."""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+from collections.abc import Callable, Iterator
+from math import inf, isfinite, nan
+from typing import Any
+
+import msgspec
+from msgspec import Struct, structs
+
+from penstock.core.errors import ModelError
+from penstock.core.knowledge import Knowledge
+from penstock.core.model import (
+    Decision,
+    ExecutorSample,
+    Fleet,
+    Limits,
+    OperatorSample,
+    Snapshot,
+    Step,
+)
+from penstock.core.protocols import Policy
+from penstock.policies.checks.made_up_job import SHAPES, START_AT_S, look, run
+
+#: What the docstring of a policy must have, in this order; the documentation is made from it.
+SECTIONS = (
+    "The rule:",
+    "Parameters\n",
+    "Examples\n",
+    "References\n",
+    "Where we differ\n",
+    "Wins and loses\n",
+)
+
+#: A memory may vary by this much from run to run of the same load: numbers get more digits.
+MEMORY_SLACK_FRACTION, MEMORY_SLACK_BYTES, MEMORY_MOST_BYTES = 0.05, 512, 256 * 1024
+
+_encode = msgspec.json.Encoder().encode
+
+
+def is_frozen_with_sound_parameters(policy: Policy) -> None:
+    """A frozen dataclass, asked every `period_s`, whose parameters survive a file."""
+    kind: Any = type(policy)
+    name = kind.__name__
+    assert dataclasses.is_dataclass(kind), f"{name} must be a dataclass"
+    frozen = getattr(kind, "__dataclass_params__").frozen  # noqa: B009
+    assert frozen, f"{name} must be frozen: its fields are parameters, not state"
+    assert 0.0 < policy.period_s < inf, f"period_s must be positive, not {policy.period_s}"
+    assert isinstance(policy.default_limits, Limits), f"{name}.default_limits must be Limits"
+    back = msgspec.convert(msgspec.to_builtins(policy), kind)
+    assert back == policy, f"parameters changed on their way through a file: {policy} -> {back}"
+
+
+def has_a_complete_docstring(policy: Policy) -> None:
+    """A first line, all sections in their order, an example, and every parameter explained."""
+    kind: Any = type(policy)
+    text = (kind.__doc__ or "").strip() + "\n"
+    assert text.splitlines()[0].endswith("."), "the docstring must begin with one sentence"
+    at = 0
+    for section in SECTIONS:
+        found = text.find(section, at)
+        assert found >= 0, f"the docstring lacks {section.strip()!r} or has it out of order"
+        at = found
+    assert ">>>" in text[text.find("Examples\n") :], "the docstring has no example to run"
+    explained = text[text.find("Parameters\n") : text.find("Examples\n")]
+    for field in dataclasses.fields(kind):
+        named = re.search(rf"^\s*(\w+, )*{field.name}(, \w+)*$", explained, re.MULTILINE)
+        assert named, f"the docstring does not explain parameter {field.name!r}"
+
+
+def is_pure(policy: Policy) -> None:
+    """Asked twice, the same answer; and nothing that it was given has changed."""
+    for shape in SHAPES:
+        knowledge = Knowledge()
+        for turn in run(policy, shape, 30, knowledge=knowledge):
+            before = _wire(turn.snapshot, knowledge)
+            first = policy.decide(turn.snapshot, knowledge)
+            second = policy.decide(turn.snapshot, knowledge)
+            where = f"on turn {len(knowledge.history)} ({shape})"
+            assert _encode(first) == _encode(second), f"asked twice {where}, it answers differently"
+            after = _wire(turn.snapshot, knowledge)
+            assert before == after, f"deciding {where} changed its arguments"
+
+
+def decides_the_same_after_a_restart(policy: Policy) -> None:
+    """Knowledge that went through the journal gives the decisions of the one that did not."""
+    decoder = msgspec.json.Decoder(Step)
+    for shape in SHAPES:
+        turns = list(run(policy, shape, 60))
+        try:
+            steps = [decoder.decode(_encode(turn.step)) for turn in turns]
+        except TypeError as error:
+            raise AssertionError(f"its memory cannot be written to a journal: {error}") from error
+        for count in (1, 2, 7, 25, 59):
+            knowledge = Knowledge.from_steps(steps[:count])
+            snapshot, expected, _ = structs.astuple(turns[count])
+            knowledge.learn(snapshot, snapshot.at_s)
+            again = policy.decide(snapshot, knowledge)
+            assert _encode(again) == _encode(expected), (
+                f"after a restart on turn {count} ({shape}) it wants {again.target_executors} "
+                f"instead of {expected.target_executors} executors, or remembers otherwise"
+            )
+
+
+def starts_cold(policy: Policy) -> None:
+    """Without any past there is a sound decision, whether the fleet is small, large or none."""
+    for shape in SHAPES:
+        for executors in (0, 1, 4, 40):
+            for knows_snapshot in (False, True):
+                snapshot = look(shape, 30, START_AT_S, executors)
+                knowledge = Knowledge()
+                if knows_snapshot:
+                    knowledge.learn(snapshot, snapshot.at_s)
+                decision = policy.decide(snapshot, knowledge)
+                _assert_sound(decision, f"on a cold start with {executors} executors ({shape})")
+
+
+def holds_when_nothing_is_measured(policy: Policy) -> None:
+    """No metric at all: hold and say `not_measured`, at the start as later.
+
+    A policy that measures nothing (a fixed fleet) is right whatever is missing.
+    """
+    if _ignores_measurements(policy):
+        return
+    bare = _bare(START_AT_S, 5)
+    cold = policy.decide(bare, Knowledge())
+    codes = [reason.code for reason in cold.reasons]
+    assert "not_measured" in codes, f"nothing was measured, but its reasons are {codes}"
+    assert cold.target_executors == 5, (
+        f"nothing was measured, but it goes from 5 to {cold.target_executors} executors"
+    )
+    for shape in SHAPES:
+        knowledge = Knowledge()
+        for turn in run(policy, shape, 40, knowledge=knowledge):
+            at_s = turn.snapshot.at_s + policy.period_s
+        bare = _bare(at_s, 5)
+        knowledge.learn(bare, at_s)
+        warm = policy.decide(bare, knowledge)
+        assert warm.target_executors == 5, (
+            f"measurements stopped ({shape}), but it goes from 5 to {warm.target_executors}"
+        )
+
+
+def bears_any_single_missing_metric(policy: Policy) -> None:
+    """Whichever one metric is missing, everywhere or on some executors only: a sound decision."""
+    for shape in SHAPES:
+        for name, without in _blindfolds():
+            for turn in run(policy, shape, 24, seen=without):
+                _assert_sound(turn.decision, f"without {name} ({shape})")
+
+
+def gives_reasons(policy: Policy) -> None:
+    """Every decision says why: a code for machines, a sentence for people, finite numbers."""
+    for shape in SHAPES:
+        for number, turn in enumerate(run(policy, shape, 120)):
+            _assert_sound(turn.decision, f"on turn {number} ({shape})")
+
+
+def stays_in_bounds_after_guards(policy: Policy) -> None:
+    """Its wishes, bent by the guards, never leave the bounds, also where these leave no choice."""
+    for limits in (
+        policy.default_limits,
+        Limits(min_executors=2, max_executors=5),
+        Limits(min_executors=3, max_executors=3),
+    ):
+        for shape in SHAPES:
+            for turn in run(policy, shape, 120, limits=limits):
+                target = turn.step.decision.target_executors
+                assert limits.min_executors <= target <= limits.max_executors, (
+                    f"{target} executors are outside of {limits.min_executors} to "
+                    f"{limits.max_executors} ({shape})"
+                )
+
+
+def keeps_a_bounded_memory(policy: Policy) -> None:
+    """What it remembers does not grow with the age of the job or with executors that left."""
+    sizes = [len(_encode(turn.decision.memory)) for turn in run(policy, "micro_batch", 2000)]
+    young, old = max(sizes[500:1000]), max(sizes[1500:])
+    assert old <= young * (1.0 + MEMORY_SLACK_FRACTION) + MEMORY_SLACK_BYTES, (
+        f"its memory grew from {young} bytes before turn 1,000 to {old} before turn 2,000"
+    )
+    assert old <= MEMORY_MOST_BYTES, f"its memory takes {old} bytes, {MEMORY_MOST_BYTES} at most"
+
+
+def bears_a_clock_that_jumps_back(policy: Policy) -> None:
+    """An hour that comes twice does not stop it."""
+
+    def set_back(snapshot: Snapshot, turn: int) -> Snapshot:
+        return snapshot if turn < 20 else structs.replace(snapshot, at_s=snapshot.at_s - 3600.0)
+
+    for shape in SHAPES:
+        for turn in run(policy, shape, 40, seen=set_back):
+            _assert_sound(turn.decision, f"after the clock was set back ({shape})")
+
+
+def bears_executors_that_it_never_saw(policy: Policy) -> None:
+    """All executors are replaced at once, some are not ready, some were never announced."""
+
+    def replaced(snapshot: Snapshot, turn: int) -> Snapshot:
+        if turn < 20:
+            return snapshot
+        strangers = tuple(
+            structs.replace(e, id=f"new-{turn}-{e.id}", ready=number % 2 == 0)
+            for number, e in enumerate(snapshot.executors)
+        )
+        return structs.replace(snapshot, executors=strangers)
+
+    for shape in SHAPES:
+        for turn in run(policy, shape, 40, seen=replaced):
+            _assert_sound(turn.decision, f"among unknown executors ({shape})")
+
+
+def bears_a_fleet_of_none(policy: Policy) -> None:
+    """With no executor left there is a sound decision; the bounds bring the fleet back."""
+
+    def emptied(snapshot: Snapshot, turn: int) -> Snapshot:
+        if turn < 10:
+            return snapshot
+        return look("continuous", turn, snapshot.at_s, 0)
+
+    for turn in run(policy, "continuous", 20, seen=emptied):
+        _assert_sound(turn.decision, "with no executor left")
+        assert turn.step.decision.target_executors >= 1, "the guards left a fleet of none"
+
+
+def is_never_given_impossible_numbers(policy: Policy) -> None:  # noqa: ARG001
+    """NaN, infinite and negative measurements are refused before any policy sees them."""
+    whole = look("micro_batch", 0, START_AT_S, 1)
+    for value in (whole, whole.executors[0], whole.operators[0]):
+        for name in _metrics(type(value)):
+            for impossible in (nan, inf, -1.0):
+                if not isinstance(getattr(value, name), float) and impossible != -1.0:
+                    continue
+                try:
+                    structs.replace(value, **{name: impossible})
+                except ModelError:
+                    continue
+                raise AssertionError(f"{type(value).__name__}.{name} = {impossible} was let in")
+
+
+def _assert_sound(decision: Decision, where: str) -> None:
+    target = decision.target_executors
+    assert type(target) is int and target >= 0, f"{where} it wants {target!r} executors"  # noqa: PT018
+    assert decision.reasons, f"{where} it gives no reason"
+    for reason in decision.reasons:
+        assert re.fullmatch(r"[a-z][a-z0-9_]*", reason.code), (
+            f"{where} the reason code {reason.code!r} is not snake_case"
+        )
+        assert reason.text.strip(), f"{where} the reason {reason.code} says nothing"
+        assert "\n" not in reason.text, f"{where} the reason {reason.code} is not one sentence"
+        for name, number in reason.evidence.items():
+            assert isfinite(number), f"{where} the evidence {name} is {number}"
+    promise = decision.expected_rps
+    assert promise is None or 0.0 <= promise < inf, f"{where} it promises {promise} records/s"
+
+
+def _wire(snapshot: Snapshot, knowledge: Knowledge) -> bytes:
+    """All that a policy is given, as bytes."""
+    return _encode(
+        (
+            snapshot,
+            knowledge.now_s,
+            list(knowledge.history),
+            list(knowledge.rescales),
+            list(knowledge.wishes),
+            knowledge.last_step,
+        )
+    )
+
+
+def _bare(at_s: float, executors: int) -> Snapshot:
+    return Snapshot(at_s, Fleet(executors, executors, executors))
+
+
+def _ignores_measurements(policy: Policy) -> bool:
+    """Whether it wants the same fleet at high load, at low load and blind, from any fleet."""
+    sights = [look(shape, turn, START_AT_S, 5) for shape in SHAPES for turn in (0, 50)]
+    sights += [_bare(START_AT_S, executors) for executors in (3, 5)]
+    return len({policy.decide(sight, Knowledge()).target_executors for sight in sights}) == 1
+
+
+def _metrics(kind: type[Struct]) -> list[str]:
+    """The fields that may be missing."""
+    return [field.name for field in structs.fields(kind) if field.default is None]
+
+
+def _blindfolds() -> Iterator[tuple[str, Callable[[Snapshot, int], Snapshot]]]:
+    """For each metric, its name and a way not to see it."""
+    for name in _metrics(Snapshot):
+        yield name, _replaced(name, None)
+    for name in ("batches", "executors", "operators"):
+        yield name, _replaced(name, ())
+    for part, kind in (("executors", ExecutorSample), ("operators", OperatorSample)):
+        for name in _metrics(kind):
+            yield f"{part}.{name}", _hidden(part, name, every=1)
+            yield f"{part}.{name} of every second", _hidden(part, name, every=2)
+
+
+def _replaced(name: str, nothing: Any) -> Callable[[Snapshot, int], Snapshot]:
+    def without(snapshot: Snapshot, _turn: int) -> Snapshot:
+        return structs.replace(snapshot, **{name: nothing})
+
+    return without
+
+
+def _hidden(part: str, name: str, every: int) -> Callable[[Snapshot, int], Snapshot]:
+    def without(snapshot: Snapshot, _turn: int) -> Snapshot:
+        values = tuple(
+            structs.replace(value, **{name: None}) if number % every == 0 else value
+            for number, value in enumerate(getattr(snapshot, part))
+        )
+        return structs.replace(snapshot, **{part: values})
+
+    return without
+
+
+CLAUSES: tuple[Callable[[Policy], None], ...] = (
+    is_frozen_with_sound_parameters,
+    has_a_complete_docstring,
+    is_pure,
+    decides_the_same_after_a_restart,
+    starts_cold,
+    holds_when_nothing_is_measured,
+    bears_any_single_missing_metric,
+    gives_reasons,
+    stays_in_bounds_after_guards,
+    keeps_a_bounded_memory,
+    bears_a_clock_that_jumps_back,
+    bears_executors_that_it_never_saw,
+    bears_a_fleet_of_none,
+    is_never_given_impossible_numbers,
+)

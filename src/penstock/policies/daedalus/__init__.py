@@ -1,0 +1,1 @@
+"""The policy of the Daedalus paper and the regression that only it uses."""

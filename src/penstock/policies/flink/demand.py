@@ -1,0 +1,179 @@
+"""What a vertex would have to process, and the band of capacities in which nothing is done."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from math import floor, inf, isfinite
+
+from msgspec import Struct
+
+from penstock.policies.flink.options import Options
+
+
+class Flow(Struct, frozen=True, gc=False):
+    """Records per second that go into a vertex and come out of it."""
+
+    in_rps: float | None = None
+    out_rps: float | None = None
+
+
+class Demand(Struct, frozen=True, gc=False):
+    """What arrives for a vertex, and what it should work off on top of that."""
+
+    target_rps: float | None
+    catch_up_rps: float | None
+
+
+class Band(Struct, frozen=True, gc=False):
+    """Capacities between which a vertex is left alone."""
+
+    scale_up_below_rps: float | None
+    scale_down_above_rps: float | None
+
+    def is_left_by(self, capacity_rps: float) -> bool:
+        low, high = self.scale_up_below_rps, self.scale_down_above_rps
+        return (low is not None and capacity_rps < low) or (
+            high is not None and capacity_rps > high
+        )
+
+
+#: Who feeds whom: the vertices that a vertex reads from.
+Inputs = Mapping[str, Sequence[str]]
+
+
+def source_demand(
+    input_rps: float | None,
+    lag_growth_rps: float | None,
+    lag_records: float,
+    catch_up_s: float,
+) -> Demand:
+    """What really arrives is what was read plus what the backlog grew by.
+
+    >>> source_demand(100.0, 50.0, 1000.0, catch_up_s=2.0)
+    Demand(target_rps=150.0, catch_up_rps=500.0)
+    """
+    catch_up_rps = lag_records / catch_up_s if catch_up_s else 0.0
+    if input_rps is None or lag_growth_rps is None:
+        return Demand(None, catch_up_rps)
+    return Demand(max(0.0, input_rps + lag_growth_rps), catch_up_rps)
+
+
+def edge_rps(inputs: Inputs, flows: Mapping[str, Flow], upstream: str, vertex: str) -> float | None:
+    """How much goes from one vertex to the next, which no counter tells.
+
+    What `vertex` reads is the surest measure, less what others give it if they give to it alone;
+    else all that `upstream` puts out.
+    """
+    into_vertex_rps = flows[vertex].in_rps
+    feeders = inputs[vertex]
+    if len(feeders) == 1:
+        return into_vertex_rps
+    from_others_rps: float | None = 0.0
+    for feeder in feeders:
+        if feeder == upstream:
+            continue
+        out_rps = flows[feeder].out_rps
+        feeds_others = sum(feeder in of for of in inputs.values()) > 1
+        if feeds_others or out_rps is None or from_others_rps is None:
+            from_others_rps = None
+            break
+        from_others_rps += out_rps
+    if from_others_rps is None:
+        return flows[upstream].out_rps
+    return None if into_vertex_rps is None else into_vertex_rps - from_others_rps
+
+
+def output_ratio(inputs: Inputs, flows: Mapping[str, Flow], upstream: str, vertex: str) -> float:
+    """Records for `vertex` per record that `upstream` reads; 0 where that is not known.
+
+    >>> inputs = {"read": (), "split": ("read",)}
+    >>> output_ratio(inputs, {"read": Flow(100.0), "split": Flow(200.0)}, "read", "split")
+    2.0
+    """
+    into_rps = flows[upstream].in_rps
+    if into_rps is None or into_rps <= 0.0:
+        return 0.0
+    along_rps = edge_rps(inputs, flows, upstream, vertex)
+    return along_rps / into_rps if along_rps is not None and along_rps > 0.0 else 0.0
+
+
+def inner_demand(
+    inputs: Inputs, flows: Mapping[str, Flow], demands: Mapping[str, Demand], vertex: str
+) -> Demand:
+    """What a vertex gets to do if all before it do what they have to."""
+    target_rps: float | None = 0.0
+    catch_up_rps: float | None = 0.0
+    for upstream in inputs[vertex]:
+        ratio, demand = output_ratio(inputs, flows, upstream, vertex), demands[upstream]
+        target_rps = _plus(target_rps, demand.target_rps, ratio)
+        catch_up_rps = _plus(catch_up_rps, demand.catch_up_rps, ratio)
+    return Demand(target_rps, catch_up_rps)
+
+
+def _plus(total: float | None, part: float | None, ratio: float) -> float | None:
+    return None if total is None or part is None else total + part * ratio
+
+
+def required_rps(
+    demand: Demand, utilization: float, options: Options, restart_s: float | None = None
+) -> float | None:
+    """The capacity that meets a demand at some utilisation, a whole number.
+
+    With `restart_s` it also works off in time what the restart of a rescale leaves lying.
+
+    >>> required_rps(Demand(700.0, 350.0), 0.7, Options(catch_up_s=60.0), restart_s=300.0)
+    4850.0
+    """
+    target_rps, total_rps = demand.target_rps, demand.catch_up_rps
+    if target_rps is None or total_rps is None:
+        return None
+    utilization = min(max(utilization, 0.0), 1.0)
+    if utilization == 0.0:
+        return inf
+    restart_rps = 0.0
+    if restart_s is not None and options.catch_up_s:
+        restart_rps = target_rps * restart_s / options.catch_up_s
+    total_rps = total_rps + restart_rps + target_rps / utilization
+    return float(floor(total_rps + 0.5)) if isfinite(total_rps) else total_rps
+
+
+def band(
+    demand: Demand, options: Options, *, restart_s: float, processing_backlog: bool = False
+) -> Band:
+    """Where nothing is done. While a backlog is worked off nothing shrinks, and nothing grows
+    that can just bear the load.
+
+    >>> options = Options(utilization_max=0.9, utilization_min=0.7, catch_up_s=2.0)
+    >>> band(Demand(700.0, 0.0), options, restart_s=1.0)
+    Band(scale_up_below_rps=778.0, scale_down_above_rps=1350.0)
+    """
+    highest, lowest = 1.0, 0.0
+    if not processing_backlog:
+        highest, lowest = utilization_band(options)
+    return Band(
+        required_rps(demand, highest, options),
+        required_rps(demand, lowest, options, restart_s),
+    )
+
+
+def utilization_band(options: Options) -> tuple[float, float]:
+    """The highest and the lowest utilisation at which nothing is done."""
+    target, boundary = options.utilization_target, options.boundary
+    highest, lowest = options.utilization_max, options.utilization_min
+    return (
+        target + boundary if highest is None else highest,
+        target - boundary if lowest is None else lowest,
+    )
+
+
+def is_processing_backlog(lag_records: float, input_rps: float | None, threshold_s: float) -> bool:
+    """Whether a source has more before it than it reads in so many seconds.
+
+    >>> is_processing_backlog(54_000.0, 200.0, threshold_s=300.0)
+    False
+    """
+    if input_rps is None:
+        return False
+    if input_rps == 0.0:
+        return lag_records > 0.0
+    return lag_records / input_rps > threshold_s

@@ -1,0 +1,137 @@
+"""The new parallelism of one vertex."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from math import inf, isinf
+from typing import Literal
+
+from msgspec import Struct
+
+from penstock.policies.flink.alignment import scale
+from penstock.policies.flink.demand import required_rps
+from penstock.policies.flink.evaluation import Load, Vertex
+from penstock.policies.flink.history import Pending, Scaling, Wish, scaling_coefficient
+from penstock.policies.flink.options import Options
+
+#: Why a vertex comes out as it does.
+Cause = Literal[
+    "unknown", "right_size", "scale_up", "ineffective", "scale_down", "scale_down_delayed"
+]
+
+
+class Change(Struct, frozen=True, gc=False):
+    """What becomes of one vertex.
+
+    `wanted` is the parallelism that its load asks for, `parallelism` the one that it gets now.
+    `gained_fraction` is what the last scale up brought of its promise, if it was looked at.
+    """
+
+    parallelism: int
+    wanted: int
+    cause: Cause
+    outside: bool = False
+    expected_rps: float | None = None
+    pending: Pending | None = None
+    gained_fraction: float | None = None
+
+
+def decide_vertex(
+    vertex: Vertex,
+    load: Load,
+    options: Options,
+    *,
+    restart_s: float,
+    now_s: float,
+    past: Sequence[Scaling] = (),
+    pending: Pending | None = None,
+) -> Change:
+    """Required capacity over capacity, times the parallelism; down later than up.
+
+    `past` are the scalings of this vertex, oldest first; `pending` its scale down that waits.
+
+    >>> from penstock.policies.flink.demand import Demand, band
+    >>> options, demand = Options(catch_up_s=0.0), Demand(1100.0, 0.0)
+    >>> load = Load(1000.0, demand, band(demand, options, restart_s=300.0))
+    >>> change = decide_vertex(Vertex(10), load, options, restart_s=300.0, now_s=0.0)
+    >>> change.parallelism, change.outside, change.expected_rps
+    (16, True, 1600.0)
+    """
+    current, capacity_rps = vertex.parallelism, load.capacity_rps
+    needed_rps = required_rps(load.demand, options.utilization_target, options, restart_s)
+    if capacity_rps is None or needed_rps is None:
+        return Change(current, current, "unknown", pending=pending)
+    factor = _scale_factor(needed_rps, capacity_rps, past, options)
+    wanted = scale(
+        vertex,
+        factor,
+        lower_limit=min(current, options.vertex_min),
+        upper_limit=max(current, options.vertex_max),
+        alignment=options.alignment,
+    )
+    if wanted == current:
+        return Change(current, current, "right_size")
+    expected_rps = capacity_rps / current * wanted
+    outside = load.band.is_left_by(capacity_rps)
+    if wanted < current:
+        return _shrink(current, Wish(now_s, wanted, outside), expected_rps, pending, options)
+    gained = gained_fraction(past[-1], current, capacity_rps) if past else None
+    was_effective = gained is None or gained >= options.effectiveness_threshold
+    if options.effectiveness_enabled and not was_effective:
+        return Change(current, wanted, "ineffective", False, expected_rps, None, gained)
+    return Change(wanted, wanted, "scale_up", outside, expected_rps, None, gained)
+
+
+def gained_fraction(last: Scaling, current: int, capacity_rps: float) -> float | None:
+    """What the last scale up brought of its promise; ``None`` if the last was something else.
+
+    >>> last = Scaling(0.0, before=10, after=20, capacity_rps=90.0, expected_rps=180.0)
+    >>> gained_fraction(last, 20, 99.0)
+    0.1
+    """
+    if last.after != current or last.after <= last.before:
+        return None
+    if last.capacity_rps is None or last.expected_rps is None:
+        return None
+    promised_rps = last.expected_rps - last.capacity_rps
+    gained_rps = capacity_rps - last.capacity_rps
+    if promised_rps:
+        return gained_rps / promised_rps
+    return inf if gained_rps > 0.0 else -inf
+
+
+def _scale_factor(
+    needed_rps: float, capacity_rps: float, past: Sequence[Scaling], options: Options
+) -> float:
+    """Within what one step may do, and larger if past steps brought less than they should."""
+    if isinf(capacity_rps):
+        factor = 0.0
+    elif capacity_rps:
+        factor = needed_rps / capacity_rps
+    else:
+        factor = inf if needed_rps else 0.0
+    if options.observed_scalability:
+        factor /= scaling_coefficient(
+            [(scaling.before, scaling.capacity_rps) for scaling in past],
+            min_observations=options.observed_scalability_min_observations,
+            coefficient_min=options.observed_scalability_coefficient_min,
+        )
+    least, most = 1.0 - options.max_scale_down_factor, 1.0 + options.max_scale_up_factor
+    return min(max(factor, least), most)
+
+
+def _shrink(
+    current: int, wish: Wish, expected_rps: float, pending: Pending | None, options: Options
+) -> Change:
+    """At once if so configured; else wait, then take the largest wish of the interval."""
+    interval_s, wanted = options.scale_down_interval_s, wish.parallelism
+    if interval_s <= 0.0:
+        return Change(wanted, wanted, "scale_down", wish.outside, expected_rps)
+    pending = Pending.begin(wish) if pending is None else pending.with_wish(wish)
+    window_start_s = wish.at_s - interval_s
+    if window_start_s < pending.since_s:
+        return Change(current, wanted, "scale_down_delayed", False, expected_rps, pending)
+    pending = pending.since(window_start_s)
+    largest = pending.wishes[0]
+    cause: Cause = "scale_down" if largest.parallelism < current else "scale_down_delayed"
+    return Change(largest.parallelism, wanted, cause, largest.outside, expected_rps, pending)

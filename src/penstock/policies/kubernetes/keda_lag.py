@@ -1,0 +1,182 @@
+"""KEDA's Kafka scaler: executors by the length of the queue."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Annotated, ClassVar
+
+from msgspec import Meta
+
+from penstock.core.knowledge import Knowledge
+from penstock.core.model import Decision, Limits, Reason, Snapshot, not_measured
+from penstock.policies.kubernetes.behavior import Behavior
+from penstock.policies.kubernetes.keda import LagRule, metric_value
+from penstock.policies.kubernetes.metrics import Tolerance, external_per_pod_replicas
+from penstock.policies.kubernetes.pacing import Recommendations, seeded, settle
+
+
+@dataclass(frozen=True, slots=True)
+class KedaLag:
+    """So many executors that each has `lag_threshold` waiting records.
+
+    The rule: ``n' = ceil(min(lag, partitions x threshold) / threshold)``, no change while
+    ``lag / (threshold x n)`` lies within the tolerance of 1; then the stabilisation and the limit
+    of Kubernetes' autoscaler, which KEDA feeds. An inactive job (lag at most
+    `activation_lag_threshold` for `cooldown_s`) goes to 0; an active one comes back with 1.
+
+    Parameters
+    ----------
+    lag_threshold
+        Records that one executor may have waiting. KEDA's default of 10 suits one message per
+        task; a streaming job has about ``its rate per executor x the delay it may have``.
+    activation_lag_threshold
+        More records than this wake a job that sleeps.
+    limit_to_partitions_with_lag
+        No more executors than partitions that have a lag.
+    ensure_even_distribution
+        Only numbers of executors that divide the partitions.
+    allow_idle_consumers
+        More executors than partitions are allowed.
+    cooldown_s
+        So long must a job have been inactive before it goes to 0.
+    tolerance_fraction
+        How far off its target the lag per executor may lie before anything is done.
+    stabilize_down_s
+        Shrink only to the highest recommendation of this many past seconds.
+    behavior
+        Kubernetes' ``spec.behavior``; left out, one turn at most doubles the fleet.
+    period_s
+        Seconds between decisions: what the autoscaler polls, not KEDA (30 s, only to wake up).
+
+    Examples
+    --------
+    A lag of 65 000 records with 10 000 per executor asks for 7, but 3 can at most double.
+
+    >>> from penstock.core.model import Fleet, Snapshot
+    >>> from penstock.core.knowledge import Knowledge
+    >>> seen = Snapshot(0.0, Fleet(3, 3, 3), backlog_records=65_000, partitions=32)
+    >>> decision = KedaLag(lag_threshold=10_000).decide(seen, Knowledge())
+    >>> decision.target_executors, decision.reasons[0].text
+    (6, 'a lag of 65000 records at 10000 per executor: 7 executors instead of 3')
+
+    References
+    ----------
+    kedacore/keda v2.20, pkg/scalers/kafka_scaler.go; kubernetes/kubernetes v1.38.0-alpha.0.
+
+    Where we differ
+    ---------------
+    The lag of each partition is not known, so the total is taken to be spread evenly: partitions
+    with lag are ``min(partitions, lag)``. Lag left standing by a stuck consumer
+    (``excludePersistentLag``) is not told apart. KEDA sends a job that was never active to 0 at
+    once; here it must have been seen inactive for a whole `cooldown_s`. Bounds are guards.
+
+    Wins and loses
+    --------------
+    Wins on rare bursts into an idle topic: it sleeps at 0, and wakes with the first record. Loses
+    on a steady load: a fleet that keeps up has no lag, so it is shrunk until it no longer does,
+    and the queue saws up and down for ever.
+    """
+
+    lag_threshold: Annotated[int, Meta(ge=1)] = 10
+    activation_lag_threshold: Annotated[int, Meta(ge=0)] = 0
+    limit_to_partitions_with_lag: bool = False
+    ensure_even_distribution: bool = False
+    allow_idle_consumers: bool = False
+    cooldown_s: Annotated[float, Meta(ge=0)] = 300.0
+    tolerance_fraction: Annotated[float, Meta(ge=0)] = 0.1
+    stabilize_down_s: Annotated[float, Meta(ge=0)] = 300.0
+    behavior: Behavior | None = None
+    period_s: Annotated[float, Meta(gt=0)] = 15.0
+
+    default_limits: ClassVar[Limits] = Limits()
+
+    def decide(self, snapshot: Snapshot, knowledge: Knowledge) -> Decision:
+        fleet = snapshot.fleet
+        current, now_s = fleet.target, snapshot.at_s
+        past = seeded(knowledge.recall(Recommendations), current, now_s)
+        if snapshot.backlog_records is None:
+            return not_measured(current, "backlog_records", memory=past)
+        lag = int(snapshot.backlog_records)
+        if current == 0:
+            return self._asleep(lag, past)
+        if lag <= self.activation_lag_threshold and self._rested(now_s, knowledge):
+            text = (
+                f"a lag of at most {self.activation_lag_threshold} records "
+                f"for {self.cooldown_s:.0f} s: nothing to do"
+            )
+            return Decision.of(0, Reason("inactive", text, {"lag_records": lag}), memory=past)
+        metric = self._metric(lag, snapshot.partitions)
+        if metric is None:
+            return not_measured(current, "partitions", memory=past)
+        wanted = external_per_pod_replicas(
+            fleet.registered,
+            self.lag_threshold * 1000,
+            (metric * 1000,),
+            tolerance=self._tolerance(),
+        ).replicas
+        # The autoscaler that KEDA makes never goes below 1: the step to 0 is KEDA's own.
+        return settle(
+            max(1, wanted),
+            current,
+            now_s,
+            past,
+            self._reason(lag, metric, max(1, wanted), current),
+            down_window_s=self.stabilize_down_s,
+            behavior=self.behavior,
+            changes=knowledge.rescales,
+        )
+
+    def _metric(self, lag: int, partitions: int | None) -> int | None:
+        """The lag that KEDA reports; without partitions only where they do not matter."""
+        rule = LagRule(
+            self.lag_threshold,
+            self.allow_idle_consumers,
+            self.limit_to_partitions_with_lag,
+            self.ensure_even_distribution,
+        )
+        if partitions is None:
+            free = self.allow_idle_consumers and not (
+                self.limit_to_partitions_with_lag or self.ensure_even_distribution
+            )
+            return lag if free else None
+        return metric_value(rule, lag, partitions, min(partitions, lag))
+
+    def _asleep(self, lag: int, past: Recommendations) -> Decision:
+        evidence: dict[str, float] = {"lag_records": lag}
+        if lag > self.activation_lag_threshold:
+            text = f"a lag of {lag} records wakes the job with 1 executor"
+            return Decision.of(1, Reason("activated", text, evidence), memory=past)
+        text = f"asleep: a lag of {lag} records does not wake the job"
+        return Decision.of(0, Reason("inactive", text, evidence), memory=past)
+
+    def _rested(self, now_s: float, knowledge: Knowledge) -> bool:
+        """Whether the job was seen inactive at every turn of the whole cooldown."""
+        for snapshot in reversed(knowledge.history):
+            backlog = snapshot.backlog_records
+            if backlog is None or int(backlog) > self.activation_lag_threshold:
+                return False
+            if now_s - snapshot.at_s >= self.cooldown_s:
+                return True
+        return False
+
+    def _tolerance(self) -> Tolerance:
+        down = up = None
+        if self.behavior is not None:
+            down, up = self.behavior.scale_down.tolerance, self.behavior.scale_up.tolerance
+        return Tolerance(
+            self.tolerance_fraction if down is None else down,
+            self.tolerance_fraction if up is None else up,
+        )
+
+    def _reason(self, lag: int, metric: int, wanted: int, current: int) -> Reason:
+        seen = f"a lag of {lag} records at {self.lag_threshold} per executor"
+        evidence: dict[str, float] = {
+            "lag_records": lag,
+            "metric": metric,
+            "lag_threshold": self.lag_threshold,
+            "wanted": wanted,
+        }
+        if wanted == current:
+            return Reason("near_target", f"{seen}: {current} executors are right", evidence)
+        code = "above_target" if wanted > current else "below_target"
+        return Reason(code, f"{seen}: {wanted} executors instead of {current}", evidence)

@@ -1,0 +1,310 @@
+"""From one metric to a number of replicas: what the autoscaler does with each of its metrics.
+
+All values are integers in thousandths of their unit. A metric that gives no number raises
+`MetricError`; its texts are the ones that Kubernetes reports, so that they can be looked up.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+
+from msgspec import Struct
+
+from penstock.core.errors import SensorError
+from penstock.policies.kubernetes.numbers import MAX_INT64, ceil_int32, ceil_int64, divide, quotient
+from penstock.policies.kubernetes.pods import (
+    READINESS,
+    Pod,
+    PodGroups,
+    Readiness,
+    Sample,
+    group_pods,
+    serving,
+)
+
+Values = Mapping[str, int]
+
+
+class MetricError(SensorError):
+    """A metric could not be read, or not be turned into a number of replicas."""
+
+
+class Tolerance(Struct, frozen=True, gc=False):
+    """How far usage may lie off its target, as a fraction, before anything is done."""
+
+    down: float = 0.1
+    up: float = 0.1
+
+    def covers(self, ratio: float) -> bool:
+        """Whether usage/target is near enough to 1; both ends are.
+
+        >>> Tolerance().covers(1.1), Tolerance().covers(0.89)
+        (True, False)
+        """
+        return 1.0 - self.down <= ratio <= 1.0 + self.up
+
+
+#: The value that Kubernetes ships.
+TOLERANCE = Tolerance()
+
+
+class Proposal(Struct, frozen=True, gc=False):
+    """The replicas that one metric asks for, and the usage that it saw."""
+
+    replicas: int
+    usage_milli: int
+    utilization_pct: int | None = None
+
+
+def utilization_replicas(
+    current: int,
+    target_pct: int,
+    pods: Sequence[Pod],
+    samples: Mapping[str, Sample],
+    *,
+    resource: str = "cpu",
+    now_s: float = 0.0,
+    tolerance: Tolerance = TOLERANCE,
+    readiness: Readiness = READINESS,
+) -> Proposal:
+    """Replicas for a share of the request: ``ceil(utilisation/target x ready pods)``.
+
+    >>> pods = [Pod(name, started_at_s=-900.0, request_milli=1000) for name in ("a", "b", "c")]
+    >>> busy = {"a": Sample(300), "b": Sample(500), "c": Sample(700)}
+    >>> utilization_replicas(3, 30, pods, busy)
+    Proposal(replicas=5, usage_milli=500, utilization_pct=50)
+    """
+    if not samples:
+        raise MetricError(
+            f"unable to get metrics for resource {resource}: "
+            "no metrics returned from resource metrics API"
+        )
+    groups = _grouped(pods, samples, resource, now_s, readiness)
+    values = _counted(samples, groups)
+    requests = _requests(pods, resource)
+
+    def ratio_of(values: Values) -> float:
+        return divide(float(_utilization(values, requests).percent), float(target_pct))
+
+    def missing_milli(name: str) -> int:
+        return requests[name] * max(100, target_pct) // 100
+
+    used = _utilization(values, requests)
+    replicas = _replicas(current, groups, values, ratio_of, missing_milli, tolerance)
+    return Proposal(replicas, used.average_milli, used.percent)
+
+
+def average_replicas(
+    current: int,
+    target_milli: int,
+    pods: Sequence[Pod],
+    samples: Mapping[str, Sample],
+    *,
+    resource: str = "",
+    now_s: float = 0.0,
+    tolerance: Tolerance = TOLERANCE,
+    readiness: Readiness = READINESS,
+) -> Proposal:
+    """Replicas for a mean over pods: ``ceil(mean/target x ready pods)``.
+
+    `resource` is empty for a custom metric; for ``cpu``, readiness is looked at.
+
+    >>> pods = [Pod("a"), Pod("b")]
+    >>> average_replicas(2, 15_000, pods, {"a": Sample(20_000), "b": Sample(40_000)})
+    Proposal(replicas=4, usage_milli=30000, utilization_pct=None)
+    """
+    if not samples:
+        asked = f"metrics for resource {resource}" if resource else "metric"
+        source = "resource" if resource else "custom"
+        raise MetricError(f"unable to get {asked}: no metrics returned from {source} metrics API")
+    groups = _grouped(pods, samples, resource, now_s, readiness)
+    values = _counted(samples, groups)
+
+    def ratio_of(values: Values) -> float:
+        return divide(float(_average(values)), float(target_milli))
+
+    replicas = _replicas(current, groups, values, ratio_of, lambda _: target_milli, tolerance)
+    return Proposal(replicas, _average(values))
+
+
+def object_replicas(
+    current: int,
+    target_milli: int,
+    value_milli: int,
+    pods: Sequence[Pod],
+    *,
+    tolerance: Tolerance = TOLERANCE,
+) -> Proposal:
+    """Replicas for one value as a whole: ``ceil(value/target x serving pods)``.
+
+    From zero replicas there are no pods to multiply with, and no tolerance: ``ceil(value/target)``.
+
+    >>> object_replicas(0, 15_000, 20_000, []).replicas
+    2
+    """
+    ratio = divide(float(value_milli), float(target_milli))
+    if current == 0:
+        return Proposal(ceil_int32(ratio), value_milli)
+    if tolerance.covers(ratio):
+        return Proposal(current, value_milli)
+    if not pods:
+        raise MetricError(
+            "unable to calculate ready pods: "
+            "no pods returned by selector while calculating replica count"
+        )
+    return Proposal(ceil_int32(ratio * serving(pods)), value_milli)
+
+
+def object_per_pod_replicas(
+    status_replicas: int,
+    target_milli: int,
+    value_milli: int,
+    *,
+    tolerance: Tolerance = TOLERANCE,
+) -> Proposal:
+    """Replicas for one value to be shared out: ``ceil(value/target)``.
+
+    Within tolerance the answer is the number of replicas that exist, not that were asked for.
+
+    >>> object_per_pod_replicas(3, 10_000, 40_000)
+    Proposal(replicas=4, usage_milli=13334, utilization_pct=None)
+    """
+    value = float(value_milli)
+    replicas = status_replicas
+    if not tolerance.covers(divide(value, float(target_milli) * status_replicas)):
+        replicas = ceil_int32(divide(value, float(target_milli)))
+    return Proposal(replicas, ceil_int64(divide(value, float(status_replicas))))
+
+
+def external_replicas(
+    current: int,
+    target_milli: int,
+    values_milli: Sequence[int],
+    pods: Sequence[Pod],
+    *,
+    tolerance: Tolerance = TOLERANCE,
+) -> Proposal:
+    """Replicas for the sum of a metric from outside the cluster, as a whole."""
+    total = 0
+    for value in _external(values_milli):
+        total += value
+        if total > MAX_INT64:
+            total = MAX_INT64
+            break
+    return object_replicas(current, target_milli, total, pods, tolerance=tolerance)
+
+
+def external_per_pod_replicas(
+    status_replicas: int,
+    target_milli: int,
+    values_milli: Sequence[int],
+    *,
+    tolerance: Tolerance = TOLERANCE,
+) -> Proposal:
+    """Replicas for the sum of a metric from outside the cluster, shared out.
+
+    >>> external_per_pod_replicas(10, 1_000, [12_000]).replicas
+    12
+    >>> external_per_pod_replicas(10, 1_000, [11_000]).replicas  # 10 % more is within tolerance
+    10
+    """
+    total = 0
+    for value in _external(values_milli):
+        total += value
+        # A sum below zero is taken for an overflow, here and in Kubernetes.
+        if not 0 <= total <= MAX_INT64:
+            total = MAX_INT64
+            break
+    proposal = object_per_pod_replicas(status_replicas, target_milli, total, tolerance=tolerance)
+    if float(total) >= float(MAX_INT64):
+        return Proposal(proposal.replicas, MAX_INT64)
+    return proposal
+
+
+class _Utilization(Struct, frozen=True, gc=False):
+    percent: int
+    average_milli: int
+
+
+def _utilization(values: Values, requests: Mapping[str, int]) -> _Utilization:
+    """Percent of the requests that is used; samples of unknown pods are left out."""
+    used = requested = count = 0
+    for name, value in values.items():
+        request = requests.get(name)
+        if request is not None:
+            used += value
+            requested += request
+            count += 1
+    if requested == 0:
+        raise MetricError("no metrics returned matched known pods")
+    return _Utilization(quotient(used * 100, requested), quotient(used, count))
+
+
+def _average(values: Values) -> int:
+    return quotient(sum(values.values()), len(values))
+
+
+def _replicas(
+    current: int,
+    groups: PodGroups,
+    values: Values,
+    ratio_of: Callable[[Values], float],
+    missing_milli: Callable[[str], int],
+    tolerance: Tolerance,
+) -> int:
+    """Replicas by the pods that count; the others are filled in against the direction.
+
+    What is not known must not make a change larger: on the way down unmeasured pods count as
+    busy, on the way up they and the unready ones count as idle.
+    """
+    ratio = ratio_of(values)
+    if not groups.missing and not (groups.unready and ratio > 1.0):
+        return current if tolerance.covers(ratio) else ceil_int32(ratio * groups.ready)
+    filled = dict(values)
+    if ratio < 1.0:
+        filled.update((name, missing_milli(name)) for name in groups.missing)
+    elif ratio > 1.0:
+        filled.update(dict.fromkeys((*groups.missing, *groups.unready), 0))
+    again = ratio_of(filled)
+    if tolerance.covers(again) or ratio < 1.0 < again or again < 1.0 < ratio:
+        return current
+    replicas = ceil_int32(again * len(filled))
+    contradicts = replicas > current if again < 1.0 else replicas < current
+    return current if contradicts else replicas
+
+
+def _grouped(
+    pods: Sequence[Pod],
+    samples: Mapping[str, Sample],
+    resource: str,
+    now_s: float,
+    readiness: Readiness,
+) -> PodGroups:
+    if not pods:
+        raise MetricError("no pods returned by selector while calculating replica count")
+    return group_pods(pods, samples, resource=resource, now_s=now_s, readiness=readiness)
+
+
+def _counted(samples: Mapping[str, Sample], groups: PodGroups) -> dict[str, int]:
+    dropped = {*groups.ignored, *groups.unready}
+    values = {name: s.value_milli for name, s in samples.items() if name not in dropped}
+    if not values:
+        raise MetricError("did not receive metrics for targeted pods (pods might be unready)")
+    return values
+
+
+def _requests(pods: Sequence[Pod], resource: str) -> dict[str, int]:
+    requests = {}
+    for pod in pods:
+        if pod.request_milli is None:
+            raise MetricError(f"missing request for {resource} in Pod {pod.name}")
+        requests[pod.name] = pod.request_milli
+    return requests
+
+
+def _external(values_milli: Sequence[int]) -> Sequence[int]:
+    if not values_milli:
+        raise MetricError(
+            "unable to get external metric: no metrics returned from external metrics API"
+        )
+    return values_milli

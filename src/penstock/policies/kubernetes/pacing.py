@@ -1,0 +1,162 @@
+"""Stabilisation and limits for policies: `reconcile` without what the guards do.
+
+A policy that scales the Kubernetes way works out what its metrics ask for, and hands that to
+`settle`. The bounds are not looked at here: they are guards. What is remembered between turns is
+`Recommendations`, and only as much of it as can still matter.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import lru_cache
+from typing import Protocol
+
+from msgspec import Struct
+
+from penstock.core.model import Decision, Reason
+from penstock.policies.kubernetes.behavior import Behavior, ScaleEvent, paces, rate_limited
+from penstock.policies.kubernetes.numbers import MAX_INT32
+from penstock.policies.kubernetes.stabilization import Recommendation, keep_highest, keep_lowest
+
+
+class Recommendations(Struct, frozen=True, tag=True, omit_defaults=True):
+    """What a policy remembers of its own recommendations.
+
+    Of the past only those are kept that none as high (or as low) has followed: their first is
+    the highest (the lowest) of the window. Empty is the cold start.
+    """
+
+    highest: tuple[Recommendation, ...] = ()
+    lowest: tuple[Recommendation, ...] = ()
+
+
+class Change(Protocol):
+    """A rescale that was made."""
+
+    @property
+    def at_s(self) -> float: ...
+    @property
+    def before(self) -> int: ...
+    @property
+    def after(self) -> int: ...
+
+
+def seeded(past: Recommendations, current: int, now_s: float) -> Recommendations:
+    """On the very first turn, the size that was found counts as recommended.
+
+    So a fresh autoscaler shrinks nothing before one window has passed.
+    """
+    if past.highest:
+        return past
+    first = (Recommendation(current, now_s),)
+    return Recommendations(first, first)
+
+
+def settle(
+    wanted: int,
+    current: int,
+    now_s: float,
+    past: Recommendations,
+    *reasons: Reason,
+    down_window_s: float,
+    behavior: Behavior | None = None,
+    changes: Sequence[Change] = (),
+) -> Decision:
+    """The decision that is left of `wanted`; each limit that spoke adds its reason.
+
+    >>> why = Reason("cpu", "cpu at 140 % of its target")
+    >>> decision = settle(14, 3, 0.0, Recommendations(), why, down_window_s=300.0)
+    >>> decision.target_executors, decision.reasons[-1].text
+    (6, '14 executors wanted, a turn makes at most 6 of 3')
+    >>> later = settle(1, 14, 60.0, decision.memory, why, down_window_s=300.0)
+    >>> later.target_executors, later.reasons[-1].text
+    (14, '1 executors wanted, but 14 in the last 300 s')
+    """
+    wanted = max(0, wanted)
+    if not past.highest:
+        past = seeded(past, current, now_s)
+    newest = Recommendation(wanted, now_s)
+    if behavior is not None:
+        return _paced(newest, current, past, reasons, behavior, down_window_s, changes)
+    highest = keep_highest(past.highest, newest, now_s - down_window_s)
+    memory = Recommendations(highest)
+    stable = highest[0].replicas
+    if stable > wanted:
+        reasons = (*reasons, _stabilized(wanted, stable, down_window_s))
+    most = 2 * current if current > 2 else 4
+    if stable > most:
+        reasons = (*reasons, _limited(stable, most, current))
+        stable = most
+    return Decision(stable, reasons, stable, None, memory)
+
+
+def _paced(
+    newest: Recommendation,
+    current: int,
+    past: Recommendations,
+    reasons: tuple[Reason, ...],
+    behavior: Behavior,
+    down_window_s: float,
+    changes: Sequence[Change],
+) -> Decision:
+    """With a behaviour: both directions have a window, and policies limit the rate."""
+    now_s, wanted = newest.at_s, newest.replicas
+    rules = paces(behavior, down_window_s)
+    up_cutoff_s, down_cutoff_s = now_s - rules.up.window_s, now_s - rules.down.window_s
+    highest = keep_highest(past.highest, newest, down_cutoff_s)
+    lowest = keep_lowest(past.lowest, newest, up_cutoff_s)
+    high = _first_after(highest, down_cutoff_s, wanted)
+    low = _first_after(lowest, up_cutoff_s, wanted)
+    stable = min(max(current, low), high)
+    if stable != wanted:
+        window_s = rules.up.window_s if wanted > stable else rules.down.window_s
+        reasons = (*reasons, _stabilized(wanted, stable, window_s))
+    up_events, down_events = _events(changes, now_s - max(rules.up.longest_s, rules.down.longest_s))
+    left = rate_limited(
+        stable,
+        current,
+        rules,
+        min_replicas=0,
+        max_replicas=MAX_INT32,
+        up_events=up_events,
+        down_events=down_events,
+        now_s=now_s,
+    ).replicas
+    if left != stable:
+        reasons = (*reasons, _limited(stable, left, current))
+    return Decision(left, reasons, left, None, Recommendations(highest, lowest))
+
+
+def _first_after(kept: tuple[Recommendation, ...], cutoff_s: float, otherwise: int) -> int:
+    for recommendation in kept:
+        if recommendation.at_s > cutoff_s:
+            return recommendation.replicas
+    return otherwise
+
+
+def _events(
+    changes: Sequence[Change], cutoff_s: float
+) -> tuple[list[ScaleEvent], list[ScaleEvent]]:
+    """Rescales up and down since `cutoff_s`; newest last, so look from the end."""
+    up_events: list[ScaleEvent] = []
+    down_events: list[ScaleEvent] = []
+    for change in reversed(changes):
+        if change.at_s <= cutoff_s:
+            break
+        if change.after > change.before:
+            up_events.append(ScaleEvent(change.after - change.before, change.at_s))
+        elif change.after < change.before:
+            down_events.append(ScaleEvent(change.before - change.after, change.at_s))
+    return up_events, down_events
+
+
+@lru_cache(maxsize=1024)
+def _stabilized(wanted: int, stable: int, window_s: float) -> Reason:
+    text = f"{wanted} executors wanted, but {stable} in the last {window_s:.0f} s"
+    return Reason("stabilized", text, {"wanted": wanted, "stable": stable, "window_s": window_s})
+
+
+def _limited(wanted: int, left: int, current: int) -> Reason:
+    verb = "at most" if wanted > left else "at least"
+    text = f"{wanted} executors wanted, a turn makes {verb} {left} of {current}"
+    return Reason("rate_limited", text, {"wanted": wanted, "limit": left})

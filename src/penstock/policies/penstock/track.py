@@ -1,0 +1,134 @@
+"""What is known of the work of a job, and what one more measurement changes about it."""
+
+from __future__ import annotations
+
+from math import sqrt
+from typing import NamedTuple
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from penstock.policies.penstock.overhead import Overhead
+
+#: Seconds after which a measurement counts for a third.
+FORGET_S = 90.0
+#: What a busy gauge shows of a full operator, before it was seen full.
+BUSY_WHEN_FULL = 0.95
+#: The relative deviation of one measurement, before there are enough to tell.
+FIRST_NOISE = 0.06
+#: How many deviations off is an exception. Exceptions in a row are news from the second on, if
+#: together they are so many deviations off.
+FAR = 2.5
+NEWS = 10.0
+#: Exceptions that are further apart are none in a row.
+IN_A_ROW_S = 30.0
+#: So many measurements confirm a change.
+CONFIRMED = 4.0
+#: How many measurements a changed fleet leaves the ones before worth: executors differ.
+AFTER_CHANGE = 6.0
+
+
+class Wave(Struct, frozen=True, gc=False, array_like=True):
+    """A stage of a batch: its tasks, and its share of the work."""
+
+    tasks: int
+    share: float
+
+
+class Track(Struct, frozen=True, gc=False, omit_defaults=True):
+    """What is known of a job. `work_s` and `serial_s` are core-seconds and seconds per record.
+
+    `noise` is the relative deviation of one measurement, `samples` how many the estimate is worth,
+    `astray` by how many deviations those were off together that lay far off in a row, below zero
+    for those that lay below. `before` is what was known before a change that is not confirmed yet.
+    """
+
+    work_s: float | None = None
+    serial_s: float = 0.0
+    fixed_s: float | None = None
+    waves: tuple[Wave, ...] = ()
+    busy_when_full: float = BUSY_WHEN_FULL
+    noise: float = FIRST_NOISE
+    samples: float = 0.0
+    astray: float = 0.0
+    executors: int = 0
+    at_s: float = 0.0
+    overhead: Overhead = Overhead()
+    before: Track | None = None
+
+
+class Measured(NamedTuple):
+    """What one measurement says of the work of a record, at a size where all work takes `wave_s`.
+
+    `records` is how many a batch had, `batch_s` how long all its work took.
+    """
+
+    work_s: float
+    serial_s: float
+    wave_s: float
+    executors: int
+    at_s: float
+    records: float = 0.0
+    batch_s: float = 0.0
+
+
+def with_one(track: Track, one: Measured) -> Track:
+    """The track with one more measurement, which counts the more the fewer there were.
+
+    One that lies far off for once is a straggler, and counts as if it lay less far off. When
+    several in a row do, the job has changed, and what was known before is worth nothing; unless the
+    next ones say that it was right.
+    """
+    work_s, serial_s, executors, at_s = one.work_s, one.serial_s, one.executors, one.at_s
+    track = _undoubted(track, one)
+    if track.work_s is None:
+        return replace(
+            track, work_s=work_s, serial_s=serial_s, samples=1.0, executors=executors, at_s=at_s
+        )
+    off = _off(track, one)
+    far = FAR * max(0.02, track.noise)
+    deviations = FAR * off / far if abs(off) > far else 0.0
+    again = track.astray * deviations > 0.0 and at_s - track.at_s < IN_A_ROW_S
+    astray = deviations + track.astray if again else deviations
+    samples, overhead, before = track.samples, track.overhead, track.before
+    if executors != track.executors:
+        samples = min(samples, AFTER_CHANGE)
+    if again and abs(astray) >= NEWS:
+        samples, astray, before = 0.0, 0.0, replace(track, astray=0.0, before=None)
+        if overhead.alike(one.records):
+            overhead = overhead.through(one.records, one.wave_s, one.batch_s)
+    else:
+        # In the same proportion: a straggler says nothing about what is serial.
+        shrink = (1.0 + max(-far, min(far, off))) / (1.0 + off)
+        work_s, serial_s = work_s * shrink, serial_s * shrink
+    # After a silence one measurement alone must not replace all that was known.
+    gap_s = min(max(0.0, at_s - track.at_s), FORGET_S / 4.0)
+    weight = max(gap_s / FORGET_S, 1.0 / (samples + 1.0))
+    heard = min(off * off, 36.0 * track.noise**2)
+    return replace(
+        track,
+        work_s=track.work_s + weight * (work_s - track.work_s),
+        serial_s=track.serial_s + weight * (serial_s - track.serial_s),
+        noise=max(0.01, sqrt(track.noise**2 + 0.005 * (heard - track.noise**2))),
+        samples=min(samples + 1.0, 2.0 / weight - 1.0),
+        astray=astray,
+        executors=executors,
+        at_s=max(at_s, track.at_s),
+        overhead=overhead,
+        before=before,
+    )
+
+
+def _undoubted(track: Track, one: Measured) -> Track:
+    """The track before its last change if that is denied, without doubt if it is confirmed."""
+    if track.before is None:
+        return track
+    if abs(_off(track.before, one)) < abs(_off(track, one)):
+        return track.before
+    return replace(track, before=None) if track.samples >= CONFIRMED else track
+
+
+def _off(track: Track, one: Measured) -> float:
+    """By how much a measurement is off what is known, as a fraction of that."""
+    known_s = (track.work_s or 0.0) * one.wave_s + track.serial_s
+    return (one.work_s * one.wave_s + one.serial_s) / max(known_s, 1e-12) - 1.0

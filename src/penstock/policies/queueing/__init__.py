@@ -1,0 +1,1 @@
+"""The queueing policy of the Pulsar study and the formulas of its model."""

@@ -1,0 +1,144 @@
+"""Queues: how long a record waits for one of ``k`` servers, and how many servers it takes.
+
+A station is a GI/G/k queue: arrivals and service times of any distribution, known by mean and
+squared coefficient of variation (0 regular, 1 Poisson or exponential, above 1 bursty).
+"""
+
+from __future__ import annotations
+
+import math
+from math import floor, inf
+
+from msgspec import Struct
+
+from penstock.core.errors import ModelError
+
+#: A chance too small to change any sum of times; further servers only make it smaller.
+NEVER = 1e-18
+
+
+class Station(Struct, frozen=True, gc=False):
+    """One operator as a queue: records come in, each keeps one server busy for a while."""
+
+    arrival_rps: float
+    service_rps: float
+    arrival_cv2: float = 1.0
+    service_cv2: float = 1.0
+
+    @classmethod
+    def of_deviations(
+        cls, arrival_rps: float, service_rps: float, arrival_cv: float, service_cv: float
+    ) -> Station:
+        """A station whose variation is given by standard deviation over mean, not squared."""
+        return cls(arrival_rps, service_rps, arrival_cv * arrival_cv, service_cv * service_cv)
+
+    @property
+    def offered(self) -> float:
+        """The servers that the work would keep busy."""
+        return self.arrival_rps / self.service_rps
+
+    def utilisation(self, servers: int) -> float:
+        return self.arrival_rps / (servers * self.service_rps)
+
+
+def erlang_c(servers: int, offered: float) -> float:
+    """The chance to find all servers busy in an M/M/k queue; one if they cannot keep up.
+
+    `offered` is arrival over service rate. By the recursion of Erlang B,
+    ``B(k) = a B(k-1) / (k + a B(k-1))``, which neither overflows nor cancels, then
+    ``C = B / (1 - rho (1 - B))``.
+
+    >>> erlang_c(1, 0.5), erlang_c(4, 3.0)
+    (0.5, 0.509434)
+    """
+    if offered >= servers:
+        return 1.0
+    blocked = 1.0
+    for k in range(1, servers + 1):
+        blocked = offered * blocked / (k + offered * blocked)
+        if blocked < NEVER:
+            return 0.0
+    return _waits(blocked, offered / servers)
+
+
+def allen_cunneen_wait(servers: int, utilisation: float) -> float:
+    """Allen and Cunneen's closed form for the chance to wait, good to a few percent.
+
+    ``(rho^k + rho) / 2`` from a utilisation of 0.7 on, ``rho^((k+1)/2)`` below; both are exact
+    for one server.
+
+    >>> allen_cunneen_wait(1, 0.5), allen_cunneen_wait(4, 0.75)
+    (0.5, 0.533203)
+    """
+    if utilisation >= 1.0:
+        return 1.0
+    if utilisation >= 0.7:
+        return (utilisation**servers + utilisation) / 2.0
+    return math.pow(utilisation, (servers + 1) / 2.0)
+
+
+def response_time_s(station: Station, servers: int, wait_chance: float | None = None) -> float:
+    """Mean seconds from arrival to completion; infinite if the servers cannot keep up.
+
+    ``T = 1/mu + (ca2 + cs2) / 2k x P / (mu (1 - rho))`` with ``P`` by Erlang C unless given.
+
+    >>> response_time_s(Station(arrival_rps=30, service_rps=10, service_cv2=0.25), servers=4)
+    0.131840
+    """
+    rho = station.utilisation(servers)
+    if rho >= 1.0:
+        return inf
+    if wait_chance is None:
+        wait_chance = erlang_c(servers, station.offered)
+    return _response_s(station, servers, rho, wait_chance)
+
+
+def fewest_servers(station: Station, within_s: float) -> int:
+    """The smallest number of servers whose mean response time is at most `within_s`.
+
+    Each further server makes the response time shorter, down to that of the service alone, so
+    the search ends at the first hit; it starts where the queue is stable and carries Erlang's
+    recursion along.
+
+    >>> fewest_servers(Station(arrival_rps=30, service_rps=10), within_s=0.12)
+    5
+    >>> fewest_servers(Station(arrival_rps=30, service_rps=10), within_s=0.1)
+    Traceback (most recent call last):
+    penstock.core.errors.ModelError: no number of servers answers within 0.1 s: the service
+        takes 0.1 s
+    """
+    if within_s * station.service_rps <= 1.0:
+        raise ModelError(
+            f"no number of servers answers within {within_s:g} s: "
+            f"the service takes {1.0 / station.service_rps:g} s"
+        )
+    offered = station.offered
+    blocked = 1.0
+    servers = fewest_stable(station)
+    for k in range(1, servers):
+        blocked = offered * blocked / (k + offered * blocked)
+    while True:
+        blocked = offered * blocked / (servers + offered * blocked)
+        rho = offered / servers
+        if _response_s(station, servers, rho, _waits(blocked, rho)) <= within_s:
+            return servers
+        servers += 1
+
+
+def fewest_stable(station: Station) -> int:
+    """The smallest number of servers that keeps up at all.
+
+    >>> fewest_stable(Station(arrival_rps=30, service_rps=10))
+    4
+    """
+    return floor(station.offered) + 1
+
+
+def _waits(blocked: float, rho: float) -> float:
+    """Erlang C from Erlang B."""
+    return blocked / (1.0 - rho * (1.0 - blocked))
+
+
+def _response_s(station: Station, servers: int, rho: float, wait_chance: float) -> float:
+    variation = (station.arrival_cv2 + station.service_cv2) / (2.0 * servers)
+    return (1.0 + variation * wait_chance / (1.0 - rho)) / station.service_rps

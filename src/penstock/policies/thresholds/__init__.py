@@ -1,0 +1,1 @@
+"""Thresholds on filtered metrics: the policy and its filters."""

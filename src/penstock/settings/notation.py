@@ -1,0 +1,392 @@
+"""The one-line notation of the command line: ``name:key=value,key=value``.
+
+Workloads, policies and faults are all written this way, so all of them are read here:
+`quantity` reads numbers with units, `parse` takes one notation apart, `split_list` cuts a list of
+them, and `build` makes the frozen value that a notation stands for.
+
+>>> parse("trace:load.csv,hours=24,peak_executors=12")
+Notation(name='trace', positional=('load.csv',), options={'hours': '24', 'peak_executors': '12'})
+>>> quantity("40k"), quantity("3h"), quantity("5%")
+(40000.0, 10800.0, 0.05)
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import MISSING
+from math import isfinite
+from types import NoneType, UnionType
+from typing import (
+    Annotated,
+    Any,
+    Literal,
+    TypeVar,
+    Union,
+    get_args,
+    get_origin,
+    get_type_hints,
+)
+
+from msgspec import Meta, Struct, structs
+
+from penstock.core.errors import ConfigError, ModelError, unknown
+
+T = TypeVar("T")
+
+UNITS: dict[str, float] = {
+    "": 1.0,
+    "k": 1e3,
+    "M": 1e6,
+    "G": 1e9,
+    "%": 0.01,
+    "ms": 0.001,
+    "s": 1.0,
+    "m": 60.0,
+    "min": 60.0,
+    "h": 3600.0,
+    "d": 86400.0,
+}
+"""What may follow a number. Case counts: ``m`` is minutes, ``M`` is mega."""
+
+# A field `period_s` may be written `period=3h`: the unit is in the value, not in the key.
+_UNIT_SUFFIXES = ("_s", "_rps", "_fraction", "_records", "_bytes")
+_NUMBER = re.compile(r"([+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?)\s*([A-Za-z%]*)")
+_KEY = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+_BOOLEANS = {"true": True, "yes": True, "on": True, "false": False, "no": False, "off": False}
+
+
+class Notation(Struct, frozen=True):
+    """One notation taken apart: its name, what stands without a key, and the rest by key."""
+
+    name: str
+    positional: tuple[str, ...] = ()
+    options: dict[str, str] = {}
+
+
+def quantity(text: str, what: str = "value") -> float:
+    """The number that `text` writes, in base units: records, bytes, seconds, or a fraction.
+
+    >>> quantity("1.5M"), quantity("90s"), quantity("10min"), quantity("250ms"), quantity("-2e3")
+    (1500000.0, 90.0, 600.0, 0.25, -2000.0)
+    >>> quantity("3 parsecs", "period")
+    Traceback (most recent call last):
+    penstock.core.errors.ConfigError: period must be a number, alone or with one of k, M, G, %, ms,
+        s, m, min, h, d, not '3 parsecs'
+    """
+    match = _NUMBER.fullmatch(text.strip())
+    if match is None or match[2] not in UNITS:
+        units = ", ".join(unit for unit in UNITS if unit)
+        raise ConfigError(f"{what} must be a number, alone or with one of {units}, not '{text}'")
+    # Dividing by 1000 or 100 is exact where multiplying by 0.001 or 0.01 is not: 7% is 0.07.
+    factor = UNITS[match[2]]
+    number = float(match[1])
+    number = number * factor if factor >= 1.0 else number / round(1.0 / factor)
+    if not isfinite(number):
+        raise ConfigError(f"{what} must be a finite number, not '{text}'")
+    return number
+
+
+def written(number: float, *, seconds: bool = False) -> str:
+    """The shortest way to write `number` that `quantity` reads back exactly.
+
+    >>> written(40_000.0), written(0.05), written(2_700.0, seconds=True), written(90.5)
+    ('40k', '0.05', '45min', '90.5')
+    """
+    if not isfinite(number) or abs(number) >= 1e15:
+        return repr(number)
+    for unit in ("d", "h", "min", "s") if seconds else ("G", "M", "k"):
+        count = number / UNITS[unit]
+        # 1.5k reads well, 1.2345k does not read better than 1234.5
+        if number and abs(count) >= 1.0 and count * 10.0 == int(count * 10.0):
+            text = f"{count:g}{unit}"
+            if quantity(text) == number:
+                return text
+    return repr(int(number)) if number == int(number) else repr(number)
+
+
+def parse(text: str) -> Notation:
+    """Take one notation apart.
+
+    What follows the first colon is a comma list. A piece is an option if it starts with a key and
+    ``=``, otherwise it stands for itself; so a file may have ``:`` and ``/`` in its name, and also
+    ``=`` when it is written with its folder.
+
+    >>> parse("hpa")
+    Notation(name='hpa', positional=(), options={})
+    >>> parse("trace:./day=3/load.csv,hours=2").positional
+    ('./day=3/load.csv',)
+    """
+    name, _, rest = text.strip().partition(":")
+    name = name.strip()
+    if not name:
+        raise ConfigError(f"expected name:key=value,... and not '{text}', which has no name")
+    positional: list[str] = []
+    options: dict[str, str] = {}
+    for piece in rest.split(",") if rest.strip() else ():
+        key, equals, value = (part.strip() for part in piece.partition("="))
+        if not piece.strip():
+            raise ConfigError(f"expected name:key=value,... and not '{text}': a piece is empty")
+        if not equals or not _KEY.fullmatch(key):
+            positional.append(piece.strip())
+        elif key in options:
+            raise ConfigError(f"'{text}' gives {key} twice: {options[key]} and {value}")
+        else:
+            options[key] = value
+    return Notation(name, tuple(positional), options)
+
+
+def split_list(text: str) -> list[str]:
+    """Cut a comma list of notations into single ones.
+
+    A piece with ``=`` before any ``:`` goes on with the notation before it, any other starts one.
+
+    >>> split_list("hpa:target=0.8,tolerance=0.1,ds2,trace:load.csv,hours=2")
+    ['hpa:target=0.8,tolerance=0.1', 'ds2', 'trace:load.csv,hours=2']
+    """
+    notations: list[str] = []
+    for piece in text.split(","):
+        head, equals, _ = piece.partition("=")
+        if not piece.strip():
+            raise ConfigError(f"the list '{text}' has an empty entry")
+        if equals and ":" not in head:
+            if not notations:
+                raise ConfigError(f"the list '{text}' starts with an option, not with a name")
+            notations[-1] = f"{notations[-1]},{piece.strip()}"
+        else:
+            notations.append(piece.strip())
+    return notations
+
+
+def build(kind: type[T], options: Mapping[str, str], what: str) -> T:
+    """Make a `kind`, a frozen struct or dataclass, from options that are still text.
+
+    A key is the name of a field, with or without its unit: ``period=3h`` sets ``period_s``. The
+    type of the field says how its text is read, its `Meta` which values are allowed.
+
+    >>> class Wave(Struct, frozen=True):
+    ...     period_s: Annotated[float, Meta(gt=0)] = 60.0
+    ...     levels: tuple[int, ...] = ()
+    >>> build(Wave, {"period": "3h", "levels": "1|2|3"}, "wave")
+    Wave(period_s=10800.0, levels=(1, 2, 3))
+    >>> build(Wave, {"period": "0s"}, "wave")
+    Traceback (most recent call last):
+    penstock.core.errors.ConfigError: wave: period must be greater than 0, not '0s'
+    """
+    hints = _settable(kind)
+    by_key = keys_of(kind)
+    values: dict[str, Any] = {}
+    for key, text in options.items():
+        name = by_key.get(key)
+        if name is None:
+            raise unknown("option", key, {_short(name) for name in hints}, what)
+        if name in values:
+            raise ConfigError(f"{what}: {_short(name)} is given twice, also as {name}")
+        values[name] = _read(hints[name], text, f"{what}: {key}")
+    missing = [_short(name) for name in _required(kind) if name not in values]
+    if missing:
+        raise ConfigError(f"{what}: {' and '.join(missing)} must be given")
+    try:
+        return kind(**values)
+    except (ModelError, ValueError) as error:
+        raise ConfigError(f"{what}: {error}") from None
+
+
+def keys_of(kind: type[Any]) -> dict[str, str]:
+    """The keys that `build` takes for a `kind`, each with the field that it sets.
+
+    >>> class Wave(Struct, frozen=True):
+    ...     period_s: float = 60.0
+    >>> keys_of(Wave)
+    {'period': 'period_s', 'period_s': 'period_s'}
+    """
+    names = _settable(kind)
+    return {_short(name): name for name in names} | {name: name for name in names}
+
+
+def realize(kind: type[T], notation: Notation) -> T:
+    """`build` a notation; what stands without a key fills the fields in their order.
+
+    >>> class Flat(Struct, frozen=True):
+    ...     rate_rps: float = 1.0
+    >>> realize(Flat, parse("flat:40k"))
+    Flat(rate_rps=40000.0)
+    """
+    names = [_short(name) for name in _settable(kind)]
+    if len(notation.positional) > len(names):
+        raise ConfigError(
+            f"{notation.name}: takes at most {len(names)} values, "
+            f"so '{notation.positional[len(names)]}' is one too many"
+        )
+    options = dict(zip(names, notation.positional, strict=False))
+    for key, text in notation.options.items():
+        if _short(key) in options:
+            raise ConfigError(f"{notation.name}: {key} is given twice, first without its name")
+        options[key] = text
+    return build(kind, options, notation.name)
+
+
+def describe(value: object, name: str, *, positional: int = 0) -> str:
+    """The notation of `value`, without what is at its default; `build` reads it back.
+
+    The first `positional` fields are written without their keys.
+    """
+    pieces: list[str] = []
+    defaults = _defaults(type(value))
+    for index, field in enumerate(_settable(type(value))):
+        number = getattr(value, field)
+        if index < positional:
+            pieces.append(_text(number, field))
+        elif field not in defaults or number != defaults[field]:
+            pieces.append(f"{_short(field)}={_text(number, field)}")
+    return f"{name}:{','.join(pieces)}" if pieces else name
+
+
+def _text(value: object, field: str) -> str:
+    if isinstance(value, bool) or value is None:
+        return str(value).lower()
+    if isinstance(value, int | float):
+        return written(value, seconds=field.endswith("_s"))
+    if isinstance(value, tuple):
+        return "|".join(_text(item, field) for item in value)
+    return str(value)
+
+
+def _short(name: str) -> str:
+    """The key for a field: its name without the unit.
+
+    >>> _short("period_s"), _short("target_fraction"), _short("executors")
+    ('period', 'target', 'executors')
+    """
+    for suffix in _UNIT_SUFFIXES:
+        if name.endswith(suffix) and len(name) > len(suffix):
+            return name[: -len(suffix)]
+    return name
+
+
+def _settable(kind: type[Any]) -> dict[str, Any]:
+    """The fields of `kind` that text can set, in their order, with their full types."""
+    hints = get_type_hints(kind, include_extras=True)
+    fields = structs.fields(kind) if issubclass(kind, Struct) else dataclasses.fields(kind)
+    return {f.name: hints[f.name] for f in fields if _readable(hints[f.name])}
+
+
+def _defaults(kind: type[Any]) -> dict[str, Any]:
+    """The defaults of `kind` by field; a field without one is absent."""
+    if issubclass(kind, Struct):
+        return {f.name: f.default for f in structs.fields(kind) if not f.required}
+    return {
+        f.name: f.default
+        for f in dataclasses.fields(kind)
+        if f.default is not MISSING or f.default_factory is not MISSING
+    }
+
+
+def _required(kind: type[Any]) -> list[str]:
+    return [name for name in _settable(kind) if name not in _defaults(kind)]
+
+
+def _readable(hint: Any) -> bool:
+    origin, arguments = get_origin(hint), get_args(hint)
+    if origin is Annotated:
+        return _readable(arguments[0])
+    if origin in (Union, UnionType):
+        return any(_readable(each) for each in arguments if each is not NoneType)
+    if origin is tuple:
+        return all(each is Ellipsis or _readable(each) for each in arguments)
+    return origin is Literal or hint in (float, int, bool, str)
+
+
+def _read(hint: Any, text: str, what: str) -> Any:
+    """The value of type `hint` that `text` writes, or one sentence on what is allowed."""
+    origin, arguments = get_origin(hint), get_args(hint)
+    if origin is Annotated:
+        value = _read(arguments[0], text, what)
+        for meta in arguments[1:]:
+            if isinstance(meta, Meta) and not _allows(meta, value):
+                raise ConfigError(f"{what} must be {_range(meta)}, not '{text}'")
+        return value
+    if origin in (Union, UnionType):
+        return _read_any(arguments, text, what)
+    if origin is tuple:
+        return _read_tuple(arguments, text, what)
+    if origin is Literal:
+        for each in arguments:
+            if str(each) == text:
+                return each
+        allowed = ", ".join(str(each) for each in arguments)
+        raise ConfigError(f"{what} must be one of {allowed}, not '{text}'")
+    return _SCALARS[hint](text, what)
+
+
+def _read_any(kinds: tuple[Any, ...], text: str, what: str) -> Any:
+    if NoneType in kinds and text.lower() == "none":
+        return None
+    refusals: list[ConfigError] = []
+    for kind in kinds:
+        if kind is not NoneType and _readable(kind):
+            try:
+                return _read(kind, text, what)
+            except ConfigError as refusal:
+                refusals.append(refusal)
+    raise refusals[0]
+
+
+def _read_tuple(kinds: tuple[Any, ...], text: str, what: str) -> tuple[Any, ...]:
+    pieces = text.split("|") if text else []
+    if kinds[-1] is Ellipsis:
+        return tuple(_read(kinds[0], piece, what) for piece in pieces)
+    if len(pieces) != len(kinds):
+        raise ConfigError(f"{what} must be {len(kinds)} values separated by |, not '{text}'")
+    return tuple(_read(kind, piece, what) for kind, piece in zip(kinds, pieces, strict=True))
+
+
+def _read_int(text: str, what: str) -> int:
+    number = quantity(text, what)
+    if number != int(number):
+        raise ConfigError(f"{what} must be a whole number, not '{text}'")
+    return int(number)
+
+
+def _read_bool(text: str, what: str) -> bool:
+    if text.lower() not in _BOOLEANS:
+        raise ConfigError(f"{what} must be true or false, not '{text}'")
+    return _BOOLEANS[text.lower()]
+
+
+def _read_text(text: str, what: str) -> str:
+    if not text:
+        raise ConfigError(f"{what} must not be empty")
+    return text
+
+
+_SCALARS: dict[Any, Callable[[str, str], Any]] = {
+    float: quantity,
+    int: _read_int,
+    bool: _read_bool,
+    str: _read_text,
+}
+
+
+def _allows(meta: Meta, value: Any) -> bool:
+    return (
+        (meta.gt is None or value > meta.gt)
+        and (meta.ge is None or value >= meta.ge)
+        and (meta.lt is None or value < meta.lt)
+        and (meta.le is None or value <= meta.le)
+        and (meta.min_length is None or len(value) >= meta.min_length)
+        and (meta.max_length is None or len(value) <= meta.max_length)
+    )
+
+
+def _range(meta: Meta) -> str:
+    bounds = (
+        ("greater than", meta.gt),
+        ("at least", meta.ge),
+        ("less than", meta.lt),
+        ("at most", meta.le),
+        ("of length at least", meta.min_length),
+        ("of length at most", meta.max_length),
+    )
+    return " and ".join(f"{words} {bound:g}" for words, bound in bounds if bound is not None)

@@ -1,0 +1,194 @@
+"""From a penstock.toml to a wired controller; the only place that knows all the parts.
+
+>>> settings = parse('''
+... [policy]
+... name = "static"
+... executors = 6
+... [limits]
+... max_executors = 8
+... ''', "penstock.toml")
+>>> settings.policy
+Static(executors=6, period_s=60.0)
+>>> settings.limits.max_executors
+8
+>>> parse("[limits]\\nmax_executor = 8", "penstock.toml")
+Traceback (most recent call last):
+penstock.core.errors.ConfigError: unknown key 'max_executor' in penstock.toml [limits]: did you mean
+    'max_executors'? Known: ...
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+import tomllib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, TypeVar
+
+import msgspec
+from msgspec import Struct
+
+from penstock.core.controller import Controller
+from penstock.core.errors import ConfigError, unknown
+from penstock.core.guards import chain
+from penstock.core.journal import FileJournal, Fsync, read_tail
+from penstock.core.knowledge import Knowledge
+from penstock.core.model import Limits
+from penstock.core.protocols import Actuator, Policy, Sensor
+from penstock.policies import DEFAULT_POLICY, POLICIES
+from penstock.settings.goal import Goal
+from penstock.settings.live import LiveSettings
+from penstock.settings.policy_spec import aimed
+
+T = TypeVar("T")
+
+FILE_NAME = "penstock.toml"
+
+
+class JournalSettings(Struct, frozen=True, forbid_unknown_fields=True):
+    """Where the journal is kept, and how much of it.
+
+    Parameters
+    ----------
+    path
+        The file; empty keeps no journal.
+    fsync
+        Force to disk "always", at each "rescale", or "never".
+    max_bytes
+        Size at which the file is rotated.
+    keep
+        How many rotated files stay.
+    """
+
+    path: str = ""
+    fsync: Fsync = "rescale"
+    max_bytes: int = 64 * 1024 * 1024
+    keep: int = 4
+
+    def open(self, policy_name: str) -> FileJournal | None:
+        """The journal to write, continued if it is there; ``None`` where none is kept."""
+        if not self.path:
+            return None
+        return FileJournal(
+            Path(self.path),
+            run={"policy": policy_name},
+            fsync=self.fsync,
+            max_bytes=self.max_bytes,
+            keep=self.keep,
+        )
+
+
+class Document(Struct, frozen=True, forbid_unknown_fields=True):
+    """The tables of a penstock.toml as they stand there; each may be left out."""
+
+    policy: dict[str, Any] = {}
+    limits: dict[str, Any] = {}
+    goal: dict[str, Any] = {}
+    journal: dict[str, Any] = {}
+    live: dict[str, Any] = {}
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """All that a penstock.toml can say, checked."""
+
+    policy_name: str
+    policy: Policy
+    limits: Limits
+    goal: Goal
+    journal: JournalSettings
+    live: LiveSettings
+
+    def wire(self, sensor: Sensor, actuator: Actuator) -> Controller:
+        """The controller of a job, going on from what its journal knows."""
+        guards = chain(self.limits)
+        if not self.journal.path:
+            knowledge = Knowledge(self.limits)
+            return Controller(sensor, self.policy, guards, actuator, knowledge=knowledge)
+        path = Path(self.journal.path)
+        past = read_tail(path) if path.exists() else ()
+        knowledge = Knowledge.from_steps(past, self.limits)
+        journal = self.journal.open(self.policy_name)
+        return Controller(sensor, self.policy, guards, actuator, journal, knowledge)
+
+
+def load(path: Path) -> Settings:
+    """The settings of a file."""
+    try:
+        text = path.read_text(encoding="utf-8")
+    except OSError as error:
+        raise ConfigError(f"cannot read {path}: {error.strerror}") from error
+    except UnicodeDecodeError as error:
+        raise ConfigError(f"{path} is not a text file in UTF-8") from error
+    return parse(text, str(path))
+
+
+def parse(text: str, where: str) -> Settings:
+    """The settings of a TOML text; a mistake is named with its place."""
+    try:
+        tables = convert(Document, tomllib.loads(text), where)
+    except tomllib.TOMLDecodeError as error:
+        raise ConfigError(f"{where} is not valid TOML: {error}") from error
+    name = tables.policy.get("name", DEFAULT_POLICY)
+    parameters = {key: value for key, value in tables.policy.items() if key != "name"}
+    if name not in POLICIES:
+        raise unknown("policy", str(name), POLICIES, f"{where} [policy]")
+    kind = POLICIES[name]
+    goal = convert(Goal, tables.goal, f"{where} [goal]")
+    policy: Policy = convert(kind, parameters, f"{where} [policy]")
+    return Settings(
+        policy_name=name,
+        policy=aimed(policy, goal, given=parameters.keys()),
+        limits=merged_limits(kind.default_limits, tables.limits, f"{where} [limits]"),
+        goal=goal,
+        journal=convert(JournalSettings, tables.journal, f"{where} [journal]"),
+        live=convert(LiveSettings, tables.live, f"{where} [live]"),
+    )
+
+
+def merged_limits(default: Limits, given: Mapping[str, Any], where: str) -> Limits:
+    """`default` with what was given in its place, checked as a whole.
+
+    >>> merged_limits(Limits(cooldown_s=120.0), {"max_executors": 8}, "here").cooldown_s
+    120.0
+    """
+    return convert(Limits, {**msgspec.structs.asdict(default), **given}, where)
+
+
+def convert(kind: type[T], values: Mapping[str, Any], where: str) -> T:
+    """A typed value from plain data, or one sentence: what, where, which value, what is allowed.
+
+    >>> convert(Limits, {"max_executors": "many"}, "penstock.toml [limits]")
+    Traceback (most recent call last):
+    penstock.core.errors.ConfigError: penstock.toml [limits]: max_executors = 'many': expected int,
+        got str
+    """
+    known = _keys(kind)
+    for key in values:
+        if key not in known:
+            raise unknown("key", key, known, where)
+    try:
+        return msgspec.convert(values, kind)
+    except msgspec.ValidationError as error:
+        raise ConfigError(_sentence(str(error), values, where)) from None
+    except ConfigError as error:
+        raise ConfigError(f"{where}: {error}") from None
+
+
+def _keys(kind: type[Any]) -> tuple[str, ...]:
+    if issubclass(kind, Struct):
+        return kind.__struct_fields__
+    return tuple(field.name for field in dataclasses.fields(kind))
+
+
+def _sentence(message: str, values: Mapping[str, Any], where: str) -> str:
+    """Msgspec's words with the key and the value that they are about."""
+    what, _, path = message.partition(" - at ")
+    keys = re.findall(r"[^.$\[\]`]+", path)
+    value: Any = values
+    for key in keys:
+        value = value[int(key)] if isinstance(value, list | tuple) else value.get(key)
+    what = what[0].lower() + what[1:].replace("`", "")
+    return f"{where}: {'.'.join(keys)} = {value!r}: {what}" if keys else f"{where}: {what}"

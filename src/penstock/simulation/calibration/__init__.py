@@ -1,0 +1,1 @@
+"""Engines fitted to recorded runs."""

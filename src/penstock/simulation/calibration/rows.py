@@ -1,0 +1,171 @@
+"""A recorded run as rows, and how far a simulated one is off it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from itertools import pairwise
+from statistics import fmean, median
+
+import msgspec
+import numpy as np
+from msgspec import Struct
+
+from penstock.core.model import Snapshot, Step
+
+
+class Row(Struct, frozen=True, gc=False):
+    """One sample of a recorded run; ``None`` is what was not measured.
+
+    `busy_fraction` and `idle_fraction` are means over operators, `backpressured_fraction` the
+    largest of them.
+    """
+
+    at_s: float
+    arrival_rps: float
+    workers: int
+    throughput_rps: float | None = None
+    backlog_records: float | None = None
+    delay_s: float | None = None
+    cpu_fraction: float | None = None
+    busy_fraction: float | None = None
+    backpressured_fraction: float | None = None
+    idle_fraction: float | None = None
+
+
+class Errors(Struct, frozen=True):
+    """How far a simulated run is off a recorded one.
+
+    `throughput` is the sum of all deviations over the sum of what was recorded, `delay` how far
+    the mean delay is off, as a fraction; `cpu` and `busy` are mean deviations of a fraction.
+    ``None`` where nothing was recorded.
+    """
+
+    throughput: float | None
+    delay: float | None
+    cpu: float | None
+    busy: float | None
+
+
+def rows_of(steps: Iterable[Step]) -> list[Row]:
+    """The rows of a journal: its snapshots with arrivals and at least one worker."""
+    rows = []
+    for step in steps:
+        seen = step.snapshot
+        if seen is not None and seen.arrival_rps is not None and seen.fleet.active > 0:
+            rows.append(row_of(seen, seen.arrival_rps))
+    return rows
+
+
+def row_of(seen: Snapshot, arrival_rps: float) -> Row:
+    """A snapshot as a row."""
+    cpu = [one.cpu_fraction for one in seen.executors if one.cpu_fraction is not None]
+    busy = [one.busy_fraction for one in seen.operators if one.busy_fraction is not None]
+    if seen.trigger_interval_s and busy:
+        busy = [min(1.0, sum(busy))]  # Stages take turns on the same slots.
+    idle = [one.idle_fraction for one in seen.operators if one.idle_fraction is not None]
+    held = [
+        one.backpressured_fraction
+        for one in seen.operators
+        if one.backpressured_fraction is not None
+    ]
+    return Row(
+        seen.at_s,
+        arrival_rps,
+        seen.fleet.active,
+        seen.throughput_rps,
+        seen.backlog_records,
+        seen.delay_s,
+        fmean(cpu) if cpu else None,
+        fmean(busy) if busy else None,
+        max(held) if held else None,
+        fmean(idle) if idle else None,
+    )
+
+
+def errors(recorded: Sequence[Row], simulated: Sequence[Row]) -> Errors:
+    """How far the simulated rows are off the recorded ones."""
+    return Errors(
+        throughput=_weighted(recorded, simulated, lambda row: row.throughput_rps),
+        delay=_of_means(recorded, simulated, lambda row: row.delay_s),
+        cpu=_absolute(recorded, simulated, lambda row: row.cpu_fraction),
+        busy=_absolute(recorded, simulated, lambda row: row.busy_fraction),
+    )
+
+
+def rates(rows: Sequence[Row], window_s: float) -> list[float]:
+    """One arrival rate per second; a mean over a window tells of the time half of it ago."""
+    at_s = np.array([row.at_s for row in rows]) - rows[0].at_s
+    lead_s = max(0.0, (window_s - float(np.median(np.diff(at_s)))) / 2.0)
+    seconds = np.arange(int(at_s[-1]) + 1) + 0.5 + lead_s
+    arrivals = np.array([row.arrival_rps for row in rows])
+    if lead_s > 0.0:
+        led: list[float] = np.interp(seconds, at_s, arrivals).tolist()
+        return led
+    # What is measured since the last sample holds for all the time since then.
+    index = np.clip(np.searchsorted(at_s, seconds), 0, len(rows) - 1)
+    since: list[float] = arrivals[index].tolist()
+    return since
+
+
+def averaged(rows: list[Row], window_s: float) -> list[Row]:
+    """Throughput and busy time as means over a trailing window, as some recordings have them."""
+    if window_s <= 0.0 or len(rows) < 2:
+        return rows
+    width = max(1, round(window_s / median(b.at_s - a.at_s for a, b in pairwise(rows))))
+    throughput = trailing([row.throughput_rps or 0.0 for row in rows], width)
+    busy = trailing([row.busy_fraction or 0.0 for row in rows], width)
+    held = trailing([row.backpressured_fraction or 0.0 for row in rows], width)
+    return [
+        msgspec.structs.replace(
+            row, throughput_rps=rps, busy_fraction=part, backpressured_fraction=back
+        )
+        for row, rps, part, back in zip(rows, throughput, busy, held, strict=True)
+    ]
+
+
+def trailing(values: Sequence[float], width: int) -> list[float]:
+    """Means of each value and those before it, `width` of them.
+
+    >>> trailing([2.0, 4.0, 6.0], 2)
+    [2.0, 3.0, 5.0]
+    """
+    sums = np.concatenate([[0.0], np.cumsum(values)])
+    ends = np.arange(1, len(values) + 1)
+    begins = np.maximum(0, ends - width)
+    means: list[float] = ((sums[ends] - sums[begins]) / (ends - begins)).tolist()
+    return means
+
+
+def _weighted(
+    recorded: Sequence[Row], simulated: Sequence[Row], metric: Callable[[Row], float | None]
+) -> float | None:
+    """The sum of deviations over the sum of what was recorded."""
+    both = _pairs(recorded, simulated, metric)
+    total = sum(theirs for theirs, _ in both)
+    return sum(abs(mine - theirs) for theirs, mine in both) / total if total > 0.0 else None
+
+
+def _of_means(
+    recorded: Sequence[Row], simulated: Sequence[Row], metric: Callable[[Row], float | None]
+) -> float | None:
+    both = _pairs(recorded, simulated, metric)
+    total = sum(theirs for theirs, _ in both)
+    return abs(sum(mine for _, mine in both) - total) / total if total > 0.0 else None
+
+
+def _absolute(
+    recorded: Sequence[Row], simulated: Sequence[Row], metric: Callable[[Row], float | None]
+) -> float | None:
+    both = _pairs(recorded, simulated, metric)
+    return fmean([abs(mine - theirs) for theirs, mine in both]) if both else None
+
+
+def _pairs(
+    recorded: Sequence[Row], simulated: Sequence[Row], metric: Callable[[Row], float | None]
+) -> list[tuple[float, float]]:
+    """What was recorded with what was simulated, where both were measured."""
+    return [
+        (left, right)
+        for theirs, mine in zip(recorded, simulated, strict=True)
+        if (left := metric(theirs)) is not None and (right := metric(mine)) is not None
+    ]

@@ -1,0 +1,1 @@
+"""Simulated jobs: micro-batch (like Spark) and continuous (like Flink)."""

@@ -1,0 +1,187 @@
+"""A Flink-like job on paper: records flow through one by one, and a rescale stops the job.
+
+What happens when it runs is told in `continuous_run`, how fast a fleet can run its operators in
+`dataflow`, and what its instruments show in `gauges`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Annotated, ClassVar
+
+from msgspec import Meta, Struct
+
+from penstock.core.errors import ConfigError
+from penstock.simulation.engines.continuous_run import ContinuousRun
+from penstock.simulation.engines.dataflow import Dataflow, Operator
+from penstock.simulation.engines.fleet import Startup
+from penstock.simulation.faults import Fault
+
+_THREE_STAGES = (
+    Operator("source", 20e-6),
+    Operator("map", 30e-6, upstream=("source",)),
+    Operator("window", 50e-6, upstream=("map",), selectivity=0.01, keyed=True),
+)
+
+
+class ContinuousJob(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A job on a Flink-like engine.
+
+    The defaults make a small stateful job: three operators, about 10,000 records/s per worker,
+    stopped for some 3 s by a rescale.
+
+    Parameters
+    ----------
+    operators
+        The dataflow, sources first.
+    cores_per_executor
+        Cores of a worker, shared by its instances of all operators.
+    contention, coherence
+        Sub-linear capacity: n workers do the work of
+        n / (1 + contention (n - 1) + coherence n (n - 1)).
+    late_contention, late_after_s, late_for_s
+        Contention on top from when records wait longer than that, in a job that has run for so
+        long since it last resumed, until they hardly wait at all: keyed state grows while
+        partitions are far apart. Looked at every few seconds.
+    hot_fraction
+        Share of the hottest key in the input of keyed operators.
+    partitions
+        More workers than this have nothing to do.
+    speed_spread
+        Workers differ: the speed of each is uniform in 1 ± this.
+    capacity_noise, measurement_noise
+        Relative standard deviations: of the capacity in each second, and of what the cpu and
+        busy gauges show.
+    startup
+        From the request of a worker until it registers.
+    stops_to_rescale
+        Whether a change of the fleet stops the job. If not, workers join as they come and leave
+        at once, and what follows on restarts and checkpoints is without effect.
+    wait_for_workers_s
+        Once a new worker is there, the job waits so long for others that are on their way, then
+        restarts with those that came.
+    restart_s, restart_spread
+        Downtime of a rescale without state, and its relative spread (uniform).
+    join_s
+        Downtime on top if new workers join: their first tasks are deployed to cold machines.
+    warmup_s, cold_fraction
+        With new workers a job begins at this fraction of its speed and is warm after so long:
+        their code is loaded and compiled anew, and the slowest worker sets the pace. The job is
+        warm when a run begins, and stays so when workers leave.
+    catch_up_fraction
+        While records wait, the job does what arrives and this part of what it could do beyond:
+        after a stop the records wait at some of the workers, and others have caught up already.
+    state_bytes, restore_bytes_per_s
+        State to load before the job resumes; how many workers load it makes no difference.
+    detect_loss_s
+        Until a dead worker is noticed the job stands still.
+    checkpoint_interval_s
+        Time between checkpoints; 0 means that nothing is ever read again.
+    busy_at_saturation
+        What the busy gauge of a full operator shows.
+    busy_exponent, cpu_exponent
+        How the gauges follow the load below that: 1 is in proportion, 2 shows a quarter of full
+        at half of the load.
+    calm_loss_in_busy, calm_loss_in_cpu, pressed_loss_in_busy, pressed_loss_in_cpu
+        Time that workers lose to contention: the part of it that gauges count as busy time and
+        as cpu, while the job keeps up and while records wait. Below 0 the busy time of each
+        shrinks faster with their number than what it can do.
+    calm_backpressure_fraction, pressed_backpressure_fraction
+        Backpressure that operators before the fullest one show although the job keeps up, near
+        full load, where it grows with the square of the load; and the part of their time without
+        work that they are held back while records wait, and not idle.
+    idle_cpu_fraction, full_cpu_fraction, restart_cpu_fraction
+        Cpu of a worker without work, with all it can do, and while the job restarts. Above 1
+        means that it is at its cpu limit, which is where the gauge ends, a little earlier.
+    idle_memory_fraction, full_memory_fraction
+        The same for memory.
+    pipeline_latency_s
+        What a record spends in buffers and on the network even if none waits.
+    arrival_cv2
+        Squared coefficient of variation of the times between arrivals, as a sensor shows it.
+    """
+
+    engine_name: ClassVar[str] = "continuous"
+
+    operators: tuple[Operator, ...] = _THREE_STAGES
+    cores_per_executor: Annotated[int, Meta(ge=1)] = 1
+    contention: Annotated[float, Meta(ge=0)] = 0.01
+    coherence: Annotated[float, Meta(ge=0)] = 0.0
+    late_contention: Annotated[float, Meta(ge=0)] = 0.0
+    late_after_s: Annotated[float, Meta(gt=0)] = 10.0
+    late_for_s: Annotated[float, Meta(ge=0)] = 0.0
+    hot_fraction: Annotated[float, Meta(ge=0, le=1)] = 0.0
+    partitions: Annotated[int, Meta(ge=1)] = 64
+    speed_spread: Annotated[float, Meta(ge=0, lt=1)] = 0.02
+    capacity_noise: Annotated[float, Meta(ge=0)] = 0.02
+    measurement_noise: Annotated[float, Meta(ge=0)] = 0.02
+    startup: Startup = Startup()
+    stops_to_rescale: bool = True
+    wait_for_workers_s: Annotated[float, Meta(ge=0)] = 20.0
+    restart_s: Annotated[float, Meta(ge=0)] = 2.0
+    restart_spread: Annotated[float, Meta(ge=0, le=1)] = 0.2
+    join_s: Annotated[float, Meta(ge=0)] = 0.0
+    warmup_s: Annotated[float, Meta(ge=0)] = 0.0
+    cold_fraction: Annotated[float, Meta(gt=0, le=1)] = 1.0
+    catch_up_fraction: Annotated[float, Meta(gt=0, le=1)] = 1.0
+    state_bytes: Annotated[float, Meta(ge=0)] = 100e6
+    restore_bytes_per_s: Annotated[float, Meta(gt=0)] = 100e6
+    detect_loss_s: Annotated[float, Meta(ge=0)] = 5.0
+    checkpoint_interval_s: Annotated[float, Meta(ge=0)] = 5.0
+    busy_at_saturation: Annotated[float, Meta(gt=0, le=1)] = 0.95
+    busy_exponent: Annotated[float, Meta(gt=0)] = 1.0
+    cpu_exponent: Annotated[float, Meta(gt=0)] = 1.0
+    calm_loss_in_busy: Annotated[float, Meta(ge=-2, le=1)] = 1.0
+    calm_loss_in_cpu: Annotated[float, Meta(ge=0, le=1)] = 1.0
+    pressed_loss_in_busy: Annotated[float, Meta(ge=0, le=1)] = 1.0
+    pressed_loss_in_cpu: Annotated[float, Meta(ge=0, le=1)] = 1.0
+    calm_backpressure_fraction: Annotated[float, Meta(ge=0, le=1)] = 0.0
+    pressed_backpressure_fraction: Annotated[float, Meta(ge=0, le=1)] = 1.0
+    idle_cpu_fraction: Annotated[float, Meta(ge=0, le=1)] = 0.08
+    full_cpu_fraction: Annotated[float, Meta(ge=0)] = 1.06
+    restart_cpu_fraction: Annotated[float, Meta(ge=0, le=1)] = 0.5
+    idle_memory_fraction: Annotated[float, Meta(ge=0, le=1)] = 0.25
+    full_memory_fraction: Annotated[float, Meta(ge=0, le=1)] = 0.75
+    pipeline_latency_s: Annotated[float, Meta(ge=0)] = 0.05
+    arrival_cv2: Annotated[float, Meta(ge=0)] = 1.0
+
+    def __post_init__(self) -> None:
+        Dataflow(self.operators)
+        if not self.restore_bytes_per_s > 0.0:
+            raise ConfigError(f"restore_bytes_per_s must be positive: {self.restore_bytes_per_s}")
+
+    def capacity_rps(self, executors: int) -> float:
+        """The rate that so many workers keep up with, at the speeds that they have on average.
+
+        The slowest worker sets the pace: of n speeds uniform in 1 ± s, the lowest is 1 - s + 2 s
+        / (n + 1) on average.
+
+        >>> job = ContinuousJob(contention=0.0, speed_spread=0.0)
+        >>> job.capacity_rps(0), round(job.capacity_rps(1)), round(job.capacity_rps(4))
+        (0.0, 10000, 40000)
+        >>> round(ContinuousJob().capacity_rps(16))
+        136675
+        """
+        working = min(executors, self.partitions)
+        slowest = 1.0 - self.speed_spread * (working - 1) / (working + 1)
+        # A hot key makes its worker the bottleneck, whichever speed that happens to have.
+        speeds = [1.0 if self.hot_fraction else slowest] * working
+        regime = Dataflow(self.operators).regime(
+            speeds,
+            cores=self.cores_per_executor,
+            contention=self.contention,
+            coherence=self.coherence,
+            hot_fraction=self.hot_fraction,
+        )
+        return regime.capacity_rps
+
+    def start(
+        self,
+        rates_rps: Sequence[float],
+        *,
+        executors: int,
+        seed: int,
+        faults: Sequence[Fault] = (),
+    ) -> ContinuousRun:
+        """A run with one arrival rate per second, warm, with `executors` already there."""
+        return ContinuousRun(self, rates_rps, executors=executors, seed=seed, faults=faults)

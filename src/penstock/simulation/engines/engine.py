@@ -1,0 +1,88 @@
+"""The seam of the simulation: what a job on paper is, and what is left when it has run.
+
+Both engines stand behind it. A `Job` is the frozen description; `start` gives an `Engine` that
+is sensor and actuator of one run; `finish` runs it to the end and gives the `Outcome`, from
+which the exact delay of each record follows (FIFO: the k-th record to arrive is the k-th to
+depart), so nothing has to be estimated from backlog and throughput.
+
+A run starts at second 0 and lasts as many seconds as it has rates.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import ClassVar, Protocol
+
+from msgspec import Struct
+
+from penstock.core.model import Receipt, Snapshot
+from penstock.simulation.faults import Fault
+
+
+class Curve(Struct, frozen=True, gc=False):
+    """Records counted over time: a polyline that never falls.
+
+    A vertical piece is a batch that is committed at once, a level one is a time of silence.
+    """
+
+    at_s: list[float]
+    records: list[float]
+
+
+class Level(Struct, frozen=True, gc=False):
+    """A number of executors that holds from an instant on."""
+
+    at_s: float
+    executors: int
+
+
+class Outcome(Struct, frozen=True, gc=False):
+    """What a run leaves behind.
+
+    `paid` is the number of executors that cost money: from the request (or the loss that is
+    being replaced) until they are gone, so starting and leaving ones count. `targets` is what
+    was asked for.
+    """
+
+    duration_s: float
+    arrivals: Curve
+    departures: Curve
+    paid: list[Level]
+    targets: list[Level]
+
+
+class Engine(Protocol):
+    """One run of a job on paper: its sensor and its actuator."""
+
+    def read(self, now_s: float) -> Snapshot:
+        """Run on to `now_s` and report what that engine's own metrics would show."""
+        ...
+
+    def apply(self, target_executors: int, now_s: float) -> Receipt:
+        """Ask for a fleet of that size; asking for what there is changes nothing."""
+        ...
+
+    def finish(self) -> Outcome:
+        """Run on to the end of the rates."""
+        ...
+
+
+class Job(Protocol):
+    """A job on paper: frozen, so that the same seed gives the same run."""
+
+    engine_name: ClassVar[str]
+
+    def capacity_rps(self, executors: int) -> float:
+        """The highest arrival rate that so many healthy executors keep up with for good."""
+        ...
+
+    def start(
+        self,
+        rates_rps: Sequence[float],
+        *,
+        executors: int,
+        seed: int,
+        faults: Sequence[Fault] = (),
+    ) -> Engine:
+        """A run with one arrival rate per second, warm, with `executors` already there."""
+        ...

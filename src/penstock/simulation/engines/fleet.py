@@ -1,0 +1,270 @@
+"""Executors on paper, the same for every engine: they are asked for, start, fail, slow down, leave.
+
+A `Roster` holds them and knows who is there, who is still starting, and how many are paid for.
+It is driven by events: an engine runs on to `next_event_s`, calls `happen`, looks at what has
+changed, and goes on. What an executor does with its time is the engine's business.
+
+>>> from random import Random
+>>> roster = Roster(2, startup=Startup(10.0, 10.0), lots=Random(1))
+>>> roster.ask(3, now_s=60.0)
+True
+>>> len(roster.ready), len(roster.starting), roster.next_event_s, roster.paid[-1]
+(2, 1, 70.0, Level(at_s=60.0, executors=3))
+>>> [executor.id for executor in roster.happen(70.0).joined]
+['3']
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from math import inf
+from random import Random
+from typing import Annotated, TypeVar
+
+from msgspec import Meta, Struct, field
+
+from penstock.core.errors import ConfigError
+from penstock.simulation.engines.engine import Level
+from penstock.simulation.faults import ExecutorLost, FailedStart, Fault, SlowExecutor, SlowStart
+
+Kind = TypeVar("Kind", bound=Struct)
+
+
+class Startup(Struct, frozen=True, forbid_unknown_fields=True):
+    """How long executors take from the request to being there: uniform between two bounds."""
+
+    shortest_s: Annotated[float, Meta(ge=0)] = 10.0
+    longest_s: Annotated[float, Meta(ge=0)] = 30.0
+
+    def __post_init__(self) -> None:
+        if not 0.0 <= self.shortest_s <= self.longest_s < inf:
+            raise ConfigError(
+                "start-up needs 0 <= shortest_s <= longest_s, "
+                f"not {self.shortest_s} and {self.longest_s}"
+            )
+
+    def mean_s(self) -> float:
+        return (self.shortest_s + self.longest_s) / 2
+
+
+class Executor:
+    """One executor. `speed` is its own lasting deviation from 1, `pace` what a fault leaves."""
+
+    __slots__ = ("dead_on_arrival", "id", "pace", "ready_at_s", "requested_at_s", "speed")
+
+    def __init__(
+        self,
+        id: str,  # noqa: A002
+        *,
+        requested_at_s: float,
+        ready_at_s: float,
+        speed: float,
+        dead_on_arrival: bool = False,
+    ) -> None:
+        self.id = id
+        self.requested_at_s = requested_at_s
+        self.ready_at_s = ready_at_s
+        self.speed = speed
+        self.pace = 1.0
+        self.dead_on_arrival = dead_on_arrival
+
+    def __repr__(self) -> str:
+        return f"Executor({self.id!r}, ready_at_s={self.ready_at_s}, speed={self.speed:.3f})"
+
+
+class Change(Struct, frozen=True):
+    """What happened at one instant; `slowed` says that some executor changed its pace."""
+
+    joined: list[Executor] = field(default_factory=list)
+    lost: list[Executor] = field(default_factory=list)
+    slowed: bool = False
+
+
+class Roster:
+    """All executors of one run.
+
+    `ready` (oldest first) are there, `starting` are asked for, `leaving` were ready and are still
+    paid for until the engine lets them go with `release`. `paid` and `targets` are the levels
+    that go into the `Outcome`.
+
+    Parameters
+    ----------
+    executors
+        How many are ready at second 0.
+    startup
+        The spread of start-up times.
+    speed_spread
+        Each executor's speed is uniform in 1 ± this, for all its life.
+    lots
+        Where all chance comes from.
+    faults
+        Those that befall executors are carried out here, all others are ignored.
+    """
+
+    def __init__(
+        self,
+        executors: int,
+        *,
+        lots: Random,
+        startup: Startup = Startup(),  # noqa: B008
+        speed_spread: float = 0.0,
+        faults: Sequence[Fault] = (),
+    ) -> None:
+        self._lots = lots
+        self._startup = startup
+        self._speed_spread = speed_spread
+        self._start_faults = [f for f in faults if isinstance(f, FailedStart | SlowStart)]
+        self._due = sorted(_instants(faults), key=lambda due: due[0], reverse=True)
+        self._slowed: list[tuple[SlowExecutor, Executor]] = []
+        self._named = 0
+        self.target = executors
+        self.starting: list[Executor] = []
+        self.leaving: list[Executor] = []
+        self.ready = [self._hire(0.0, 0.0) for _ in range(executors)]
+        self.paid = [Level(0.0, executors)]
+        self.targets = [Level(0.0, executors)]
+        self.next_event_s = self._due[-1][0] if self._due else inf
+
+    def ask(self, target: int, now_s: float) -> bool:
+        """Ask for a fleet of that size; false if that is what was asked for already.
+
+        Fewer: those that are still starting are called off first, newest first, then the newest
+        ready ones move to `leaving`.
+        """
+        target = max(0, target)
+        if target == self.target:
+            return False
+        self.target = target
+        self.targets.append(Level(now_s, target))
+        surplus = len(self.ready) + len(self.starting) - target
+        for _ in range(surplus):
+            if self.starting:
+                self.starting.pop()
+            else:
+                self.leaving.append(self.ready.pop())
+        self._fill(now_s)
+        return True
+
+    def release(self, now_s: float, executors: Sequence[Executor] | None = None) -> None:
+        """Let leaving executors go for good: all of them, or those given."""
+        if executors is None:
+            self.leaving.clear()
+        else:
+            self.leaving = [one for one in self.leaving if one not in executors]
+        self._settle(now_s)
+
+    def happen(self, now_s: float) -> Change:
+        """Carry out all that is due by `now_s`: arrivals, failed starts, losses, slow-downs."""
+        due = [one for one in self.starting if one.ready_at_s <= now_s]
+        self.starting = [one for one in self.starting if one.ready_at_s > now_s]
+        joined = [one for one in due if not one.dead_on_arrival]
+        self.ready += joined
+        lost: list[Executor] = []
+        slowed = False
+        while self._due and self._due[-1][0] <= now_s:
+            _, fault, begins = self._due.pop()
+            if isinstance(fault, ExecutorLost):
+                lost += self._lose(fault.count)
+            else:
+                self._change_pace(fault, begins)
+                slowed = True
+        self._fill(now_s)
+        return Change(joined, lost, slowed)
+
+    def _fill(self, now_s: float) -> None:
+        """Ask for as many as are missing: for a new target, a loss or a failed start."""
+        missing = self.target - len(self.ready) - len(self.starting)
+        for _ in range(missing):
+            fails, startup_s = self._fails(now_s), self._startup_s(now_s)
+            # Even where executors start in no time, it takes a moment to find one dead.
+            startup_s = max(startup_s, 1.0) if fails else startup_s
+            self.starting.append(self._hire(now_s, startup_s, fails))
+        self._settle(now_s)
+
+    def _settle(self, now_s: float) -> None:
+        paid = len(self.ready) + len(self.starting) + len(self.leaving)
+        if paid != self.paid[-1].executors:
+            self.paid.append(Level(now_s, paid))
+        next_s = self._due[-1][0] if self._due else inf
+        for one in self.starting:
+            if one.ready_at_s < next_s:
+                next_s = one.ready_at_s
+        self.next_event_s = next_s
+
+    def _hire(self, now_s: float, startup_s: float, fails: bool = False) -> Executor:
+        self._named += 1
+        return Executor(
+            str(self._named),
+            requested_at_s=now_s,
+            ready_at_s=now_s + startup_s,
+            speed=1.0 + self._lots.uniform(-self._speed_spread, self._speed_spread),
+            dead_on_arrival=fails,
+        )
+
+    def _startup_s(self, now_s: float) -> float:
+        startup_s = self._lots.uniform(self._startup.shortest_s, self._startup.longest_s)
+        if self._start_faults:
+            for slow in active(self._start_faults, SlowStart, now_s):
+                startup_s *= slow.factor
+        return startup_s
+
+    def _fails(self, now_s: float) -> bool:
+        if not self._start_faults:
+            return False
+        failures = active(self._start_faults, FailedStart, now_s)
+        return any(self._lots.random() < failure.probability for failure in failures)
+
+    def _lose(self, count: int) -> list[Executor]:
+        lost = self._lots.sample(self.ready, min(count, len(self.ready)))
+        self.ready = [one for one in self.ready if one not in lost]
+        return lost
+
+    def _change_pace(self, fault: SlowExecutor, begins: bool) -> None:
+        if begins and self.ready:
+            self._slowed.append((fault, self.ready[0]))
+        elif not begins:
+            for _, executor in self._slowed:
+                executor.pace = 1.0
+            self._slowed = [slow for slow in self._slowed if slow[0] is not fault]
+        for slow, executor in self._slowed:
+            executor.pace = min(executor.pace, slow.speed_fraction)
+
+
+def active(faults: Sequence[Fault], kind: type[Kind], now_s: float) -> list[Kind]:
+    """The faults of one kind that are under way at an instant.
+
+    >>> from penstock.simulation.faults import CapacityDrop
+    >>> active([CapacityDrop(at_s=60.0, duration_s=30.0)], CapacityDrop, 60.0)
+    [CapacityDrop(at_s=60.0, duration_s=30.0, fraction=0.3)]
+    >>> active([CapacityDrop(at_s=60.0, duration_s=30.0)], CapacityDrop, 90.0)
+    []
+    """
+    return [
+        fault
+        for fault in faults
+        if isinstance(fault, kind) and fault.at_s <= now_s < ends_at_s(fault)
+    ]
+
+
+def edges_s(faults: Sequence[Fault], *kinds: type[Fault]) -> list[float]:
+    """The instants at which faults of these kinds begin or end, in order, each once."""
+    spans = [(fault.at_s, ends_at_s(fault)) for fault in faults if isinstance(fault, kinds)]
+    return sorted({edge for span in spans for edge in span if edge < inf})
+
+
+def ends_at_s(fault: Fault) -> float:
+    """When a fault is over; a loss is over at once."""
+    return fault.at_s if isinstance(fault, ExecutorLost) else fault.at_s + fault.duration_s
+
+
+def _instants(faults: Sequence[Fault]) -> list[tuple[float, ExecutorLost | SlowExecutor, bool]]:
+    """Losses, and both ends of slow-downs, as they fall due."""
+    instants: list[tuple[float, ExecutorLost | SlowExecutor, bool]] = []
+    for fault in faults:
+        if isinstance(fault, ExecutorLost):
+            instants.append((fault.at_s, fault, True))
+        elif isinstance(fault, SlowExecutor):
+            instants.append((fault.at_s, fault, True))
+            if ends_at_s(fault) < inf:
+                instants.append((ends_at_s(fault), fault, False))
+    return instants

@@ -1,0 +1,1 @@
+"""Loads over time: shapes, traces, and expressions of them."""

@@ -1,0 +1,275 @@
+"""Workloads from one line: ``(diurnal + bursts:base=5k) * 1.2 for 6h then square``.
+
+From loosest to tightest::
+
+    expression   phase then phase then ...
+    phase        sum for DURATION           the duration may be left out if the sum has an end
+    sum          product + product + ...
+    product      atom * atom * ...
+    atom         name:key=value,...   a number   a name from NAMED   ( expression )
+
+Operators stand between spaces, because names and files may hold any of these signs.
+
+>>> day = parse_workload("constant:rate=10 for 2s then constant:rate=4 * 2 + constant:rate=1")
+>>> day.rates(4, seed=0, capacity_rps=float)
+[10.0, 10.0, 9.0, 9.0]
+>>> parse_workload("sine:mean=40k,amplitude=25k,period=3h").describe()
+'sine:mean=40k,amplitude=25k'
+"""
+
+from __future__ import annotations
+
+import re
+from math import ceil
+
+import numpy as np
+from msgspec import Struct
+
+from penstock.core.errors import ConfigError, unknown
+from penstock.settings import notation
+from penstock.simulation.workloads.series import Series, refuse_negative
+from penstock.simulation.workloads.shape import Capacity, Workload
+from penstock.simulation.workloads.workload import WORKLOADS, Constant
+
+NAMED: dict[str, str] = {
+    # Koper (2022), chapter 5: a new rate each minute, 140 minutes.
+    "koper-q1": "cosine:mean=150k,amplitude=100k,peak_executors=12 for 140min",
+    "koper-q3": "cosine:mean=50k,amplitude=25k,peak_executors=12 for 140min",
+    "koper-q11": "cosine:mean=100k,amplitude=50k,peak_executors=12 for 140min",
+    # Daedalus (2024), section 4: two periods in six hours, 5,000 to 60,000 records/s.
+    "daedalus-wordcount": ("sine:mean=32.5k,amplitude=27.5k,period=3h,peak_executors=12 for 6h"),
+    # Borkowski et al. (2019), section 5: images per second, 45 minutes.
+    "borkowski-pyramid": "pyramid:high=60,step=15,hold=130s,peak_executors=12 for 45min",
+    "borkowski-square": "square:low=1,high=65,hold=370s,peak_executors=12 for 45min",
+}
+"""The loads of the studies, scaled so that their peak needs 12 executors of any job."""
+
+LONGEST_PHASE_S = 366 * 86_400.0
+
+
+class Sum(Struct, frozen=True):
+    """Several workloads at once: ``a + b``."""
+
+    parts: tuple[Workload, ...]
+
+    def rates(self, seconds: int, seed: int, capacity_rps: Capacity) -> list[float]:
+        every = _each(self.parts, seconds, seed, capacity_rps)
+        return _checked(np.sum(every, axis=0), self)
+
+    def natural_duration_s(self) -> float | None:
+        return _longest(self.parts)
+
+    def describe(self) -> str:
+        return " + ".join(_inside(part, Sum, Sequence) for part in self.parts)
+
+
+class Product(Struct, frozen=True):
+    """One workload shaped by others, second by second: ``a * b``; a plain number is a factor."""
+
+    parts: tuple[Workload, ...]
+
+    def rates(self, seconds: int, seed: int, capacity_rps: Capacity) -> list[float]:
+        every = _each(self.parts, seconds, seed, capacity_rps)
+        with np.errstate(over="ignore"):
+            return _checked(np.prod(every, axis=0), self)
+
+    def natural_duration_s(self) -> float | None:
+        return _longest(self.parts)
+
+    def describe(self) -> str:
+        return " * ".join(_inside(part, Sum, Product, Sequence) for part in self.parts)
+
+
+class Phase(Struct, frozen=True):
+    """A workload and how long it lasts; ``None`` is as long as it lasts by itself."""
+
+    workload: Workload
+    duration_s: float | None = None
+
+    def length_s(self) -> float | None:
+        return self.workload.natural_duration_s() if self.duration_s is None else self.duration_s
+
+    def describe(self) -> str:
+        text = _inside(self.workload, Sequence)
+        if self.duration_s is None:
+            return text
+        return f"{text} for {notation.written(self.duration_s, seconds=True)}"
+
+
+class Sequence(Struct, frozen=True):
+    """One workload after the other, each from its own second 0: ``a for 2h then b``."""
+
+    phases: tuple[Phase, ...]
+
+    def __post_init__(self) -> None:
+        for phase in self.phases:
+            if phase.duration_s is not None and not 1.0 <= phase.duration_s <= LONGEST_PHASE_S:
+                raise ConfigError(
+                    f"'{phase.describe()}': a duration must be between 1 s and 366 d, "
+                    f"not {phase.duration_s:g} s"
+                )
+
+    def rates(self, seconds: int, seed: int, capacity_rps: Capacity) -> list[float]:
+        rates: list[float] = []
+        for index, phase in enumerate(self.phases):
+            length_s = phase.length_s()
+            if length_s is None and index < len(self.phases) - 1:
+                raise ConfigError(
+                    f"'{phase.describe()}' never ends, so nothing can follow it: "
+                    "say how long, as in 'a for 2h then b'"
+                )
+            # A phase is made in full and cut afterwards: its peak is that of the whole phase.
+            length = seconds - len(rates) if length_s is None else round(length_s)
+            rates += phase.workload.rates(length, _child(seed, index), capacity_rps)
+            if len(rates) >= seconds:
+                return rates[:seconds]
+        return (rates * ceil(seconds / len(rates)))[:seconds]
+
+    def natural_duration_s(self) -> float | None:
+        lengths = [phase.length_s() for phase in self.phases]
+        known = [length for length in lengths if length is not None]
+        return sum(known) if len(known) == len(lengths) else None
+
+    def describe(self) -> str:
+        return " then ".join(phase.describe() for phase in self.phases)
+
+
+def parse_workload(text: str) -> Workload:
+    """The workload that one line stands for."""
+    parser = _Parser(text)
+    workload = parser.sequence()
+    if not parser.done:
+        raise parser.refusal("'+', '*', 'for', 'then' or the end")
+    return workload
+
+
+class _Parser:
+    """Recursive descent over the words of one expression."""
+
+    def __init__(self, text: str) -> None:
+        self.text = text
+        self.words = _words(text)
+        self.position = 0
+
+    @property
+    def done(self) -> bool:
+        return self.position == len(self.words)
+
+    def sequence(self) -> Workload:
+        phases = [self.phase()]
+        while self.take("then"):
+            phases.append(self.phase())
+        only = phases[0]
+        if len(phases) == 1 and only.duration_s is None:
+            return only.workload
+        return Sequence(tuple(phases))
+
+    def phase(self) -> Phase:
+        workload = self.sum()
+        if not self.take("for"):
+            return Phase(workload)
+        return Phase(workload, notation.quantity(self.word("a duration such as 2h"), "a duration"))
+
+    def sum(self) -> Workload:
+        parts = [self.product()]
+        while self.take("+"):
+            parts.append(self.product())
+        return parts[0] if len(parts) == 1 else Sum(tuple(parts))
+
+    def product(self) -> Workload:
+        parts = [self.atom()]
+        while self.take("*"):
+            parts.append(self.atom())
+        return parts[0] if len(parts) == 1 else Product(tuple(parts))
+
+    def atom(self) -> Workload:
+        if not self.take("("):
+            return _single(self.word("a workload"))
+        inner = self.sequence()
+        if not self.take(")"):
+            raise self.refusal("')'")
+        return inner
+
+    def take(self, operator: str) -> bool:
+        if self.done or self.words[self.position] != operator:
+            return False
+        self.position += 1
+        return True
+
+    def word(self, expected: str) -> str:
+        if self.done or self.words[self.position] in _OPERATORS:
+            raise self.refusal(expected)
+        self.position += 1
+        return self.words[self.position - 1]
+
+    def refusal(self, expected: str) -> ConfigError:
+        found = "it ends" if self.done else f"there is '{self.words[self.position]}'"
+        return ConfigError(f"workload '{self.text}': expected {expected}, but {found}")
+
+
+_OPERATORS = frozenset(("+", "*", "for", "then", "(", ")"))
+_BETWEEN_SPACES = re.compile(r"(?:^|(?<=\s))(\+|\*|for|then)(?=\s|$)")
+
+
+def _words(text: str) -> list[str]:
+    """The operators, parentheses and notations of an expression.
+
+    A parenthesis groups at the edge of a notation only, and closes only what was opened, so a
+    file may be called ``load (2).csv``.
+
+    >>> _words("(sine + trace:load (2).csv) * 2")
+    ['(', 'sine', '+', 'trace:load (2).csv', ')', '*', '2']
+    """
+    words: list[str] = []
+    for piece in _BETWEEN_SPACES.split(text):
+        word = piece.strip()
+        while word.startswith("("):
+            words.append("(")
+            word = word[1:].lstrip()
+        closing = 0
+        while word.endswith(")") and word.count(")") > word.count("("):
+            closing += 1
+            word = word[:-1].rstrip()
+        words += ([word] if word else []) + [")"] * closing
+    return words
+
+
+def _single(text: str) -> Workload:
+    """A notation, a plain number, or a name that stands for an expression."""
+    if text in NAMED:
+        return parse_workload(NAMED[text])
+    if text[0].isdigit() or text[0] in "+-.":
+        return notation.build(Constant, {"rate": text}, "constant")
+    parsed = notation.parse(text)
+    shape = WORKLOADS.get(parsed.name.replace("-", "_"))
+    if shape is None:
+        raise unknown("workload", parsed.name, [*WORKLOADS, *NAMED])
+    return notation.realize(shape, parsed)
+
+
+def _checked(series: Series, workload: Workload) -> list[float]:
+    rates: list[float] = refuse_negative(series, workload.describe).tolist()
+    return rates
+
+
+def _child(seed: int, index: int) -> int:
+    """A seed for the index-th part, so that equal parts do not share their noise."""
+    return int(np.random.SeedSequence([seed, index]).generate_state(1)[0])
+
+
+def _each(
+    parts: tuple[Workload, ...], seconds: int, seed: int, capacity_rps: Capacity
+) -> list[list[float]]:
+    return [
+        part.rates(seconds, _child(seed, index), capacity_rps) for index, part in enumerate(parts)
+    ]
+
+
+def _longest(parts: tuple[Workload, ...]) -> float | None:
+    """Parts without an end go along with the longest that has one."""
+    lengths = [part.natural_duration_s() for part in parts]
+    return max((length for length in lengths if length is not None), default=None)
+
+
+def _inside(part: Workload, *kinds: type) -> str:
+    return f"({part.describe()})" if isinstance(part, kinds) else part.describe()

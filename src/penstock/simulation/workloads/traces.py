@@ -1,0 +1,241 @@
+"""Recorded loads: CSV files with a time and a rate in each row.
+
+Files come in many forms, and most of them read without being told how:
+
+- separated by commas, semicolons, bars or tabs, with or without a header; lines that start with
+  ``#`` and blank lines are skipped;
+- times as seconds, as epoch seconds or milliseconds, or as ISO dates (UTC unless they say
+  otherwise); only differences count, the first row is second 0;
+- columns are found by the usual names, else the first that reads as a time and the first number
+  after it; a file with a single column of numbers has one value per second.
+
+Whatever is wrong with a file is said in one sentence with its name and line.
+"""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from functools import lru_cache
+from math import isfinite
+from pathlib import Path
+
+import numpy as np
+from msgspec import Struct
+from numpy.typing import NDArray
+
+from penstock.core.errors import ConfigError, unknown
+
+SEPARATORS = ",;|\t"
+
+# fmt: off
+TIME_NAMES = (
+    "seconds", "second", "sec", "t", "time_s", "at_s", "time", "timestamp", "datetime", "date_time",
+    "date", "epoch",
+)
+RATE_NAMES = (
+    "rate", "rate_rps", "input_rate", "arrival_rate", "arrival_rps", "rps", "records_per_second",
+    "records", "messages", "workload", "requests", "events", "count", "adcount", "value", "load",
+)
+# fmt: on
+
+# Seconds since 1970 pass this in the year 5138, milliseconds passed it in 1973.
+_MILLISECONDS_FROM = 1e11
+
+
+class Recording(Struct, frozen=True):
+    """A load as it was recorded: rates at instants, the first of which is second 0.
+
+    The last rate is taken to hold for as long as the usual gap between two rows, so that 288 rows
+    of five minutes make a day.
+    """
+
+    at_s: NDArray[np.float64]
+    rates_rps: NDArray[np.float64]
+
+    @property
+    def duration_s(self) -> float:
+        return float(self.at_s[-1] + np.median(np.diff(self.at_s)))
+
+
+class _Row(Struct, frozen=True):
+    line: int
+    cells: list[str]
+
+
+class _Columns(Struct, frozen=True):
+    """Where to look in a row; without a time column there is one row per second."""
+
+    time: int | None
+    rate: int
+
+
+def read_trace(file: str, time: str | None = None, rate: str | None = None) -> Recording:
+    """The recording in a CSV file; `time` and `rate` name columns, or number them from 1."""
+    path = Path(file)
+    try:
+        stamp = path.stat()
+    except FileNotFoundError:
+        raise ConfigError(f"trace {file}: there is no such file") from None
+    except (OSError, ValueError) as error:
+        raise ConfigError(f"trace {file}: cannot be read ({error})") from None
+    return _read(file, time, rate, (stamp.st_mtime_ns, stamp.st_size))
+
+
+# Comparing policies asks for the same file over and over; its stamp tells when it has changed.
+@lru_cache(maxsize=16)
+def _read(file: str, time: str | None, rate: str | None, stamp: tuple[int, int]) -> Recording:  # noqa: ARG001
+    rows = list(_rows(file))
+    if not rows:
+        raise ConfigError(f"trace {file}: the file is empty")
+    first = rows[0].cells
+    header = None if any(_is_time(cell) for cell in first) else [cell.strip() for cell in first]
+    data = rows if header is None else rows[1:]
+    if len(data) < 2:
+        raise ConfigError(
+            f"trace {file}: at least 2 rows of data are needed, but there are {len(data)}"
+        )
+    columns = _find_columns(file, header, data[0], time, rate)
+    rates = [_rate(file, row, columns.rate) for row in data]
+    if columns.time is None:
+        return Recording(np.arange(float(len(rates))), np.array(rates))
+    return Recording(_times(file, data, columns.time), np.array(rates))
+
+
+def _rows(file: str) -> Iterator[_Row]:
+    """The rows that hold something, with their line numbers."""
+    try:
+        text = Path(file).read_bytes().decode("utf-8-sig")
+    except OSError as error:
+        raise ConfigError(f"trace {file}: cannot be read ({error.strerror})") from None
+    except UnicodeDecodeError:
+        text = "\0"
+    if "\0" in text:
+        raise ConfigError(f"trace {file}: expected lines of text, but the file is binary")
+    lines = text.splitlines()
+    sample = next((line for line in lines if line.strip() and not line.startswith("#")), "")
+    separator = max(SEPARATORS, key=sample.count)
+    reader = csv.reader(lines, delimiter=separator)
+    try:
+        for cells in reader:
+            if any(cell.strip() for cell in cells) and not cells[0].startswith("#"):
+                yield _Row(reader.line_num, cells)
+    except csv.Error as error:
+        raise ConfigError(f"trace {file}, line {reader.line_num}: not CSV ({error})") from None
+
+
+def _find_columns(
+    file: str, header: list[str] | None, row: _Row, time: str | None, rate: str | None
+) -> _Columns:
+    names = [name.lower() for name in header or []]
+    numeric = [index for index, cell in enumerate(row.cells) if _is_number(cell)]
+    timely = [index for index, cell in enumerate(row.cells) if _is_time(cell)]
+    time_at = _asked(file, header, row, time)
+    if time_at is None:
+        time_at = _usual(names, TIME_NAMES)
+    rate_at = _asked(file, header, row, rate)
+    if rate_at is None and (usual := _usual(names, RATE_NAMES)) in numeric:
+        rate_at = usual
+    guessed = time_at is None or len(row.cells) == 1
+    if time_at is None:
+        time_at = next((index for index in timely if index != rate_at), None)
+    if rate_at is None:
+        rate_at = next((index for index in numeric if time_at is None or index > time_at), None)
+    if rate_at is None and guessed and numeric == [time_at]:
+        rate_at = time_at  # what looked like times are the only numbers there are
+    if rate_at is None:
+        raise ConfigError(
+            f"trace {file}, line {row.line}: no column of rates found, expected a number"
+        )
+    return _Columns(None if time_at == rate_at else time_at, rate_at)
+
+
+def _usual(names: list[str], usual: tuple[str, ...]) -> int | None:
+    return next((names.index(name) for name in usual if name in names), None)
+
+
+def _asked(file: str, header: list[str] | None, row: _Row, column: str | None) -> int | None:
+    """The index of the column that was asked for by name or number, if any was."""
+    if column is None:
+        return None
+    if header is not None and column in header:
+        return header.index(column)
+    if column.isdecimal() and 1 <= int(column) <= len(row.cells):
+        return int(column) - 1
+    if header is None:
+        raise ConfigError(
+            f"trace {file}: has no header, so a column is a number "
+            f"from 1 to {len(row.cells)}, not '{column}'"
+        )
+    raise unknown("column", column, [name for name in header if name], f"trace {file}")
+
+
+def _rate(file: str, row: _Row, column: int) -> float:
+    cell = row.cells[column].strip() if column < len(row.cells) else ""
+    try:
+        rate = float(cell)
+    except ValueError:
+        raise ConfigError(
+            f"trace {file}, line {row.line}: expected a rate in column {column + 1}, not '{cell}'"
+        ) from None
+    if not (isfinite(rate) and rate >= 0.0):
+        raise ConfigError(
+            f"trace {file}, line {row.line}: rates must be finite and not negative, not {cell}"
+        )
+    return rate
+
+
+def _times(file: str, rows: list[_Row], column: int) -> NDArray[np.float64]:
+    """The instant of each row, counted from the first."""
+    instants: list[float] = []
+    for row in rows:
+        cell = row.cells[column].strip() if column < len(row.cells) else ""
+        instant = _instant(cell)
+        if instant is None:
+            raise ConfigError(
+                f"trace {file}, line {row.line}: expected a time in column {column + 1} "
+                f"(seconds or an ISO date), not '{cell}'"
+            )
+        if instants and instant <= instants[-1]:
+            before = rows[len(instants) - 1].cells[column].strip()
+            raise ConfigError(
+                f"trace {file}, line {row.line}: times must rise, but {cell} follows {before}"
+            )
+        instants.append(instant)
+    at_s = np.array(instants)
+    per_second = 1000.0 if instants[0] >= _MILLISECONDS_FROM else 1.0
+    since_first_s: NDArray[np.float64] = (at_s - instants[0]) / per_second
+    return since_first_s
+
+
+def _instant(cell: str) -> float | None:
+    """Seconds from a number or an ISO date; ``None`` if it is neither.
+
+    >>> _instant("90"), _instant("1970-01-01 00:01:30"), _instant("1970-01-01T01:00:00+01:00")
+    (90.0, 90.0, 0.0)
+    """
+    try:
+        number = float(cell)
+    except ValueError:
+        pass
+    else:
+        return number if isfinite(number) else None
+    try:
+        date = datetime.fromisoformat(cell)
+    except ValueError:
+        return None
+    return (date if date.tzinfo else date.replace(tzinfo=UTC)).timestamp()
+
+
+def _is_time(cell: str) -> bool:
+    return _instant(cell.strip()) is not None
+
+
+def _is_number(cell: str) -> bool:
+    """Whether a cell could be a rate; NaN and infinity count, to be refused with their line."""
+    try:
+        float(cell)
+    except ValueError:
+        return False
+    return True

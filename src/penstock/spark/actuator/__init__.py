@@ -1,0 +1,1 @@
+"""How the fleet of a running job is changed, and which executors leave."""

@@ -1,0 +1,144 @@
+"""Live admission control: a batch takes no more records than the fleet gets through in time.
+
+After an outage a query without a cap takes the whole backlog as one batch, which may run for an
+hour, or out of memory. This keeps each batch to what the job gets through in its budget of time,
+and lets the cap follow as the fleet grows and shrinks. Off by default: it changes a running query
+through an interface that is not public, so it is probed first and used for Kafka sources only.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections import deque
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING, Protocol
+
+from penstock.core.model import Snapshot
+from penstock.spark.internals import JVM_ERRORS, SourceFacts, first_line
+
+if TYPE_CHECKING:
+    from pyspark.sql.streaming.query import StreamingQuery
+
+log = logging.getLogger(__name__)
+
+#: So many of the last batches say what an executor can do.
+RECENT_BATCHES = 10
+#: A cap that would move by less than this stays.
+STEADY_FRACTION = 0.2
+#: Options of the Kafka source with which the user has chosen a cap.
+OWN_CAP = "maxoffsetspertrigger"
+OWN_FLOOR = "minoffsetspertrigger"
+
+
+class QueryDriver(Protocol):
+    """What admission control needs of `internals.Driver`."""
+
+    def sources(self, query: StreamingQuery) -> list[SourceFacts]: ...
+
+    def limit_rows_per_trigger(self, query: StreamingQuery, rows: int | None) -> None: ...
+
+
+class Admission:
+    """Caps the batches of the queries of one application.
+
+    The cap stands all the time, so that it is there when a backlog comes; batches that fill it
+    show what the fleet can do, and it follows.
+
+    Parameters
+    ----------
+    driver
+        The Java side of the driver.
+    budget_s
+        Seconds that a batch may take; the trigger interval where that is longer.
+    """
+
+    def __init__(self, driver: QueryDriver, budget_s: float) -> None:
+        self._driver = driver
+        self._budget_s = budget_s
+        self._rates_rps: deque[float] = deque(maxlen=RECENT_BATCHES)
+        self._cap: int | None = None
+        self._capped: dict[str, StreamingQuery] = {}
+
+    @property
+    def cap_records(self) -> int | None:
+        """Records that a batch may take now; ``None`` for as many as there are."""
+        return self._cap
+
+    def tend(self, snapshot: Snapshot, queries: Sequence[StreamingQuery]) -> None:
+        """Let the cap follow what was seen."""
+        executors = max(1, snapshot.fleet.active)
+        for batch in snapshot.batches:
+            if batch.input_records > 0 and batch.duration_s > 0.0:
+                self._rates_rps.append(batch.input_records / batch.duration_s / executors)
+        budget_s = max(self._budget_s, snapshot.trigger_interval_s or 0.0)
+        cap = cap_for(self._rates_rps, executors, budget_s)
+        running = {str(query.runId) for query in queries}
+        self._capped = {run: each for run, each in self._capped.items() if run in running}
+        new = running - self._capped.keys()
+        is_near = self._cap and cap and abs(cap - self._cap) <= STEADY_FRACTION * self._cap
+        if cap is None or (is_near and not new):
+            return
+        try:
+            for query in queries:
+                self._limit(query, cap)
+        except JVM_ERRORS as error:
+            log.warning("the cap per batch could not be changed: %s", first_line(error))
+            return
+        log.info("a batch takes at most %d records now", cap)
+        self._cap = cap
+
+    def end(self) -> None:
+        """Give each query the cap back that its options name."""
+        for query in list(self._capped.values()):
+            try:
+                if query.isActive:
+                    self._limit(query, None)
+            except JVM_ERRORS as error:
+                log.warning("the cap per batch could not be lifted: %s", first_line(error))
+        self._cap = None
+        self._capped = {}
+
+    def _limit(self, query: StreamingQuery, cap: int | None) -> None:
+        sources = self._driver.sources(query)
+        self._capped[str(query.runId)] = query
+        if not can_cap(sources):
+            return
+        rows = own = own_cap(sources)
+        if cap is not None:
+            share = max(1, cap // len(sources))
+            rows = share if own is None else min(own, share)
+        self._driver.limit_rows_per_trigger(query, rows)
+
+
+def cap_for(rates_rps: Iterable[float], executors: int, budget_s: float) -> int | None:
+    """What a fleet gets through in the budget, by its best batches; ``None`` without any.
+
+    One executor did 450 and 500 records/s in its last batches; so two of them do 10,000 in 10 s:
+
+    >>> cap_for([450.0, 500.0], executors=2, budget_s=10.0)
+    10000
+
+    The best and not the mean counts: a small batch is slow per record, because its fixed cost is
+    spread over few of them.
+    """
+    best_rps = max(rates_rps, default=0.0)
+    return max(1, int(best_rps * executors * budget_s)) if best_rps > 0.0 else None
+
+
+def can_cap(sources: Sequence[SourceFacts]) -> bool:
+    """Whether all sources are Kafka without a floor: others read limits differently."""
+    return bool(sources) and all(
+        source.format == "kafka" and OWN_FLOOR not in _lowered(source) for source in sources
+    )
+
+
+def own_cap(sources: Sequence[SourceFacts]) -> int | None:
+    """The cap that the user has chosen; the smallest where sources differ."""
+    caps = [_lowered(source).get(OWN_CAP, "") for source in sources]
+    numbers = [int(cap) for cap in caps if cap.isdigit()]
+    return min(numbers) if numbers else None
+
+
+def _lowered(source: SourceFacts) -> dict[str, str]:
+    """Options as Spark reads them: without regard to case."""
+    return {key.lower(): value for key, value in source.options.items()}

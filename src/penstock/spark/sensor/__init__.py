@@ -1,0 +1,1 @@
+"""What is measured of a running job: progress, stages, executors, Kafka offsets."""

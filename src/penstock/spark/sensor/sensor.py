@@ -1,0 +1,307 @@
+"""The live sensor: a running Spark application as a `Snapshot`.
+
+Three places are asked. The scheduler knows the fleet; without it nothing can be told. The queries
+report each batch to a listener, which only puts the report into a queue; what it did not hand over
+in time is asked for. Spark's status store knows executors and stages; it is asked in a thread of
+its own, so that a slow one costs details and not the turn. And the brokers know what waits.
+
+A session may run several queries, which share one fleet. They make one snapshot:
+
+- arrival, throughput, backlog and state are sums; if one query's is unknown, so is the sum;
+- delay and latency are those of the query that is worst off;
+- trigger and batches are those of the most demanding query, whose batches fill their trigger most;
+- operators bear the name of their query in front;
+- partitions add up, since the queries' tasks run side by side.
+
+Queries of other sessions of the same application are not seen, but the time that their tasks take
+is part of how busy executors are.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections import deque
+from collections.abc import Callable, Mapping
+from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import TimeoutError as NotInTimeError
+from typing import TYPE_CHECKING
+
+import msgspec
+from msgspec import Struct
+
+from penstock.core.errors import SensorError
+from penstock.core.model import Batch, ExecutorSample, OperatorSample, Snapshot
+from penstock.spark.internals import JVM_ERRORS, Driver, first_line
+from penstock.spark.sensor.executors import Crew, ExecutorWatch, shares
+from penstock.spark.sensor.kafka import Sight
+from penstock.spark.sensor.progress import parse_progress
+from penstock.spark.sensor.query import QueryView, largest, together, total
+from penstock.spark.sensor.stages import StageWatch
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+log = logging.getLogger(__name__)
+
+#: What a query that ends while it is looked at may raise.
+QUERY_ENDS: tuple[type[Exception], ...] = (*JVM_ERRORS, SensorError)
+#: What a status store may raise, one of another version that words things differently included.
+STORE_FAILS: tuple[type[Exception], ...] = (
+    *JVM_ERRORS,
+    msgspec.DecodeError,
+    LookupError,
+    TypeError,
+    ValueError,
+)
+#: A report that takes longer than this to come is kept back by somebody else's listener.
+OVERDUE_S = 5.0
+#: Reports that wait to be read; more than this is a sensor that nobody reads.
+QUEUE_REPORTS = 1000
+
+
+class Details(Struct, frozen=True):
+    """What the status store told."""
+
+    executors: tuple[ExecutorSample, ...] = ()
+    operators: tuple[OperatorSample, ...] = ()
+    slots: int | None = None
+    tasks: Mapping[str, int | None] = {}
+
+
+class SparkSensor:
+    """Reads the application behind a session until closed.
+
+    Parameters
+    ----------
+    spark
+        A session of the driver; a Spark Connect client will not do.
+    kafka
+        Settings of librdkafka that the options of the query's Kafka sources do not give.
+    store_timeout_s
+        How long a turn waits for the status store.
+    target
+        Says what size was asked for; by default the scheduler does. Who sizes the fleet knows
+        better: a number that somebody else has put there is put right without a decision.
+    """
+
+    def __init__(
+        self,
+        spark: SparkSession,
+        *,
+        driver: Driver | None = None,
+        kafka: Mapping[str, str] | None = None,
+        store_timeout_s: float = 1.0,
+        target: Callable[[], int | None] = lambda: None,
+    ) -> None:
+        self._spark = spark
+        self._driver = driver = driver or Driver(spark)
+        self._kafka = dict(kafka or {})
+        self._store_timeout_s = store_timeout_s
+        self._target = target
+        self._queue: deque[str] = deque(maxlen=QUEUE_REPORTS)
+        self._views: dict[str, QueryView] = {}
+        # The first batch of each query that was asked for and that the listener has yet to tell.
+        self._untold: dict[str, Batch] = {}
+        self._stages = StageWatch(driver)
+        self._executors = ExecutorWatch(driver)
+        self._read_at_s: float | None = None
+        self._details_at_s: float | None = None
+        self._slots = max(1, int(driver.conf("spark.executor.cores", "1")))
+        self._complaints: set[str] = set()
+        self._asking = ThreadPoolExecutor(1, thread_name_prefix="penstock-status")
+        self._asked: Future[Details] | None = None
+        self._stop_listening = driver.listen(spark, self._queue.append)
+
+    def close(self) -> None:
+        """Ask and listen no more; the job goes on."""
+        self._asking.shutdown(wait=False, cancel_futures=True)
+        for view in self._views.values():
+            view.close()
+        try:
+            self._stop_listening()
+        except JVM_ERRORS as error:
+            log.debug("the listener is gone with its session: %s", first_line(error))
+
+    def read(self, now_s: float) -> Snapshot:
+        """What can be seen now. Rates are means since the last reading, so the first has none."""
+        try:
+            crew = Crew.of(self._driver)
+        except JVM_ERRORS as error:
+            raise SensorError(f"the driver does not tell its fleet: {first_line(error)}") from error
+        wall_s = self._wall_s(self._read_at_s, now_s)
+        views = self._follow_queries()
+        self._take_reports(views, now_s)
+        details = self._details(crew, views, now_s)
+        batches = {view.run_id: view.batches() for view in views}
+        sight = together([self._look(view, now_s) for view in views])
+        leader = max(views, key=lambda view: view.demand, default=None)
+        self._read_at_s = now_s
+        return Snapshot(
+            now_s,
+            crew.fleet(details.slots or self._slots, self._target()),
+            None if leader is None else leader.trigger_interval_s,
+            () if leader is None else batches[leader.run_id],
+            sight.arrival_rps,
+            _throughput_rps(batches, wall_s),
+            sight.backlog_records,
+            sight.delay_s,
+            largest([view.latency_s for view in views]),
+            details.executors,
+            details.operators,
+            _partitions(views, details),
+            total([None if view.last is None else view.last.state_bytes for view in views]),
+        )
+
+    def has_surged(self) -> bool:
+        """Whether the load has jumped since it was last read; asks nobody."""
+        return any(view.has_surged for view in self._views.values())
+
+    def _wall_s(self, before_s: float | None, now_s: float) -> float | None:
+        return None if before_s is None or now_s <= before_s else now_s - before_s
+
+    def _follow_queries(self) -> list[QueryView]:
+        """The queries that run now, in the order in which they were first seen."""
+        try:
+            active = {str(query.runId): query for query in self._spark.streams.active}
+        except JVM_ERRORS as error:
+            self._complain(
+                "the list of queries", f"the session does not tell its queries: {first_line(error)}"
+            )
+            return list(self._views.values())
+        self._content("the list of queries")
+        for run_id in self._views.keys() - active.keys():
+            self._views.pop(run_id).close()
+            self._untold.pop(run_id, None)
+        for run_id, query in active.items():
+            if run_id not in self._views:
+                try:
+                    view = QueryView(self._driver, query, run_id, self._kafka)
+                except QUERY_ENDS as error:
+                    # It may have ended since it was listed; if not, there is a next turn.
+                    log.debug("query %s cannot be followed yet: %s", run_id, error)
+                    continue
+                self._views[run_id] = view
+                log.info("following query %s (%s)", view.name, view.mode)
+        return list(self._views.values())
+
+    def _take_reports(self, views: list[QueryView], now_s: float) -> None:
+        known = {view.run_id: view.last for view in views}
+        while self._queue:
+            try:
+                progress = parse_progress(self._queue.popleft())
+            except SensorError as error:
+                self._complain("progress", str(error))
+                continue
+            run_id = progress.run_id
+            if run_id in self._views:
+                self._views[run_id].take(progress)
+            if run_id in self._untold and progress.batch_id >= self._untold[run_id].id:
+                del self._untold[run_id]
+        for view in views:
+            if view.last is known[view.run_id]:
+                self._take_missed(view)
+        if any(_is_overdue(batch, now_s) for batch in self._untold.values()):
+            self._complain(
+                "the listener",
+                "reports of queries are kept back by a listener of the application that is slow "
+                "or hangs: they are asked for",
+            )
+        elif not self._untold:
+            self._content("the listener")
+
+    def _take_missed(self, view: QueryView) -> None:
+        """Nothing new from the listener: either there was no batch, or others delay ours."""
+        try:
+            missed = view.missed()
+        except QUERY_ENDS as error:
+            log.debug("query %s ends: %s", view.name, error)
+            return
+        for progress in missed:
+            view.take(progress)
+            if progress.batch is not None:
+                self._untold.setdefault(view.run_id, progress.batch)
+
+    def _look(self, view: QueryView, now_s: float) -> Sight:
+        try:
+            return view.look(now_s)
+        except JVM_ERRORS as error:
+            log.debug("query %s ends: %s", view.name, error)
+            return Sight()
+
+    def _details(self, crew: Crew, views: list[QueryView], now_s: float) -> Details:
+        """Executors and stages from the status store, or none of it if that is slow or broken."""
+        if self._asked is None:
+            self._asked = self._asking.submit(self._ask_store, crew, views, now_s)
+        try:
+            details = self._asked.result(timeout=self._store_timeout_s)
+        except NotInTimeError:
+            # The question stays open; asking again would only make the store slower.
+            self._complain(
+                "the status store", f"the status store takes over {self._store_timeout_s:g} s"
+            )
+            return Details()
+        except STORE_FAILS as error:
+            self._asked = None
+            self._complain(
+                "the status store", f"the status store cannot be read: {first_line(error)}"
+            )
+            return Details()
+        late = self._details_at_s != now_s
+        self._asked = None
+        if late:
+            return Details()  # the answer to the question of an earlier turn
+        self._content("the status store")
+        self._slots = details.slots or self._slots
+        return details
+
+    def _ask_store(self, crew: Crew, views: list[QueryView], now_s: float) -> Details:
+        wall_s = self._wall_s(self._details_at_s, now_s)
+        self._details_at_s = now_s
+        queries = self._stages.read({view.run_id: view.state_partitions for view in views})
+        stateful = any(view.state_partitions for view in views)
+        executors, slots = self._executors.read(
+            crew,
+            now_s,
+            wall_s,
+            running=self._stages.running,
+            done=shares(self._driver, queries.values(), stateful=stateful),
+        )
+        operators: list[OperatorSample] = []
+        if wall_s is not None:
+            for view in views:
+                prefix = f"{view.name}/" if len(views) > 1 else ""
+                operators += queries[view.run_id].operators(wall_s, crew.active * slots, prefix)
+        tasks = {run_id: query.most_tasks for run_id, query in queries.items()}
+        return Details(executors, tuple(operators), slots, tasks)
+
+    def _complain(self, about: str, sentence: str) -> None:
+        if about not in self._complaints:
+            self._complaints.add(about)
+            log.warning("%s", sentence)
+
+    def _content(self, about: str) -> None:
+        if about in self._complaints:
+            self._complaints.discard(about)
+            log.info("%s can be read again", about)
+
+
+def _is_overdue(batch: Batch, now_s: float) -> bool:
+    """Whether the listener should have told of it by now."""
+    return now_s - batch.started_at_s - batch.duration_s > OVERDUE_S
+
+
+def _throughput_rps(batches: Mapping[str, tuple[Batch, ...]], wall_s: float | None) -> float | None:
+    if wall_s is None or not batches:
+        return None
+    records = sum(batch.input_records for each in batches.values() for batch in each)
+    return records / wall_s
+
+
+def _partitions(views: list[QueryView], details: Details) -> int | None:
+    """The most tasks that can run at once: those of each query's widest stage, added up.
+
+    A quiet batch has fewer tasks than the source has partitions; the next one may need them all.
+    """
+    widest = [max(details.tasks.get(view.run_id) or 0, view.fewest_tasks or 0) for view in views]
+    known = [tasks for tasks in widest if tasks]
+    return sum(known) if known and len(known) == len(widest) else None

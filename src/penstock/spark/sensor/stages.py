@@ -1,0 +1,208 @@
+"""The stages of micro-batches: what each kind of stage read, wrote and cost since the last reading.
+
+A batch runs one or more jobs of one or more stages, and the next batch runs the same ones again
+under new numbers. So stages are told apart by their place in the batch: the first of each batch is
+one operator, the second another. Only what finished tasks report is counted, so that time and
+records belong together.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Mapping
+from typing import Literal
+
+from msgspec import Struct
+
+from penstock.core.model import OperatorSample
+from penstock.spark.internals import Driver, Json
+
+Role = Literal["source", "state", "shuffle"]
+
+#: Older jobs than that many are not looked at one by one; the newer ones stand for them.
+JOBS_PER_READING = 60
+
+_BATCH = re.compile(r"batch = (\d+)")
+
+
+class Tally(Struct, frozen=True, gc=False):
+    """What the finished tasks of a stage add up to."""
+
+    run_s: float = 0.0
+    records_in: float = 0.0
+    records_out: float = 0.0
+
+    def plus(self, other: Tally, times: float = 1.0) -> Tally:
+        return Tally(
+            self.run_s + times * other.run_s,
+            self.records_in + times * other.records_in,
+            self.records_out + times * other.records_out,
+        )
+
+    @classmethod
+    def of(cls, attempts: Collection[Json]) -> Tally:
+        """All attempts at one stage; what a failed one did was work too."""
+        return cls(
+            run_s=sum(each["executorRunTime"] for each in attempts) / 1e3,
+            records_in=sum(each["inputRecords"] + each["shuffleReadRecords"] for each in attempts),
+            records_out=sum(
+                each["shuffleWriteRecords"] or each["outputRecords"] for each in attempts
+            ),
+        )
+
+
+class Place:
+    """One place in the batches of a query: a stage in its many incarnations."""
+
+    def __init__(self) -> None:
+        self.role: Role | None = None
+        self.tasks = 0
+        self.widest = 0  # the most tasks that it ever had when there was something to read
+        self.newest: tuple[int, int] | None = None  # the last one that is complete, and its attempt
+        self.tally = Tally()
+
+    def see(self, stage: Json, state_partitions: int) -> None:
+        """Learn from the newest attempt at a stage what this place is for."""
+        self.tasks = stage["numTasks"]
+        # A batch without records has one task, however many the next one will have.
+        if stage["inputRecords"] or stage["shuffleReadRecords"]:
+            self.widest = max(self.widest, self.tasks)
+        if stage["status"] == "COMPLETE":
+            self.newest = (stage["stageId"], stage["attemptId"])
+        if stage["inputRecords"]:
+            self.role = "source"
+        elif stage["shuffleReadRecords"]:
+            self.role = "state" if self.tasks == state_partitions else "shuffle"
+
+
+class QueryStages:
+    """The places of one query, and what was counted of each since the last reading."""
+
+    def __init__(self) -> None:
+        self._batch: int | None = None
+        self._stages: dict[int, int] = {}  # stage to place, of the batch that is looked at
+        self._counted: dict[int, Tally] = {}  # of stages that were not complete
+        self.places: list[Place] = []
+
+    def begin(self) -> None:
+        """Start a new interval."""
+        for place in self.places:
+            place.tally = Tally()
+
+    def see(self, batch: int, attempts: list[Json], state_partitions: int, times: float) -> None:
+        """Count what is new of a stage. Stages come in the order of their numbers."""
+        stage = attempts[-1]
+        if stage["status"] == "SKIPPED":
+            return
+        number: int = stage["stageId"]
+        if batch != self._batch:
+            self._batch, self._stages = batch, {}
+        at = self._stages.setdefault(number, len(self._stages))
+        if at == len(self.places):
+            self.places.append(Place())
+        place = self.places[at]
+        place.see(stage, state_partitions)
+        tally = Tally.of(attempts)
+        new = tally.plus(self._counted.pop(number, Tally()), -1.0)
+        if stage["status"] in ("ACTIVE", "PENDING"):
+            self._counted[number] = tally
+        place.tally = place.tally.plus(new, times)
+
+    @property
+    def most_tasks(self) -> int | None:
+        return max((place.widest for place in self.places), default=0) or None
+
+    def roles(self) -> list[Role]:
+        """What each place is for; a place that never saw a record is taken by its rank."""
+        return [
+            place.role or ("source" if number == 0 else "shuffle")
+            for number, place in enumerate(self.places)
+        ]
+
+    def operators(self, wall_s: float, slots: int, prefix: str) -> tuple[OperatorSample, ...]:
+        """The places as samples: ``source``, ``source 2``, ``state`` and so on.
+
+        Spark does not say which stage feeds which. A stage that reads a shuffle is taken to read
+        what earlier stages wrote that nobody reads yet, which is right for chains and for joins.
+        """
+        samples = []
+        waiting: list[str] = []
+        met: dict[str, int] = {}
+        for place, role in zip(self.places, self.roles(), strict=True):
+            met[role] = met.get(role, 0) + 1
+            name = prefix + (role if met[role] == 1 else f"{role} {met[role]}")
+            upstream: tuple[str, ...] = ()
+            if role != "source":
+                upstream, waiting = tuple(waiting), []
+            waiting.append(name)
+            samples.append(_sample(place, name, upstream, wall_s, slots))
+        return tuple(samples)
+
+
+def _sample(
+    place: Place, name: str, upstream: tuple[str, ...], wall_s: float, slots: int
+) -> OperatorSample:
+    tally = place.tally
+    records_in, records_out = max(0.0, tally.records_in), max(0.0, tally.records_out)
+    run_s = max(0.0, tally.run_s)
+    return OperatorSample(
+        name,
+        upstream,
+        input_rps=records_in / wall_s,
+        # Sinks mostly do not say what they wrote.
+        output_rps=records_out / wall_s if records_out or not records_in else None,
+        busy_fraction=min(1.0, run_s / (max(1, slots) * wall_s)),
+        service_time_s=run_s / records_in if records_in >= 1.0 else None,
+        tasks=place.tasks,
+    )
+
+
+class StageWatch:
+    """Follows the jobs of an application, and sorts their stages by query and place."""
+
+    def __init__(self, driver: Driver) -> None:
+        self._driver = driver
+        self._next_job = driver.jobs_begun()
+        self._open: dict[int, int] = {}  # jobs to look at again, and how often they were missing
+        self._queries: dict[str, QueryStages] = {}
+        self.running: list[tuple[int, int]] = []  # stages with tasks under way, and their attempts
+
+    def read(self, state_partitions: Mapping[str, int]) -> dict[str, QueryStages]:
+        """What happened since the last reading, by run id.
+
+        The argument names the runs to follow, and how many partitions of state each has.
+        """
+        driver, begun = self._driver, self._driver.jobs_begun()
+        first = max(self._next_job, begun - JOBS_PER_READING)
+        skipped, taken = first - self._next_job, begun - first
+        times = 1.0 + skipped / taken if taken else 1.0
+        again = self._open
+        self._open, self.running, self._next_job = {}, [], begun
+        self._queries = {run: self._queries.get(run) or QueryStages() for run in state_partitions}
+        for query in self._queries.values():
+            query.begin()
+        for number in (*again, *range(first, begun)):
+            job = driver.job(number)
+            if job is None:
+                # Not listed yet; if it is missing a second time, it is listed no more.
+                if number not in again:
+                    self._open[number] = 1
+                continue
+            run = job.get("jobGroup")
+            if run in self._queries:
+                self._look_into(job, self._queries[run], state_partitions[run], times)
+        return self._queries
+
+    def _look_into(self, job: Json, query: QueryStages, partitions: int, times: float) -> None:
+        batch = _BATCH.search(job.get("description") or "")
+        if batch is None:
+            return
+        for stage in sorted(job["stageIds"]):
+            attempts = self._driver.stage(stage)
+            if not attempts:
+                continue
+            query.see(int(batch[1]), attempts, partitions, times)
+            if attempts[-1]["status"] == "ACTIVE":
+                self.running.append((stage, attempts[-1]["attemptId"]))
+        if job["status"] == "RUNNING":
+            self._open[job["jobId"]] = 0

@@ -1,0 +1,1 @@
+"""Spark clusters that a test can start on this machine."""

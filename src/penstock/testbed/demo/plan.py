@@ -1,0 +1,195 @@
+"""What the demo plays: sizes, paces and the load. Pure."""
+
+from __future__ import annotations
+
+import dataclasses
+from math import cos, pi
+from typing import Any
+
+import msgspec
+from msgspec import Struct
+
+from penstock.core.errors import ConfigError
+from penstock.settings.goal import Goal
+from penstock.settings.notation import keys_of, parse
+from penstock.settings.policy_spec import Contender, contender
+from penstock.testbed.jobs.queries import find_query
+
+SLO_S = 10.0
+TRIGGER_S = 2.0
+#: Twelve tasks share out evenly over 1, 2, 3, 4 and 6 executors.
+PARTITIONS = 12
+STATE_PARTITIONS = 6
+MAX_EXECUTORS = 8
+#: Each new executor takes seconds of a processor to start: more of them at once, or again sooner,
+#: would starve the job on a small machine.
+MAX_STEP = 2
+LEAST_COOLDOWN_S = 8.0
+#: What a record costs its executor, so that one executor does at most 1,000 records a second.
+PACE_S = 0.001
+#: Not every record waits, but one in so many for all of them: on a busy machine each waking up
+#: comes a millisecond or more late, which would be most of a short wait.
+WAITING_TOGETHER = 20
+#: Enough to compile code, too little to leave a backlog behind.
+WARM_UP_RPS = 100.0
+LOW_RPS = 400.0
+#: About five executors' worth: what a batch costs besides its records comes on top of the pace.
+PEAK_RPS = 3400.0
+#: A wave that is shorter than this rises less high.
+FULL_WAVE_S = 160.0
+
+DEFAULT_MINUTES = 5.0
+FAST_MINUTES = 1.35
+SHORTEST_MINUTES, LONGEST_MINUTES = 0.5, 24 * 60.0
+
+#: Time spans by which policies and guards wait or look back. Here minutes stand for hours, so they
+#: are divided; what a policy allows records to wait is none of them and stays.
+SPANS = frozenset(
+    {
+        "bin_s",
+        "blacklist_s",
+        "catch_up_s",
+        "cooldown_s",
+        "cpu_initialization_s",
+        "dead_time_s",
+        "ease_in_s",
+        "grace_s",
+        "idle_timeout_s",
+        "initial_readiness_delay_s",
+        "lasting_s",
+        "loop_s",
+        "metric_window_s",
+        "recovery_target_s",
+        "scale_down_interval_s",
+        "stabilization_s",
+        "stabilize_down_s",
+        "stabilize_up_s",
+        "wait_s",
+        "warm_up_s",
+        "warmup_s",
+        "window_s",
+    }
+)
+#: What a move costs is a span as well: executor-hours.
+PRICES = frozenset({"move_price"})
+
+
+class Plan(Struct, frozen=True):
+    """A demo: which query, for how long, and how often Penstock decides.
+
+    `full_peak_rps` is how high a wave rises that is long enough.
+
+    Examples
+    --------
+    The load starts low, comes to its peak in the middle and goes down again:
+
+    >>> rates = Plan("q11", 200).rates_rps()
+    >>> len(rates), round(rates[0]), round(max(rates)), round(rates[-1])
+    (200, 400, 3400, 400)
+    """
+
+    query: str = "q11"
+    load_s: int = round(60 * DEFAULT_MINUTES)
+    full_peak_rps: float = PEAK_RPS
+
+    @property
+    def stream(self) -> str:
+        return find_query(self.query).stream
+
+    @property
+    def pace_s(self) -> float:
+        """What each record of the source costs; q3 reads the source twice and pays twice."""
+        return PACE_S / 2 if self.query == "q3" else PACE_S
+
+    @property
+    def every_s(self) -> float:
+        """Seconds between decisions."""
+        return min(10.0, max(3.0, self.load_s / 60))
+
+    @property
+    def speed(self) -> float:
+        """How much faster than in earnest time passes.
+
+        Half-minute bins become 6 s in a demo of five minutes; an hour is played as it is.
+
+        >>> [round(Plan("q11", 60 * minutes).speed, 1) for minutes in (1, 5, 10, 60)]
+        [10.0, 6.0, 3.0, 1.0]
+        """
+        return min(10.0, max(1.0, 1800.0 / self.load_s))
+
+    @property
+    def peak_rps(self) -> float:
+        """The top of the load: lower in a short demo, since executors take seconds to start.
+
+        >>> [round(Plan("q11", load_s).peak_rps) for load_s in (81, 180, 300)]
+        [1900, 3400, 3400]
+        """
+        rise = (self.full_peak_rps - LOW_RPS) * min(1.0, self.load_s / FULL_WAVE_S)
+        return LOW_RPS + round(rise, -2)
+
+    def rates_rps(self) -> list[float]:
+        """The load of each second: a tenth of the time low, one wave, and low again."""
+        head = self.load_s // 10
+        wave = round(0.72 * self.load_s)
+        rise = (self.peak_rps - LOW_RPS) / 2
+        hump = [LOW_RPS + rise * (1 - cos(2 * pi * (at + 0.5) / wave)) for at in range(wave)]
+        tail = self.load_s - head - wave
+        return [LOW_RPS] * head + hump + [LOW_RPS] * tail
+
+
+def make_plan(query: str, minutes: float | None, fast: bool) -> Plan:
+    """The demo that was asked for, or what is wrong with the wish.
+
+    >>> make_plan("q11", None, fast=True).load_s
+    81
+    """
+    find_query(query)
+    if fast and minutes is not None:
+        raise ConfigError("--fast is a length: give it or --minutes, not both")
+    length = minutes if minutes is not None else FAST_MINUTES if fast else DEFAULT_MINUTES
+    if not SHORTEST_MINUTES <= length <= LONGEST_MINUTES:
+        raise ConfigError(
+            f"--minutes must be between {SHORTEST_MINUTES:g} and {LONGEST_MINUTES:g}, "
+            f"not {length:g}"
+        )
+    return Plan(query, round(60 * length))
+
+
+def quickened(text: str, plan: Plan) -> Contender:
+    """A policy in the demo's time: its spans and those of its guards divided by the speed.
+
+    What the text itself says is taken as it is.
+
+    >>> plan = Plan("q11", 300)
+    >>> entry = quickened("ds2", plan)
+    >>> entry.policy.window_s, entry.limits.cooldown_s
+    (10.0, 40.0)
+    >>> quickened("ds2:cooldown=60s", plan).limits.cooldown_s
+    60.0
+    """
+    bounds = {"min_executors": 1, "max_executors": MAX_EXECUTORS, "max_step": MAX_STEP}
+    entry = contender(text, bounds, Goal(slo_s=SLO_S))
+    kind: Any = type(entry.policy)
+    keys = keys_of(kind) | keys_of(type(entry.limits))
+    given = {keys[key] for key in parse(text).options}
+    policy: Any = entry.policy
+    own = {field.name: getattr(policy, field.name) for field in dataclasses.fields(kind)}
+    guards = msgspec.structs.asdict(entry.limits)
+    changed = _divided(guards, given, plan)
+    if "cooldown_s" in changed:
+        changed["cooldown_s"] = max(LEAST_COOLDOWN_S, changed["cooldown_s"])
+    return Contender(
+        entry.label,
+        dataclasses.replace(policy, **_divided(own, given, plan)),
+        msgspec.structs.replace(entry.limits, **changed),
+    )
+
+
+def _divided(values: dict[str, Any], given: set[str], plan: Plan) -> dict[str, float]:
+    found = {}
+    for name in (SPANS | PRICES) & (values.keys() - given):
+        value = values[name]
+        # A window in which nothing is measured would blind the policy.
+        least = min(value, plan.every_s) if name in SPANS else 0.0
+        found[name] = max(value / plan.speed, least)
+    return found

@@ -1,0 +1,314 @@
+"""Everything of a demo that is real but the scaler: broker, cluster, query and load.
+
+All of it is started in order, and gone when the block is left. What can outlive this process if it
+is killed, does not: the testbed has its keeper, the driver's Java ends with its standard input,
+and the producer looks whether its parent is still there.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from penstock.core.errors import PenstockError
+from penstock.testbed import Testbed, paced, wait_until
+from penstock.testbed.demo import plan as sizes
+from penstock.testbed.demo.plan import Plan
+from penstock.testbed.interrupts import told_once, uninterrupted
+from penstock.testbed.jobs.playback import Report
+from penstock.testbed.jobs.run import Job
+from penstock.testbed.processes import cause
+from penstock.testbed.sessions import start_session
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.streaming.query import StreamingQuery
+
+TOPIC = "events"
+#: So many batches, the last of them within its trigger, and the code is compiled.
+WARM_UP_BATCHES = 3
+FIRST_BATCH_TIMEOUT_S = 180.0
+WARM_UP_TIMEOUT_S = 30.0
+#: The load begins so long after its producer, at the latest.
+LEAD_S = 6
+#: Until the driver's Java has ended by itself before it is killed.
+END_TIMEOUT_S = 5.0
+
+Say = Callable[[str], None]
+
+
+class DemoError(PenstockError):
+    """Something real broke while the demo was on."""
+
+
+@dataclass(frozen=True)
+class Scene:
+    """A query whose load has begun, on a fleet that nobody of ours sizes."""
+
+    bed: Testbed
+    spark: SparkSession
+    query: StreamingQuery
+    producer: Producer
+
+    def is_over(self) -> bool:
+        """Whether all of the load is out; an error if the job or the producer broke."""
+        check_alive(self.query)
+        return self.producer.ended()
+
+
+@dataclass(frozen=True)
+class Producer:
+    """The process that sends the events."""
+
+    process: subprocess.Popen[bytes]
+    output: Path
+    log: Path
+
+    @classmethod
+    def start(cls, bed: Testbed, plan: Plan, name: str, *load: str) -> Producer:
+        logs = bed.run_directory / "logs"
+        output, log = logs / f"{name}.json", logs / f"{name}.log"
+        argv = [sys.executable, "-m", "penstock.testbed.jobs.producer"]
+        argv += ["--bootstrap", bed.bootstrap_servers, "--topic", TOPIC, "--stream", plan.stream]
+        argv += ["--parent", str(os.getpid()), *load]
+        with output.open("wb") as out, log.open("wb") as err:
+            # A session of its own: Ctrl-C in the terminal is ours to handle.
+            process = subprocess.Popen(
+                argv, stdin=subprocess.DEVNULL, stdout=out, stderr=err, start_new_session=True
+            )
+        return cls(process, output, log)
+
+    def ended(self) -> bool:
+        code = self.process.poll()
+        if code:
+            raise DemoError(f"the producer failed: {cause(self.log.read_text())}")
+        return code is not None
+
+    def report(self) -> Report | None:
+        """What it sent, once it has ended by itself."""
+        try:
+            return msgspec.json.decode(self.output.read_bytes(), type=Report)
+        except (OSError, msgspec.MsgspecError):
+            return None
+
+    def stop(self) -> None:
+        self.process.kill()
+        self.process.wait()
+
+
+@contextmanager
+def staged(
+    plan: Plan,
+    say: Say,
+    *,
+    kafka_port: int | None = None,
+    executors: int = 1,
+    settings: Mapping[str, str] | None = None,
+    warm_up_s: float = WARM_UP_TIMEOUT_S,
+) -> Iterator[Scene]:
+    """Start everything, hand it over when the load begins, and end everything.
+
+    Parameters
+    ----------
+    plan
+        Query and load.
+    say
+        Receives a line for each part that is started.
+    kafka_port
+        The port of the broker; a free one by default.
+    executors
+        The fleet at the start.
+    settings
+        Of Spark, on top of those of the testbed, whose fleet stands still by itself.
+    warm_up_s
+        The load begins so long after the first batch even if batches are still slow.
+    """
+    directory = Path(tempfile.mkdtemp(prefix="penstock-demo-"))
+    keep = False
+    try:
+        with told_once(), ExitStack() as stack:
+            bed = Testbed(
+                slots=sizes.MAX_EXECUTORS, run_directory=directory, kafka_port=kafka_port, say=say
+            )
+            yield _start(stack, bed, plan, say, executors, settings or {}, warm_up_s)
+    except (KeyboardInterrupt, GeneratorExit):
+        raise
+    except BaseException:
+        keep = (directory / "logs").exists()
+        if keep:
+            say(f"the logs of all parts are in {directory / 'logs'}")
+        raise
+    finally:
+        if not keep:
+            shutil.rmtree(directory, ignore_errors=True)
+
+
+def _start(
+    stack: ExitStack,
+    bed: Testbed,
+    plan: Plan,
+    say: Say,
+    executors: int,
+    settings: Mapping[str, str],
+    warm_up_s: float,
+) -> Scene:
+    say(f"starting a Kafka broker and a Spark cluster with {bed.slots} slots ...")
+    stack.enter_context(bed)
+    bed.create_topic(TOPIC, sizes.PARTITIONS)
+    fleet = "one executor" if executors == 1 else f"{executors} executors"
+    say(f"starting the driver on {bed.master_url}, with {fleet} ...")
+    stack.callback(_end_driver)
+    spark = _session(bed, executors, settings)
+    say(f"starting the query {plan.query}; its first batches compile code ...")
+    low = f"constant:rate={sizes.WARM_UP_RPS:g}"
+    warm_up = start_producer(stack, bed, plan, "warm-up", "--workload", low, "--seconds", "86400")
+    query = _query(bed, spark, plan)
+    _warm_up(query, warm_up, say, warm_up_s)
+    rates = bed.run_directory / "rates.json"
+    rates.write_text(json.dumps([sizes.LOW_RPS] * LEAD_S + plan.rates_rps()))
+    producer = start_producer(stack, bed, plan, "producer", "--rates", str(rates))
+    warm_up.stop()
+    _settle(query)
+    return Scene(bed, spark, query, producer)
+
+
+def start_producer(stack: ExitStack, bed: Testbed, plan: Plan, name: str, *load: str) -> Producer:
+    """Start one that is stopped with all the rest, whenever an interrupt comes."""
+    with uninterrupted():
+        producer = Producer.start(bed, plan, name, *load)
+        stack.callback(producer.stop)
+    return producer
+
+
+def _session(bed: Testbed, executors: int, more: Mapping[str, str]) -> SparkSession:
+    from pyspark import SparkConf
+
+    _become(bed.driver_environment)
+    settings = {
+        "spark.app.name": "penstock-demo",
+        "spark.driver.memory": "1g",
+        "spark.sql.shuffle.partitions": str(sizes.STATE_PARTITIONS),
+        "spark.sql.streaming.metricsEnabled": "false",
+        "spark.log.level": "ERROR",
+    }
+    conf = SparkConf(loadDefaults=False)
+    started = bed.spark_conf(initial_executors=executors)
+    conf.setAll(list((started | settings | dict(more)).items()))
+    return start_session(conf, bed.run_directory / "logs" / "driver.log")
+
+
+def _query(bed: Testbed, spark: SparkSession, plan: Plan) -> StreamingQuery:
+    job = Job(
+        query=plan.query,
+        bootstrap=bed.bootstrap_servers,
+        topic=TOPIC,
+        checkpoint=str(bed.run_directory / "checkpoint"),
+        trigger_s=sizes.TRIGGER_S,
+    )
+    return job.start(spark, lambda source: in_step(source, plan.pace_s))
+
+
+def in_step(source: DataFrame, pace_s: float) -> DataFrame:
+    """Records of Kafka that wait for `pace_s` each; one in so many waits for all of them."""
+    from pyspark.sql import functions as f
+
+    waits = f.col("offset") % sizes.WAITING_TOGETHER == 0
+    return paced(source, f.when(waits, sizes.WAITING_TOGETHER * pace_s).otherwise(0.0))
+
+
+def _warm_up(query: StreamingQuery, producer: Producer, say: Say, patience_s: float) -> None:
+    """Wait for the first batches, which last many times as long as all others.
+
+    What they cost says nothing about the job, and a policy that learned from them would be misled.
+    """
+
+    def last_batch() -> tuple[int, float]:
+        check_alive(query)
+        producer.ended()
+        progress: Any = query.lastProgress
+        if progress is None:
+            return 0, 0.0
+        return 1 + int(progress["batchId"]), progress["durationMs"]["triggerExecution"] / 1e3
+
+    def warm() -> bool:
+        batches, duration_s = last_batch()
+        return batches >= WARM_UP_BATCHES and duration_s <= sizes.TRIGGER_S
+
+    try:
+        wait_until(lambda: last_batch()[0], FIRST_BATCH_TIMEOUT_S, "", every_s=0.25)
+    except TimeoutError:
+        raise DemoError(
+            f"the query did not do its first batch in {FIRST_BATCH_TIMEOUT_S:g} s: "
+            "this machine is too busy"
+        ) from None
+    try:
+        wait_until(warm, patience_s, "", every_s=0.25)
+    except TimeoutError:
+        say(
+            f"this machine is busy: a batch takes {last_batch()[1]:.1f} s at "
+            f"{sizes.WARM_UP_RPS:g} records/s; expect a larger fleet and longer delays"
+        )
+
+
+def _settle(query: StreamingQuery) -> None:
+    """Wait for a batch of the usual size, so that the first that is seen is one of many."""
+
+    def usual() -> bool:
+        progress: Any = query.lastProgress
+        rows = 0 if progress is None else int(progress["numInputRows"])
+        return rows >= 0.75 * sizes.LOW_RPS * sizes.TRIGGER_S
+
+    with suppress(TimeoutError):  # then the load begins all the same
+        wait_until(usual, LEAD_S, "", every_s=0.25)
+
+
+def check_alive(query: StreamingQuery) -> None:
+    if not query.isActive:
+        error = query.exception()
+        why = str(error).partition("\n")[0] if error is not None else "nobody knows why"
+        raise DemoError(f"the query ended: {why}")
+
+
+def _end_driver() -> None:
+    """End the session and the Java process behind it, whatever state they are in."""
+    from pyspark import SparkContext
+
+    gateway: Any = SparkContext._gateway
+    if gateway is None:
+        return
+    process: subprocess.Popen[bytes] = gateway.proc
+    try:
+        context = SparkContext._active_spark_context
+        if context is not None:
+            with suppress(Exception):  # it may be half started, or gone
+                context.stop()
+        with suppress(Exception):
+            gateway.shutdown()
+        if process.stdin is not None:
+            process.stdin.close()
+        process.wait(END_TIMEOUT_S)
+    except subprocess.TimeoutExpired:
+        pass
+    finally:
+        process.kill()
+        process.wait()
+        SparkContext._gateway = None
+        SparkContext._jvm = None
+
+
+def _become(environment: Mapping[str, str]) -> None:
+    """Take over an environment: Java, and PySpark with it, inherits ours."""
+    for name in os.environ.keys() - environment.keys():
+        del os.environ[name]
+    os.environ.update(environment)

@@ -1,0 +1,135 @@
+"""A demo that is on: a real job under load, with Penstock attached to it and a journal to watch."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from penstock.core.clock import WallClock
+from penstock.core.journal import FileJournal
+from penstock.core.model import Step
+from penstock.settings.policy_spec import Contender
+from penstock.testbed.demo import plan as sizes
+from penstock.testbed.demo.plan import Plan
+from penstock.testbed.demo.scene import WARM_UP_TIMEOUT_S, Producer, Say, Scene, staged
+
+if TYPE_CHECKING:
+    from penstock.spark.attach import Attachment
+
+
+class WatchedJournal(FileJournal):
+    """A journal whose steps can be looked at while it is written: what is shown is what it says."""
+
+    def __init__(self, path: Path, run: dict[str, str]) -> None:
+        super().__init__(path, run=run)
+        self.steps: list[Step] = []
+
+    def write(self, step: Step) -> None:
+        super().write(step)
+        self.steps.append(step)
+
+
+class Notes(logging.Handler):
+    """The warnings of Penstock, for a view that owns the screen."""
+
+    def __init__(self) -> None:
+        super().__init__(logging.WARNING)
+        self.lines: list[str] = []
+
+    def emit(self, record: logging.LogRecord) -> None:
+        self.lines.append(record.getMessage())
+
+    @contextmanager
+    def taken(self) -> Iterator[Notes]:
+        ours = logging.getLogger("penstock")
+        ours.addHandler(self)
+        ours.propagate = False
+        try:
+            yield self
+        finally:
+            ours.removeHandler(self)
+            ours.propagate = True
+
+
+@dataclass(frozen=True)
+class Performance:
+    """A demo that is on."""
+
+    plan: Plan
+    journal: WatchedJournal
+    notes: Notes
+    handle: Attachment
+    scene: Scene
+
+    @property
+    def steps(self) -> list[Step]:
+        return self.journal.steps
+
+    @property
+    def warnings(self) -> list[str]:
+        """What Penstock warned of since the start."""
+        return self.notes.lines
+
+    def is_over(self) -> bool:
+        """Whether all of the load is out; an error if the job or the producer broke."""
+        return self.scene.is_over()
+
+    @property
+    def producer(self) -> Producer:
+        return self.scene.producer
+
+
+@contextmanager
+def performance(
+    plan: Plan,
+    entry: Contender,
+    journal: Path,
+    say: Say,
+    *,
+    kafka_port: int | None = None,
+    admission: bool = True,
+    warm_up_s: float = WARM_UP_TIMEOUT_S,
+) -> Iterator[Performance]:
+    """Start everything, hand it over when the load begins, and end everything."""
+    with ExitStack() as stack:
+        notes = stack.enter_context(Notes().taken())
+        scene = stack.enter_context(staged(plan, say, kafka_port=kafka_port, warm_up_s=warm_up_s))
+        workload = f"wave of {plan.load_s} s, {sizes.LOW_RPS:g} to {plan.peak_rps:g} records/s"
+        facts = {"policy": entry.label, "workload": workload, "query": plan.query}
+        facts |= {"engine": "spark", "pace": f"{plan.pace_s:g} s per record"}
+        book = WatchedJournal(journal, run=facts)
+        handle = _attach(scene, plan, entry, book, admission=admission)
+        stack.callback(handle.stop)
+        yield Performance(plan, book, notes, handle, scene)
+
+
+def _attach(
+    scene: Scene, plan: Plan, entry: Contender, book: WatchedJournal, *, admission: bool
+) -> Attachment:
+    from penstock.settings.live import LiveSettings
+    from penstock.spark.actuator.actuator import Patience
+    from penstock.spark.attach import Attachment
+
+    return Attachment(
+        scene.spark,
+        entry.policy,
+        entry.limits,
+        name=entry.label,
+        # A backlog in one batch would hide for minutes what new executors are good for.
+        live=LiveSettings(every_s=plan.every_s, admission=admission),
+        slo_s=sizes.SLO_S,
+        journal=book,
+        # Short batches leave a gap soon; in a demo of minutes nobody waits a minute for one.
+        patience=Patience(look_every_s=0.5, quiet_s=5.0),
+    )
+
+
+def elapsed() -> Callable[[], float]:
+    """Seconds since this was called."""
+    clock = WallClock()
+    start_s = clock.now()
+    return lambda: clock.now() - start_s

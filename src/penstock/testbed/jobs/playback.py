@@ -1,0 +1,166 @@
+"""Plays a stream of events on time, and says so when it cannot keep up.
+
+Nothing is skipped: a player that is late sends late, and an event always says when it was due.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterator
+from typing import Protocol
+
+import numpy as np
+from msgspec import Struct
+
+from penstock.core.protocols import Clock
+from penstock.testbed.jobs.timeline import Timeline
+
+TICK_S = 0.01
+#: Later than this is not keeping up.
+TOLERANCE_S = 1.0
+#: So that a player that is late still looks at the clock, and at what stops it.
+RECORDS_PER_TICK = 20_000
+
+log = logging.getLogger(__name__)
+
+
+class Stream(Protocol):
+    """Events in blocks of one size."""
+
+    @property
+    def block_size(self) -> int: ...
+
+    def block(self, number: int) -> list[bytes]:
+        """The events of one block."""
+        ...
+
+
+class Sender(Protocol):
+    """Takes events that are due."""
+
+    def send(self, values: list[bytes], first: int) -> int:
+        """Take as many of the values as there is room for; the first bears that number."""
+        ...
+
+
+class Report(Struct, frozen=True):
+    """What became of a plan: all of it, or what was due when it was stopped."""
+
+    planned_records: int
+    sent_records: int
+    failed_records: int
+    elapsed_s: float
+    behind_max_records: int
+    behind_max_s: float
+
+    @property
+    def shortfall_records(self) -> int:
+        """What was planned and never arrived."""
+        return self.planned_records - self.sent_records + self.failed_records
+
+    @property
+    def kept_up(self) -> bool:
+        """Whether all of it arrived, and never more than a second late."""
+        return self.shortfall_records == 0 and self.behind_max_s <= TOLERANCE_S
+
+    def sentence(self) -> str:
+        """The report for people.
+
+        >>> print(Report(1000, 900, 0, 10.0, 300, 3.5).sentence())
+        900 of 1000 events sent in 10.0 s, at most 3.5 s late: could not keep up, 100 are missing
+        """
+        text = (
+            f"{self.sent_records - self.failed_records} of {self.planned_records} events sent "
+            f"in {self.elapsed_s:.1f} s, at most {self.behind_max_s:.1f} s late"
+        )
+        if self.kept_up:
+            return text
+        missing = self.shortfall_records
+        return f"{text}: could not keep up" + (f", {missing} are missing" if missing else "")
+
+
+def play(
+    timeline: Timeline,
+    stream: Stream,
+    sender: Sender,
+    clock: Clock,
+    *,
+    start_s: float | None = None,
+    give_up_after_s: float = 60.0,
+    stopped: Callable[[], bool] = lambda: False,
+) -> Report:
+    """Send each event when it is due, until all are out or it is told to stop.
+
+    Parameters
+    ----------
+    timeline
+        When each event is due.
+    stream
+        The events.
+    sender
+        Where they go.
+    clock
+        Says what time it is.
+    start_s
+        When the timeline starts; by default at the clock's first instant.
+    give_up_after_s
+        How long after the end of the timeline to go on with what is late.
+    stopped
+        Asked at each turn.
+    """
+    sent = behind_max = 0
+    behind_max_s = elapsed_s = 0.0
+    late = False
+    blocks = _Blocks(stream)
+    for now_s in clock.ticks(TICK_S):
+        start_s = now_s if start_s is None else start_s
+        elapsed_s = now_s - start_s
+        due = timeline.due_by(elapsed_s)
+        if sent < due:
+            behind_s = elapsed_s - float(timeline.due_s(np.array([sent]))[0])
+            behind_max_s = max(behind_max_s, behind_s)
+            behind_max = max(behind_max, due - sent)
+            late = _say_if_late(late, behind_s, due - sent)
+        for values in blocks.between(sent, min(due, sent + RECORDS_PER_TICK)):
+            taken = sender.send(values, sent)
+            sent += taken
+            if taken < len(values) or stopped():
+                break
+        gave_up = elapsed_s > timeline.duration_s + give_up_after_s
+        if sent == timeline.events or gave_up:
+            break
+        if stopped():
+            return Report(due, sent, 0, elapsed_s, behind_max, behind_max_s)
+    return Report(timeline.events, sent, 0, elapsed_s, behind_max, behind_max_s)
+
+
+def _say_if_late(late: bool, behind_s: float, behind: int) -> bool:
+    """Say once that the player is late, and once that it is not any more."""
+    if not late and behind_s > TOLERANCE_S:
+        log.warning("cannot keep up: %d events are due, the oldest for %.1f s", behind, behind_s)
+        return True
+    if late and behind_s <= TOLERANCE_S / 2:
+        log.warning("keeps up again")
+        return False
+    return late
+
+
+class _Blocks:
+    """The stream by event number, with the block that is being sent at hand."""
+
+    __slots__ = ("_events", "_number", "_stream")
+
+    def __init__(self, stream: Stream) -> None:
+        self._stream = stream
+        self._number = -1
+        self._events: list[bytes] = []
+
+    def between(self, first: int, stop: int) -> Iterator[list[bytes]]:
+        size = self._stream.block_size
+        while first < stop:
+            number, place = divmod(first, size)
+            if number != self._number:
+                self._number, self._events = number, self._stream.block(number)
+            values = self._events[place : place + stop - first]
+            yield values
+            first += len(values)

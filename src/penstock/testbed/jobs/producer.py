@@ -1,0 +1,259 @@
+"""Sends a stream of events to Kafka, each when it is due, and says so when it cannot keep up.
+
+A process of its own::
+
+    python -m penstock.testbed.jobs.producer --bootstrap HOST:PORT --topic T \\
+        --workload constant:rate=5k \\
+        --seconds 60
+
+It takes a rate per second from a file, from a workload of the simulation, or a constant one. It
+ends when all events are out, on SIGTERM or SIGINT, or when the process that is to outlive it is
+gone, and then writes its `Report` as one line of JSON.
+"""
+
+from __future__ import annotations
+
+import argparse
+import logging
+import os
+import signal
+import sys
+from collections.abc import Callable, Sequence
+from math import ceil
+from pathlib import Path
+from typing import Any
+
+import msgspec
+from msgspec import structs
+
+from penstock.core.clock import WallClock
+from penstock.core.errors import ConfigError, PenstockError, unknown
+from penstock.core.protocols import Clock
+from penstock.simulation.workloads.expressions import parse_workload
+from penstock.testbed.jobs.nexmark_events import NexmarkEvents
+from penstock.testbed.jobs.options import pair
+from penstock.testbed.jobs.playback import TICK_S, Report, Stream, play
+from penstock.testbed.jobs.timeline import Timeline
+from penstock.testbed.jobs.wordcount import Lines
+
+QUEUE_RECORDS = 200_000
+#: The first event is due so long after the start, when its stream is drawn up.
+LEAD_S = 0.5
+
+log = logging.getLogger(__name__)
+
+
+class KafkaSender:
+    """Puts event n on partition n modulo their number, so that all fill evenly.
+
+    Parameters
+    ----------
+    bootstrap
+        Broker addresses, `host:port`, with commas between.
+    topic
+        It must exist.
+    settings
+        Further settings of librdkafka, such as those of SASL and TLS.
+    """
+
+    def __init__(
+        self,
+        bootstrap: str,
+        topic: str,
+        settings: dict[str, Any] | None = None,
+        *,
+        patience_s: float = 10.0,
+    ) -> None:
+        try:
+            from confluent_kafka import KafkaException, Producer
+        except ImportError:
+            raise ConfigError(
+                "the producer needs confluent-kafka: install penstock[spark]"
+            ) from None
+
+        self.failed_records = 0
+        self._topic = topic
+        self._producer = Producer(
+            {
+                "bootstrap.servers": bootstrap,
+                # Two ticks: half as many requests, each twice as large, spare the broker.
+                "linger.ms": 20,
+                "queue.buffering.max.messages": QUEUE_RECORDS,
+                # A report per event would cost more than the event; only failures are reported.
+                "delivery.report.only.error": True,
+                # librdkafka writes a line per failed connection, twenty a second.
+                "log_level": 0,
+                "reconnect.backoff.max.ms": 2000,
+                "error_cb": self._on_error,
+                **(settings or {}),
+            }
+        )
+        try:
+            found = self._producer.list_topics(topic, timeout=patience_s).topics[topic]
+        except KafkaException as error:
+            why = error.args[0].str()
+            raise ConfigError(
+                f"no broker answered at {bootstrap} within {patience_s:.0f} s: {why}"
+            ) from error
+        if not found.partitions:
+            raise ConfigError(f"there is no topic '{topic}' at {bootstrap}: create it first")
+        self.partitions = len(found.partitions)
+
+    def send(self, values: list[bytes], first: int) -> int:
+        room = QUEUE_RECORDS - len(self._producer)
+        if room < len(values):
+            self._producer.poll(TICK_S)
+            values = values[: max(room, 0)]
+        for start in range(min(self.partitions, len(values))):
+            self._producer.produce_batch(
+                self._topic,
+                [{"value": value} for value in values[start :: self.partitions]],
+                partition=(first + start) % self.partitions,
+                on_delivery=self._on_failure,
+            )
+        self._producer.poll(0)
+        return len(values)
+
+    def close(self, patience_s: float = 30.0) -> int:
+        """Wait until what was taken has arrived; how many events did not."""
+        waiting = self._producer.flush(patience_s)
+        return self.failed_records + waiting
+
+    def _on_failure(self, error: object, _message: object) -> None:
+        if error is not None:
+            self.failed_records += 1
+
+    def _on_error(self, error: Any) -> None:
+        log.info("kafka: %s", error)
+
+
+def produce(
+    timeline: Timeline,
+    stream: Stream,
+    sender: KafkaSender,
+    clock: Clock,
+    *,
+    start_s: float | None = None,
+    stopped: Callable[[], bool] = lambda: False,
+) -> Report:
+    """Play the stream into Kafka and wait until it has arrived."""
+    report = play(timeline, stream, sender, clock, start_s=start_s, stopped=stopped)
+    return structs.replace(report, failed_records=sender.close())
+
+
+def open_stream(name: str, seed: int, timeline: Timeline, base_ms: int) -> Stream:
+    """The stream of that name: `nexmark` events or `words`.
+
+    >>> open_stream("nexmrk", 1, Timeline([1.0]), 0)
+    Traceback (most recent call last):
+    penstock.core.errors.ConfigError: unknown stream 'nexmrk': did you mean 'nexmark'? Known: ...
+    """
+    match name:
+        case "nexmark":
+            return NexmarkEvents(seed, lambda events: timeline.due_ms(events, base_ms))
+        case "words":
+            return Lines(seed)
+    raise unknown("stream", name, ["nexmark", "words"])
+
+
+def read_rates(text: str, where: str) -> list[float]:
+    """Rates as a JSON list, or one on each line.
+
+    >>> read_rates("[10, 20.5]", "-"), read_rates("10\\n20.5\\n", "-")
+    ([10.0, 20.5], [10.0, 20.5])
+    """
+    try:
+        if text.lstrip().startswith("["):
+            return msgspec.json.decode(text, type=list[float])
+        return [float(line) for line in text.split()]
+    except (ValueError, msgspec.MsgspecError) as error:
+        raise ConfigError(f"{where} must hold one rate for each second: {error}") from error
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    options = _parser().parse_args(arguments)
+    logging.basicConfig(format="producer: %(message)s")
+    try:
+        report = _produce_as_told(options)
+    except PenstockError as error:
+        print(f"producer: {error}", file=sys.stderr)  # noqa: T201
+        return 2
+    print(msgspec.json.encode(report).decode())  # noqa: T201
+    print(f"producer: {report.sentence()}", file=sys.stderr)  # noqa: T201
+    return 0
+
+
+def _produce_as_told(options: argparse.Namespace) -> Report:
+    signals: list[int] = []
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, lambda number, _frame: signals.append(number))
+
+    def stopped() -> bool:
+        orphaned = options.parent is not None and os.getppid() != options.parent
+        return bool(signals) or orphaned
+
+    timeline = Timeline(_rates_as_told(options))
+    sender = KafkaSender(options.bootstrap, options.topic, dict(options.setting))
+    clock = WallClock()
+    start_s = next(clock.ticks(TICK_S)) + LEAD_S
+    stream = open_stream(options.stream, options.seed, timeline, int(start_s * 1000))
+    return produce(timeline, stream, sender, clock, start_s=start_s, stopped=stopped)
+
+
+def _rates_as_told(options: argparse.Namespace) -> list[float]:
+    if options.rates is not None:
+        text = sys.stdin.read() if options.rates == "-" else _file(options.rates)
+        rates = read_rates(text, options.rates)
+        return rates if options.seconds is None else rates[: options.seconds]
+    workload = parse_workload(options.workload)
+    seconds = options.seconds or workload.natural_duration_s()
+    if seconds is None:
+        raise ConfigError(f"the workload '{options.workload}' has no end: give --seconds")
+
+    def capacity_rps(executors: int) -> float:
+        if options.capacity_rps is None:
+            raise ConfigError("a workload that is measured in executors needs --capacity-rps")
+        return executors * float(options.capacity_rps)
+
+    return workload.rates(ceil(seconds), options.seed, capacity_rps)
+
+
+def _file(path: str) -> str:
+    try:
+        return Path(path).read_text()
+    except OSError as error:
+        raise ConfigError(f"cannot read the rates in {path}: {error.strerror}") from error
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="python -m penstock.testbed.jobs.producer",
+        description="Sends events to Kafka at a rate that is given for each second.",
+    )
+    parser.add_argument("--bootstrap", required=True, help="broker addresses, host:port,...")
+    parser.add_argument("--topic", required=True, help="a topic that exists")
+    parser.add_argument("--stream", default="nexmark", help="nexmark (default) or words")
+    parser.add_argument("--seed", type=int, default=1, help="same seed, same events (default 1)")
+    rate = parser.add_mutually_exclusive_group(required=True)
+    rate.add_argument("--workload", metavar="TEXT", help='such as "sine:mean=5k,amplitude=3k"')
+    rate.add_argument("--rates", metavar="FILE", help="a rate for each second; - for stdin")
+    parser.add_argument("--seconds", type=int, help="how long; by default as long as the rates")
+    parser.add_argument(
+        "--capacity-rps",
+        type=float,
+        help="what one executor can carry, for a workload that is measured in executors",
+    )
+    parser.add_argument(
+        "--setting",
+        type=pair,
+        action="append",
+        default=[],
+        metavar="KEY=VALUE",
+        help="a setting of librdkafka",
+    )
+    parser.add_argument("--parent", type=int, metavar="PID", help="end when this parent has ended")
+    return parser
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,158 @@
+"""Guards bend decisions, and say so."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from penstock.core.errors import ModelError
+from penstock.core.guards import chain
+from penstock.core.knowledge import Knowledge
+from penstock.core.model import Decision, Fleet, Limits, Reason, Receipt, Snapshot, Step
+
+
+def seen(at_s: float, fleet: int, **measured: float) -> Snapshot:
+    return Snapshot(at_s=at_s, fleet=Fleet(fleet, fleet, fleet), arrival_rps=100.0, **measured)  # type: ignore[arg-type]
+
+
+def wish(executors: int) -> Decision:
+    return Decision.of(executors, Reason("test", "a wish"))
+
+
+def judge(
+    limits: Limits, decision: Decision, snapshot: Snapshot, knowledge: Knowledge | None = None
+) -> Decision:
+    knowledge = Knowledge() if knowledge is None else knowledge
+    for guard in chain(limits):
+        decision = guard.check(decision, snapshot, knowledge)
+    return decision
+
+
+def after(*turns: tuple[float, int, int, bool], now_s: float) -> Knowledge:
+    """Knowledge after turns of (at, fleet, wish, accepted), at `now_s`."""
+    knowledge = Knowledge.from_steps(
+        Step(at, seen(at, fleet), wish(wanted), Receipt(True) if moved else None)
+        for at, fleet, wanted, moved in turns
+    )
+    knowledge.now_s = now_s
+    return knowledge
+
+
+def test_a_wish_inside_the_limits_passes_unchanged() -> None:
+    decision = wish(5)
+    assert judge(Limits(), decision, seen(0.0, 4)) is decision
+
+
+def test_bounds_have_the_last_word_even_over_a_cooldown() -> None:
+    knowledge = after((0.0, 4, 20, True), now_s=10.0)
+    bent = judge(Limits(max_executors=8, cooldown_s=60.0), wish(3), seen(10.0, 20), knowledge)
+    assert bent.target_executors == 8
+    assert [reason.code for reason in bent.reasons] == ["test", "cooldown", "max_executors"]
+    assert bent.wanted_executors == 3
+
+
+def test_cooldown_ends_exactly_when_it_says() -> None:
+    limits = Limits(cooldown_s=120.0)
+    knowledge = after((0.0, 4, 6, True), now_s=119.0)
+    assert judge(limits, wish(8), seen(119.0, 6), knowledge).target_executors == 6
+    knowledge.now_s = 120.0
+    assert judge(limits, wish(8), seen(120.0, 6), knowledge).target_executors == 8
+
+
+def test_a_refused_rescale_starts_no_cooldown() -> None:
+    knowledge = after((0.0, 4, 6, False), now_s=10.0)
+    assert judge(Limits(cooldown_s=120.0), wish(6), seen(10.0, 4), knowledge).target_executors == 6
+
+
+def test_stabilization_shrinks_to_the_largest_recent_wish() -> None:
+    knowledge = after((0.0, 9, 7, False), (60.0, 9, 5, False), now_s=120.0)
+    limits = Limits(stabilize_down_s=90.0)
+    # The wish for 7 is 120 s old and forgotten; 5 at 60 s counts, so 3 must wait at 5.
+    assert judge(limits, wish(3), seen(120.0, 9), knowledge).target_executors == 5
+
+
+def test_stabilization_grows_to_the_smallest_recent_wish_but_never_shrinks_by_it() -> None:
+    knowledge = after((0.0, 5, 4, False), (60.0, 5, 6, False), now_s=90.0)
+    assert (
+        judge(Limits(stabilize_up_s=60.0), wish(9), seen(90.0, 5), knowledge).target_executors == 6
+    )
+    # With the wish for 4 inside the window the fleet stays at 5: a wish to grow never shrinks.
+    assert (
+        judge(Limits(stabilize_up_s=100.0), wish(9), seen(90.0, 5), knowledge).target_executors == 5
+    )
+
+
+def test_old_measurements_are_not_acted_upon() -> None:
+    knowledge = Knowledge()
+    knowledge.now_s = 200.0
+    held = judge(Limits(max_age_s=60.0), wish(9), seen(100.0, 4), knowledge)
+    assert held.target_executors == 4
+    assert held.reasons[-1].text == "holding 4 executors: measurements are 100 s old"
+
+
+def test_the_step_limit_holds_in_both_directions() -> None:
+    assert judge(Limits(max_step=2), wish(9), seen(0.0, 4)).target_executors == 6
+    assert judge(Limits(max_step=2), wish(1), seen(0.0, 4)).target_executors == 2
+
+
+def test_partitions_cap_the_fleet() -> None:
+    snapshot = Snapshot(0.0, Fleet(4, 4, 4, cores_per_executor=4), arrival_rps=1.0, partitions=18)
+    bent = judge(Limits(), wish(9), snapshot)
+    # 18 tasks on 4 cores each feed ceil(18 / 4) = 5 executors.
+    assert bent.target_executors == 5
+    assert bent.reasons[-1].code == "parallelism_cap"
+
+
+def test_the_dead_band_swallows_small_changes() -> None:
+    limits = Limits(dead_band_fraction=0.2)
+    assert judge(limits, wish(11), seen(0.0, 10)).target_executors == 10
+    assert judge(limits, wish(12), seen(0.0, 10)).target_executors == 12
+
+
+@pytest.mark.parametrize(
+    ("values", "message"),
+    [
+        ({"min_executors": 5, "max_executors": 3}, "max_executors must be at least min_executors"),
+        ({"min_executors": -1}, "min_executors must be at least 0, not -1"),
+        ({"cooldown_s": float("nan")}, "cooldown_s must be finite and not negative, not nan"),
+        ({"max_step": 0}, "max_step must be at least 1, not 0"),
+        ({"max_age_s": 0.0}, "max_age_s must be positive, not 0.0"),
+    ],
+)
+def test_impossible_limits_are_refused(values: dict[str, float], message: str) -> None:
+    with pytest.raises(ModelError, match=message):
+        Limits(**values)  # type: ignore[arg-type]
+
+
+@given(
+    wanted=st.integers(0, 1000),
+    fleet=st.integers(0, 40),
+    least=st.integers(0, 10),
+    span=st.integers(1, 30),
+    cooldown=st.sampled_from([0.0, 60.0]),
+    up=st.sampled_from([0.0, 60.0]),
+    down=st.sampled_from([0.0, 300.0]),
+    step=st.sampled_from([None, 1, 4]),
+    band=st.sampled_from([0.0, 0.3]),
+    turns=st.lists(st.tuples(st.integers(0, 20), st.integers(0, 40), st.booleans()), max_size=8),
+)
+def test_no_wish_ends_outside_the_bounds_and_every_bend_is_explained(
+    wanted: int,
+    fleet: int,
+    least: int,
+    span: int,
+    cooldown: float,
+    up: float,
+    down: float,
+    step: int | None,
+    band: float,
+    turns: list[tuple[int, int, bool]],
+) -> None:
+    limits = Limits(least, least + span, cooldown, up, down, step, band)
+    past = [(15.0 * i, then, wished, moved) for i, (then, wished, moved) in enumerate(turns)]
+    now_s = 15.0 * len(turns)
+    bent = judge(limits, wish(wanted), seen(now_s, fleet), after(*past, now_s=now_s))
+    assert least <= bent.target_executors <= least + span
+    assert bent.wanted_executors == wanted
+    assert (bent.target_executors == wanted) or len(bent.reasons) > 1

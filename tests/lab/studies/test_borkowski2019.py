@@ -1,0 +1,168 @@
+"""Filters before thresholds (Borkowski et al.): the testbed on paper, the claims, break-even."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import pytest
+
+from penstock.lab.experiments.statistics import mean
+from penstock.lab.studies import borkowski2019
+from penstock.lab.studies.borkowski2019 import (
+    Cell,
+    Measured,
+    calibrate,
+    kalman,
+    load,
+    nearest,
+    reproduce,
+    run,
+    size_rules,
+    warm_start,
+)
+from penstock.lab.studies.borkowski_tables import (
+    FILTERS,
+    PAPER,
+    SCENARIOS,
+    Results,
+    box_plots,
+    break_even,
+    claims,
+    result_table,
+)
+from penstock.lab.studies.borkowski_testbed import Cloud
+from penstock.policies.thresholds.thresholds import Thresholds
+
+TESTBED = Cloud(work_s=0.2, gauge_noise=0.05, swing=0.03, transfer_s=0.05)
+
+
+def published(scatter: float = 0.001) -> Results:
+    """Runs that scatter a little around the means of the paper."""
+    return {
+        (scenario, rule): [
+            Measured(**{
+                name: value * (1000.0 / 20.0 if name == "violations" else 1.0) * (1.0 + scatter * z)
+                for name, value in PAPER[scenario][rule].items()
+            })
+            for z in (-1.0, 0.0, 1.0)
+        ]
+        for scenario in SCENARIOS
+        for rule in FILTERS
+    }  # fmt: skip
+
+
+def test_the_loads_are_those_of_the_paper() -> None:
+    pyramid, square = load("Pyramid"), load("Square")
+    assert len(pyramid) == len(square) == len(load("Lab")) == 2700
+    assert [pyramid[130 * step] for step in range(9)] == [0, 15, 30, 45, 60, 45, 30, 15, 0]
+    assert (square[369], square[370], square[740]) == (1.0, 65.0, 1.0)
+    assert mean(load("Lab")) == pytest.approx(37.0, rel=0.03)
+    assert load("Lab") == load("Lab")
+
+
+def test_the_kalman_filter_learns_what_an_image_costs() -> None:
+    policy = kalman(TESTBED)
+    # 0.2 s of a core per image: one image/s more is 0.2 cpu more, less 3 % when idle.
+    assert policy.rate_effects[0] == pytest.approx(0.194, rel=0.1)
+    assert policy.noise == pytest.approx(0.05**2)
+
+
+def test_a_run_starts_with_the_mean_fleet_of_the_papers_runs_with_that_filter() -> None:
+    # 8.0, 8.4 and 8.9 h in 45 min on Pyramid.
+    assert [warm_start("Pyramid", name) for name in ("pure", "gauss", "ekf")] == [11, 11, 12]
+
+
+def test_a_run_reports_what_the_study_does_and_repeats() -> None:
+    cell = Cell("Square", Thresholds(filter="pure"), 1, TESTBED)
+    measured = run(cell)
+    assert measured == run(cell)
+    assert measured.image_s == pytest.approx(measured.query_s + 0.2, abs=0.03)
+    assert 7.0 < measured.vm_hours < 10.0
+    assert 150 < measured.events < 400
+
+
+def test_the_kalman_filter_rescales_least_and_keeps_images_from_waiting() -> None:
+    ekf = dataclasses.replace(kalman(TESTBED), sized_for_fraction=0.45)
+    found = {
+        rule.filter: run(Cell("Square", rule, 1, TESTBED))
+        for rule in (Thresholds(filter="pure"), Thresholds(filter="gauss"), ekf)
+    }
+    for other in ("pure", "gauss"):
+        assert found["ekf"].events < 0.3 * found[other].events
+        assert found["ekf"].image_s < 0.7 * found[other].image_s
+
+
+def test_the_calibration_prefers_the_testbed_whose_runs_look_like_the_papers() -> None:
+    best, error = calibrate(1, 0.45, [Cloud(work_s=0.1), TESTBED], stages=[([51], 1)])
+    assert best == TESTBED
+    assert error < 0.2
+
+
+def test_all_claims_hold_on_the_papers_own_numbers() -> None:
+    found = claims(published())
+    assert [claim.claim for claim in found] == ["B1", "B2", "B3", "B4"]
+    assert all(claim.holds for claim in found)
+    assert found[0].evidence["Pyramid, against GW"] == pytest.approx(0.808, abs=0.001)
+
+
+def test_what_scatters_too_much_is_not_significant() -> None:
+    significant = claims(published(scatter=0.5))[3]
+    assert not significant.holds
+    assert significant.reason
+    assert significant.evidence["significant"] < significant.evidence["pairs"] == 36.0
+
+
+def test_claims_fail_where_the_filters_do_not_differ() -> None:
+    alike = {
+        (scenario, rule): published()[scenario, "PURE"]
+        for scenario in SCENARIOS
+        for rule in FILTERS
+    }
+    assert [claim.holds for claim in claims(alike)] == [False, False, True, False]
+
+
+def test_the_break_even_of_the_paper_comes_out_of_its_tables() -> None:
+    (entry,) = break_even(published()).entries
+    assert entry.paper["VM hour / penalty"] == pytest.approx(1.05, abs=0.005)
+    assert entry.paper["VM hour / revenue"] == pytest.approx(1.6475, abs=0.005)
+    assert entry.ours == pytest.approx(entry.paper)
+
+
+def test_tables_stand_beside_those_of_the_paper() -> None:
+    table = result_table("Lab", published())
+    assert table.title == "Table 5: Lab"
+    for paper, ours in table.pairs("violations"):
+        assert ours == pytest.approx(paper)
+
+
+def test_boxes_show_how_runs_scatter_around_the_mean_of_the_paper() -> None:
+    events = box_plots(published())[1].boxes[0]
+    assert (events.name, events.group, events.paper) == ("PURE", "Pyramid", 420.6)
+    least, _, median, _, most = events.five
+    assert (least, median, most) == pytest.approx((420.1794, 420.6, 421.0206))
+    violations = box_plots(published())[4].boxes[0]
+    assert violations.five[2] == pytest.approx(violations.paper)  # thousands over 20 runs
+
+
+def test_sizing_for_less_load_takes_more_vms_and_the_lower_threshold_comes_nearest() -> None:
+    readings = size_rules(kalman(TESTBED), TESTBED, 1, 1)
+    hours = [entry.ours["vm_hours"] or 0.0 for entry in readings.entries]
+    assert hours == sorted(hours)
+    assert nearest(readings) == 0.45
+
+
+def test_pairs_that_are_unclear_on_the_stand_in_alone_are_told_so() -> None:
+    results = dict(published())
+    results["Lab", "GW"] = results["Lab", "PURE"]
+    assert "all of them are on Lab, whose trace is a stand-in" in claims(results)[3].reason
+
+
+def test_the_study_says_what_it_did(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(borkowski2019, "RUN_S", 400)
+    heard: list[str] = []
+    study = reproduce(1, heard.append, runs=2, grid=[TESTBED])
+    assert heard[1] == "calibrating on 1 testbeds"
+    assert [claim.claim for claim in study.claims] == ["B1", "B2", "B3", "B4"]
+    assert [table.title[:7] for table in study.tables[:3]] == ["Table 3", "Table 4", "Table 5"]
+    assert study.calibrations[0].fitted["work_s"] == 0.2
+    assert all(claim.holds or claim.reason for claim in study.claims)

@@ -1,0 +1,153 @@
+"""Daedalus against Kubernetes and a fixed fleet: loads, beliefs, claims."""
+
+from __future__ import annotations
+
+import msgspec
+import pytest
+
+from penstock.lab.studies.daedalus2024 import (
+    PEAK_FRACTION,
+    RUN_S,
+    Cell,
+    Measured,
+    Recovery,
+    calibrate,
+    engine_job,
+    load,
+    reproduce,
+    run,
+    seconds_waited,
+)
+from penstock.lab.studies.daedalus_claims import claims
+from penstock.lab.studies.daedalus_tables import JOBS, MOST, PAPER, POLICIES
+from penstock.simulation.engines.engine import Curve, Outcome
+
+
+def published() -> dict[tuple[str, str], list[Measured]]:
+    return {
+        (job, policy): [
+            Measured(
+                workers=PAPER[job][policy]["workers"],
+                latency_ms=PAPER[job][policy]["latency_ms"],
+                p50_ms=0.0,
+                p95_ms=0.0,
+                rescales=0.0,
+                capacity_errors=(0.01, 0.02, 0.03, 0.04),
+                wapes=(0.01, 0.02, 0.03, 0.04),
+                recoveries=(Recovery(100.0, 60.0),),
+            )
+        ]
+        for job in JOBS
+        for policy in POLICIES
+    }
+
+
+def test_the_sine_has_the_shape_of_the_paper() -> None:
+    rates = load("WordCount")
+    peak = PEAK_FRACTION * engine_job("WordCount").capacity_rps(MOST)
+    assert len(rates) == RUN_S
+    # int(27500 sin + 32500): 60000 after 2700 s, 5000 after 8100 s, 32500 at the start.
+    assert rates[2700] == max(rates) == pytest.approx(peak)
+    assert rates[8100] / rates[2700] == pytest.approx(5000 / 60000, rel=1e-3)
+    assert rates[0] / rates[2700] == pytest.approx(32500 / 60000, rel=1e-6)
+
+
+@pytest.mark.parametrize(("job", "share"), [("YSB", 211_334 / 550_000), ("Traffic", 0.3)])
+def test_recorded_loads_keep_their_mean_relative_to_their_peak(job: str, share: float) -> None:
+    rates = load(job)
+    assert len(rates) == RUN_S
+    assert max(rates) == pytest.approx(PEAK_FRACTION * engine_job(job).capacity_rps(MOST))
+    assert sum(rates) / RUN_S / max(rates) == pytest.approx(share, rel=0.02)
+
+
+def test_twelve_workers_idle_as_much_as_the_recorded_ones_when_the_busiest_is_full() -> None:
+    job = engine_job("WordCount")
+    engine = job.start([2.0 * job.capacity_rps(MOST)] * 300, executors=MOST, seed=1)
+    engine.read(60.0)
+    cpus = [one.cpu_fraction or 0.0 for one in engine.read(300.0).executors]
+    assert max(cpus) == pytest.approx(1.0, abs=0.05)
+    assert sum(cpus) / MOST == pytest.approx(0.80, abs=0.03)
+
+
+def test_latency_is_that_of_whatever_leaves_and_a_stopped_job_has_none() -> None:
+    arrivals = Curve([0.0, 10.0], [0.0, 10.0])
+    # Nothing leaves until second 5, then two a second.
+    departures = Curve([0.0, 5.0, 10.0], [0.0, 0.0, 10.0])
+    waited = seconds_waited(Outcome(10.0, arrivals, departures, [], []))
+    assert waited.tolist() == [4.0, 3.0, 2.0, 1.0, 0.0]
+
+
+def test_a_run_of_daedalus_holds_its_beliefs_against_what_is_so() -> None:
+    cell = Cell("Traffic", "Daedalus", 1, 0.9)
+    measured = run(cell)
+    assert measured == run(cell)
+    assert 2.0 < measured.workers < 7.0
+    assert len(measured.wapes) > 300
+    assert len(measured.recoveries) > 5
+    followed = [one for one in measured.recoveries if one.measured_s and one.caught_up_s]
+    assert len(followed) > 0.8 * len(measured.recoveries)
+    # The instrument no longer sees the slow end of catching up.
+    shorter = [one for one in followed if (one.measured_s or 0.0) <= (one.caught_up_s or 0.0) + 10]
+    assert len(shorter) > 0.9 * len(followed)
+
+
+def test_a_fixed_fleet_has_no_beliefs_and_no_rescales() -> None:
+    measured = run(Cell("WordCount", "static", 1, 0.9))
+    assert (measured.workers, measured.rescales) == (12.0, 0.0)
+    assert measured.latency_ms == pytest.approx(961.0, rel=0.01)
+    assert measured.capacity_errors == ()
+    assert measured.recoveries == ()
+
+
+def test_the_calibration_lowers_the_request_until_hpa_has_the_workers_of_the_paper() -> None:
+    requests = calibrate(1, [0.5, 0.9])
+    assert requests["YSB"] == 0.5  # HPA 80 held 10 of 12 workers on it
+    assert requests["WordCount"] == 0.9  # and 7.8 on this
+
+
+def test_all_claims_hold_on_the_papers_own_numbers() -> None:
+    found = claims(published())
+    assert [claim.claim for claim in found] == ["D1", "D2", "D3", "D4", "D5", "D6"]
+    assert all(claim.holds for claim in found)
+    assert found[0].evidence["Traffic"] == pytest.approx(0.708, abs=0.001)
+
+
+def test_claims_that_fail_say_why() -> None:
+    results = published()
+    bad = Measured(12.0, 99_000.0, 0.0, 0.0, 0.0, (0.2,), (0.3,), (Recovery(60.0, 100.0),))
+    for job in JOBS:
+        results[job, "Daedalus"] = [bad]
+    found = claims(results)
+    assert not any(claim.holds for claim in found)
+    assert all(claim.reason for claim in found)
+
+
+def test_a_recovery_is_judged_by_the_instrument_of_the_study_and_the_exact_time_is_told() -> None:
+    results = published()
+    slow_end = Recovery(predicted_s=100.0, measured_s=60.0, caught_up_s=140.0)
+    unseen = Recovery(predicted_s=100.0, caught_up_s=90.0)
+    for job in JOBS:
+        results[job, "Daedalus"][0] = msgspec.structs.replace(
+            results[job, "Daedalus"][0], recoveries=(slow_end, unseen)
+        )
+    claim = claims(results)[5]
+    assert claim.holds
+    assert claim.evidence["rescales"] == 3.0
+    assert claim.evidence["part that had nothing waiting by then"] == 0.5
+
+
+def test_no_rescale_is_no_evidence_for_a_recovery() -> None:
+    results = published()
+    for job in JOBS:
+        results[job, "Daedalus"] = [Measured(5.0, 1.0, 0.0, 0.0, 0.0)]
+    assert claims(results)[5].evidence == {"rescales": 0.0}
+
+
+def test_the_study_comes_out_as_published() -> None:
+    study = reproduce(1, lambda _: None, runs=1)
+    assert [claim.claim for claim in study.claims] == ["D1", "D2", "D3", "D4", "D5", "D6"]
+    assert {claim.claim for claim in study.claims if claim.holds} >= {"D2", "D4", "D5", "D6"}
+    assert all(claim.holds or claim.reason for claim in study.claims)
+    assert study.calibrations[0].errors["workers, HPA 85 (not fitted)"] < 0.15
+    assert study.calibrations[0].errors["workers, Daedalus (not fitted)"] < 0.2
+    assert [table.title.partition(":")[0] for table in study.tables[:5]] == list(PAPER)

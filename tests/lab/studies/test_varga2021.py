@@ -1,0 +1,96 @@
+"""What state costs (Varga et al.): the lines, the claims, and a small run on real Spark."""
+
+from __future__ import annotations
+
+import pytest
+
+from penstock.core.errors import ConfigError
+from penstock.lab.experiments.statistics import regression, student_reach
+from penstock.lab.studies.varga2021 import (
+    claims,
+    least_disturbed,
+    over_fleet,
+    over_size,
+    reproduce,
+)
+from penstock.lab.studies.varga_job import PARTITIONS, Sample
+
+MB = 1e6
+
+
+def samples(snapshot_s_per_mb: float, executor_factor: float = 0.0) -> list[Sample]:
+    """Times of all stores: 0.8 s and so much per megabyte, more with each executor."""
+    return [
+        Sample(
+            what, size * MB, executors, (0.8 + rate * size) * (1.0 + executor_factor * executors)
+        )
+        for what, rate in (("snapshot", snapshot_s_per_mb), ("load", 0.008))
+        for size in (16, 64, 128)
+        for executors in (1, 2, 4)
+    ]
+
+
+def judged(measured: list[Sample]) -> dict[str, bool]:
+    by_size = {what: over_size(measured, what) for what in ("snapshot", "load")}
+    by_fleet = {what: over_fleet(measured, what, line) for what, line in by_size.items()}
+    return {claim.claim: claim.holds for claim in claims(measured, by_size, by_fleet)}
+
+
+def test_the_line_is_that_of_one_store() -> None:
+    line = over_size(samples(0.016), "snapshot")
+    assert line.slope == pytest.approx(0.016 / PARTITIONS / MB)
+    assert line.intercept == pytest.approx(0.8 / PARTITIONS)
+    assert line.r_squared == pytest.approx(1.0)
+
+
+def test_all_claims_hold_where_size_alone_counts() -> None:
+    assert judged(samples(0.016)) == {"V1": True, "V2": True, "V3": True}
+
+
+def test_a_time_that_does_not_grow_with_size_is_not_linear_in_it() -> None:
+    assert not judged(samples(0.0))["V1"]
+
+
+def test_stores_that_are_slower_beside_others_depend_on_the_parallelism() -> None:
+    assert not judged(samples(0.016, executor_factor=0.5))["V3"]
+
+
+def test_of_repeats_the_quickest_counts() -> None:
+    twice = [Sample("load", 1.0, 1, 0.5), Sample("load", 1.0, 2, 0.7), Sample("load", 1.0, 1, 0.3)]
+    assert [(one.executors, one.took_s) for one in least_disturbed(twice)] == [(1, 0.3), (2, 0.7)]
+
+
+def test_an_interval_of_a_slope_covers_it_and_narrows_with_more_points() -> None:
+    # y = 2 x with errors of +-0.1 in turn.
+    few = regression(range(4), [2.0 * x + (-0.1) ** (x % 2 + 1) for x in range(4)])
+    many = regression(range(40), [2.0 * x + (-0.1) ** (x % 2 + 1) for x in range(40)])
+    assert few.slope_low < 2.0 < few.slope_high
+    assert many.slope_high - many.slope_low < few.slope_high - few.slope_low
+    assert many.p < 1e-6
+
+
+def test_points_at_one_place_or_two_of_them_make_no_line() -> None:
+    with pytest.raises(ConfigError, match="at least three points"):
+        regression([1.0, 1.0, 1.0], [1.0, 2.0, 3.0])
+    with pytest.raises(ConfigError, match="at least three points"):
+        regression([1.0, 2.0], [1.0, 2.0])
+
+
+@pytest.mark.parametrize(("degrees", "reach"), [(1, 12.706), (5, 2.571), (30, 2.042)])
+def test_the_reach_of_students_t_is_that_of_the_tables(degrees: int, reach: float) -> None:
+    assert student_reach(degrees) == pytest.approx(reach, abs=5e-4)
+
+
+@pytest.mark.slow
+def test_state_is_saved_and_loaded_on_real_spark() -> None:
+    heard: list[str] = []
+    study = reproduce(None, heard.append, sizes_bytes=(4 * MB, 16 * MB), fleets=(1, 2), repeats=1)
+    assert [claim.claim for claim in study.claims] == ["V1", "V2", "V3"]
+    assert len(study.tables[0].entries) == 4
+    for entry in study.tables[0].entries:
+        snapshot_ms, load_ms = entry.ours["snapshot"], entry.ours["load"]
+        assert snapshot_ms is not None
+        assert load_ms is not None
+        assert snapshot_ms > 0.0
+        assert load_ms >= 0.0
+    assert any("load of 16 MB" in line for line in heard)

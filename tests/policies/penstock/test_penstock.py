@@ -1,0 +1,244 @@
+"""The model-predictive policy: what it decides, what it says, and what it survives."""
+
+from __future__ import annotations
+
+import msgspec
+import pytest
+
+from penstock.core.knowledge import Knowledge
+from penstock.core.model import (
+    Batch,
+    Decision,
+    Fleet,
+    Limits,
+    OperatorSample,
+    Receipt,
+    Snapshot,
+    Step,
+)
+from penstock.lab.experiments.scenario import Scenario, run
+from penstock.lab.experiments.score import Score
+from penstock.policies.penstock.penstock import Penstock, PenstockMemory
+from penstock.settings.goal import Goal
+from penstock.simulation.faults import CapacityDrop, FailedStart, Fault, SensorLate
+
+
+def look(at_s: float, load: float, executors: int, *, delay_s: float = 0.0) -> Snapshot:
+    """A dataflow of which each executor carries 10 k/s."""
+    busy = min(0.95, 0.95 * load / (10_000.0 * max(executors, 1)))
+    done = min(load, 10_000.0 * executors)
+    window = OperatorSample("window", busy_fraction=busy, input_rps=done, output_rps=done)
+    return Snapshot(
+        at_s, Fleet(executors, executors, executors), arrival_rps=load, throughput_rps=done,
+        backlog_records=delay_s * load, delay_s=delay_s, operators=(window,), partitions=64,
+    )  # fmt: skip
+
+
+def decide(snapshots: list[Snapshot], limits: Limits | None = None) -> Decision:
+    """What it decides at last; the fleet stays what the snapshots say."""
+    knowledge, policy = Knowledge(limits), Penstock()
+    for snapshot in snapshots:
+        knowledge.learn(snapshot, snapshot.at_s)
+        decision = policy.decide(snapshot, knowledge)
+        knowledge.remember(Step(snapshot.at_s, snapshot, decision))
+    return decision
+
+
+def steady(load: float, executors: int, turns: int = 60) -> list[Snapshot]:
+    return [look(10.0 * turn, load, executors) for turn in range(turns)]
+
+
+def ramp(first: float, last: float, executors: int, turns: int = 90) -> list[Snapshot]:
+    step = (last - first) / (turns - 1)
+    return [look(10.0 * turn, first + step * turn, executors) for turn in range(turns)]
+
+
+def outcome(
+    workload: str, engine: str = "micro-batch", hours: float = 3.0, faults: tuple[Fault, ...] = ()
+) -> Score:
+    scenario = Scenario(workload, engine, 1, 3600.0 * hours, None, faults)
+    return run(scenario, Penstock(), Limits(), Goal()).score
+
+
+def test_the_first_turn_holds_because_nothing_is_known() -> None:
+    decision = decide([Snapshot(10.0, Fleet(3, 3, 3), arrival_rps=100.0, delay_s=0.0)])
+    assert decision.target_executors == 3
+    assert decision.reasons[0].code == "not_measured"
+
+
+def test_a_job_that_is_late_before_anything_is_known_grows_by_half() -> None:
+    decision = decide([Snapshot(10.0, Fleet(6, 6, 6), arrival_rps=100.0, delay_s=60.0)])
+    assert (decision.target_executors, decision.reasons[0].code) == (9, "late_unknown")
+
+
+@pytest.mark.parametrize("missing", ["arrival_rps", "delay_s"])
+def test_what_is_not_measured_is_not_taken_for_zero(missing: str) -> None:
+    *past, last = steady(35_000.0, 4)
+    blind = msgspec.structs.replace(last, **{missing: None}, backlog_records=None)
+    decision = decide([*past, blind])
+    assert decision.target_executors == 4
+    assert missing in decision.reasons[0].text
+
+
+def test_a_full_fleet_inside_the_slo_is_left_alone() -> None:
+    decision = decide(steady(38_000.0, 4))
+    assert (decision.target_executors, decision.reasons[0].code) == (4, "plan_holds")
+    assert "4 executors carry" in decision.reasons[0].text
+
+
+def test_executors_that_are_not_needed_go() -> None:
+    decision = decide(steady(18_000.0, 6))
+    assert (decision.target_executors, decision.reasons[0].code) == (2, "plan_shrinks")
+    assert "4 fewer saves" in decision.reasons[0].text
+
+
+def test_a_rise_is_met_before_it_has_come() -> None:
+    decision = decide(ramp(2_000.0, 39_900.0, 4))
+    assert decision.target_executors > 4
+    reason = decision.reasons[0]
+    assert reason.code == "plan_grows"
+    assert reason.text.startswith("load rises from 39.9 k/s to ")
+    assert "of lateness" in reason.text
+    assert reason.evidence["peak_rps"] > 40_000.0
+
+
+def test_a_jump_is_met_at_once() -> None:
+    past = steady(20_000.0, 2)
+    decision = decide([*past, look(600.0, 60_000.0, 2, delay_s=7.0)])
+    assert decision.target_executors >= 6
+
+
+def test_a_load_that_no_fleet_carries_gets_all_that_help_and_keeps_them() -> None:
+    """16 executors carry not half of 400 k/s: no size is in time, and smaller ones cost less."""
+    calm = steady(19_000.0, 2)
+    decision = decide([*calm, look(600.0, 400_000.0, 2)])
+    assert decision.target_executors == 16
+    late = [look(600.0 + 10.0 * turn, 400_000.0, 16, delay_s=4.0 * turn) for turn in range(8)]
+    assert decide([*calm, *late]).target_executors == 16
+
+
+def test_it_says_when_more_executors_would_find_no_partition() -> None:
+    full = [
+        msgspec.structs.replace(look(10.0 * turn, 60_000.0, 4, delay_s=2.0 * turn), partitions=4)
+        for turn in range(60)
+    ]
+    decision = decide(full)
+    assert decision.target_executors <= 4
+    assert decision.reasons[0].code == "more_will_not_help"
+    assert "4 executors have all partitions" in decision.reasons[0].text
+
+
+def batch_look(at_s: float, planning_s: float, work_s: float, records: int) -> Snapshot:
+    """A query without a trigger interval, whose batches follow each other."""
+    took_s = planning_s + work_s
+    batch = Batch(
+        int(at_s), max(0.0, at_s - took_s), took_s, records,
+        {"queryPlanning": planning_s, "addBatch": work_s},
+    )  # fmt: skip
+    load = records / took_s
+    return Snapshot(
+        at_s, Fleet(2, 2, 2), 0.0, (batch,), load, load, records, 2.0 * took_s, partitions=64
+    )  # fmt: skip
+
+
+def test_it_says_when_the_driver_takes_longer_than_the_slo_allows() -> None:
+    # Records wait for up to two batches: with 6 s of planning, no fleet is in time.
+    decision = decide([batch_look(10.0 * turn, 6.0, 0.5, 5_000) for turn in range(1, 60)])
+    assert decision.target_executors <= 2
+    assert decision.reasons[0].code == "more_will_not_help"
+    assert "the driver takes 6.0 s of each batch" in decision.reasons[0].text
+
+
+def test_it_says_when_the_sink_does() -> None:
+    # What a batch costs besides its records shows in how little less small ones take.
+    sizes = (1_000, 4_000, 2_000, 6_000, 3_000)
+    snapshots = [
+        batch_look(10.0 * turn, 0.2, 7.0 + 1e-4 * sizes[turn % 5], sizes[turn % 5])
+        for turn in range(1, 120)
+    ]
+    decision = decide(snapshots)
+    assert decision.reasons[0].code == "more_will_not_help"
+    assert "the sink or the start of tasks takes" in decision.reasons[0].text
+
+
+def test_a_first_surge_is_met_with_more_than_it_shows() -> None:
+    # Half as much again, and rising: where it ends nobody knows, and being late is dear.
+    decision = decide([*steady(30_000.0, 4), look(600.0, 45_000.0, 4, delay_s=2.0)])
+    assert decision.target_executors >= 8
+    assert decision.reasons[0].text.startswith("load surges from 30.0 k/s to 45.0 k/s")
+
+
+def test_head_room_stays_where_surges_recur() -> None:
+    day = [30_000.0] * 60 + [60_000.0] * 9 + [30_000.0] * 37 + [60_000.0] * 7 + [30_000.0] * 80
+    day += [60_000.0] * 12 + [30_000.0] * 40
+    snapshots = [look(10.0 * turn, load, 6) for turn, load in enumerate(day)]
+    calm = decide(steady(30_000.0, 6, turns=len(day)))
+    wary = decide(snapshots)
+    assert calm.target_executors <= 4
+    assert wary.target_executors > calm.target_executors
+    assert "surges of 30.0 k/s recur" in wary.reasons[0].text
+
+
+def test_its_evidence_holds_the_fan_around_the_forecast() -> None:
+    evidence = decide(ramp(2_000.0, 39_900.0, 4)).reasons[0].evidence
+    assert evidence["peak_low_rps"] <= evidence["peak_rps"] <= evidence["peak_high_rps"]
+    assert evidence["horizon_s"] == 31 * 30.0
+
+
+@pytest.mark.parametrize("load", [0.0, 5.0], ids=["zeros", "constant"])
+def test_a_flat_trace_shorter_than_the_horizon_has_a_sound_decision(load: float) -> None:
+    decision = decide(steady(load, 2, turns=8))
+    assert 0 <= decision.target_executors <= 16
+
+
+def test_one_size_allowed_is_one_size_chosen() -> None:
+    decision = decide(steady(90_000.0, 4), Limits(min_executors=4, max_executors=4))
+    assert decision.target_executors == 4
+
+
+def test_a_fleet_of_none_with_load_is_woken() -> None:
+    past = steady(15_000.0, 2)
+    asleep = [look(600.0 + 10.0 * turn, 15_000.0, 0, delay_s=10.0 * turn) for turn in range(1, 5)]
+    assert decide([*past, *asleep]).target_executors >= 1
+
+
+def test_a_clock_that_is_set_back_does_no_harm() -> None:
+    past = steady(35_000.0, 4)
+    decision = decide([*past, look(300.0, 35_000.0, 4), look(310.0, 35_000.0, 4)])
+    assert decision.target_executors == 4
+
+
+def test_memory_survives_the_journal() -> None:
+    memory = decide(steady(35_000.0, 4)).memory
+    assert msgspec.json.decode(msgspec.json.encode(memory), type=PenstockMemory) == memory
+
+
+def test_deciding_twice_gives_the_same() -> None:
+    snapshots = ramp(20_000.0, 38_500.0, 4)
+    assert decide(snapshots) == decide(snapshots)
+
+
+def test_it_learns_how_long_executors_take() -> None:
+    steps = run(Scenario("sine", "micro-batch", 1, 7200.0), Penstock(), Limits(), Goal()).steps
+    memory = steps[-1].decision.memory
+    assert 10.0 <= memory.startup_s <= 30.0
+    assert any(isinstance(step.receipt, Receipt) for step in steps)
+    assert isinstance(steps[-1].snapshot.batches[0] if steps[-1].snapshot else None, Batch)
+
+
+@pytest.mark.parametrize("engine", ["micro-batch", "continuous"])
+def test_a_smooth_load_is_carried_nearly_full_and_on_time(engine: str) -> None:
+    result = outcome("sine:period=3h", engine)
+    assert result.late_fraction < 0.005
+    assert result.moved_executors < 60
+
+
+@pytest.mark.parametrize(
+    "fault",
+    [SensorLate(), FailedStart(at_s=0.0, probability=0.3), CapacityDrop(at_s=5400.0)],
+    ids=["sensor late", "failed starts", "capacity drop"],
+)
+def test_faults_make_it_dearer_but_never_run_away(fault: Fault) -> None:
+    plain, faulty = outcome("sine:period=3h"), outcome("sine:period=3h", faults=(fault,))
+    assert faulty.cost < 2.0 * plain.cost
+    assert faulty.moved_executors < 4 * plain.moved_executors + 40

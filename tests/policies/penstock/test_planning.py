@@ -1,0 +1,231 @@
+"""The dynamic programme that the policy and the oracle share."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from penstock.core.model import Fleet, Snapshot
+from penstock.policies.penstock.delay import (
+    SWING_WEIGHTS,
+    SWINGS,
+    Physics,
+    advance,
+    behind_s,
+    late_share,
+    levels,
+)
+from penstock.policies.penstock.dynamic_program import (
+    Outlook,
+    Plan,
+    Present,
+    Prices,
+    first_costs,
+    solve,
+)
+
+SIZES = np.arange(1.0, 9.0)
+PRICES = Prices(late_s=80.0, move=60.0, mean_rps=40_000.0)
+STEPS_S = (30.0,) * 20
+
+
+def flow(rescale_s: float = 0.0) -> Physics:
+    return Physics(SIZES, 10_000.0 * SIZES, 0.0, None, rescale_s, 10.0)
+
+
+def batches(noise: float = 0.0) -> Physics:
+    return Physics(SIZES, 10_000.0 * SIZES, 0.25, 2.0, 0.3, 10.0, noise)
+
+
+def best(plan: Plan, present: Present, load_rps: float) -> int:
+    costs = first_costs(plan, present, np.array([[load_rps]]), 30.0)[0]
+    return int(plan.physics.sizes[int(np.argmin(costs))])
+
+
+def planned(physics: Physics, loads_rps: list[float]) -> Plan:
+    return solve(physics, PRICES, Outlook.certain(np.array(loads_rps)), STEPS_S)
+
+
+def mixing(weights: np.ndarray, keeps: float) -> np.ndarray:
+    """Changes of course, the same before each step: it keeps its own, or draws by the weights."""
+    one = keeps * np.eye(len(weights)) + (1.0 - keeps) * weights
+    return np.repeat(one[None, :, :], len(STEPS_S), axis=0)
+
+
+def settled(target: int, behind_s: float = 2.0) -> Present:
+    return Present(target, target, behind_s, startup_s=20.0, pending_s=0.0)
+
+
+def test_a_dataflow_that_can_do_half_falls_behind_by_a_second_per_second() -> None:
+    # Half of what comes leaves, so that the oldest record that waits is 10 s older after 20 s.
+    after = advance(flow(), np.array(3.0), np.array(20e3), np.array(10e3), np.array(20.0))
+    assert after == pytest.approx(3.0 + (1.0 - 0.5) * 20.0)
+
+
+def test_a_dataflow_never_gets_ahead_of_its_input() -> None:
+    assert advance(flow(), np.array(1.0), np.array(1e3), np.array(1e5), np.array(30.0)) == 0.0
+
+
+def test_batches_settle_where_they_take_as_long_as_what_they_carry() -> None:
+    # x = 0.25 + 0.9 x has its fixed point at 2.5 s, from either side.
+    for begin in (2.0, 6.0):
+        after = advance(batches(), np.array(begin), np.array(9e3), np.array(1e4), np.array(900.0))
+        assert after == pytest.approx(2.5, abs=0.01)
+
+
+def batch_by_batch(begin_s: float, use: float, step_s: float) -> float:
+    """What `advance` sums up, one batch after the other, the last one in part."""
+    behind_s, left_s = begin_s, step_s
+    while True:
+        taken_s = max(2.0, 0.25 + use * behind_s)
+        if taken_s > left_s:
+            return behind_s + (taken_s - behind_s) * left_s / taken_s
+        behind_s, left_s = taken_s, left_s - taken_s
+
+
+@pytest.mark.parametrize("use", [0.3, 0.7, 0.9, 0.97, 1.05, 1.2, 1.8, 4.0])
+@pytest.mark.parametrize("begin_s", [2.0, 5.0, 14.0, 40.0])
+@pytest.mark.parametrize("step_s", [20.0, 30.0, 60.0])
+def test_a_step_comes_near_to_its_batches_one_by_one(
+    use: float, begin_s: float, step_s: float
+) -> None:
+    steps = (np.array(begin_s), np.array(use * 1e4), np.array(1e4), np.array(step_s))
+    exact = batch_by_batch(begin_s, use, step_s)
+    assert advance(batches(), *steps) == pytest.approx(exact, rel=0.35, abs=0.5)
+
+
+def test_records_of_a_batch_wait_between_one_batch_and_two() -> None:
+    # Batches of 5 s reach the SLO of 10 s with their oldest record, those of 10 s with all.
+    share = late_share(batches(), np.array([4.0, 5.0, 7.5, 10.0, 20.0]))
+    assert share.tolist() == pytest.approx([0.0, 0.0, 2.0 - 10.0 / 7.5, 1.0, 1.0], abs=1e-4)
+
+
+def test_batches_that_swing_are_late_before_their_mean_is() -> None:
+    calm, swinging = (late_share(batches(noise), np.array([4.5]))[0] for noise in (0.0, 0.07))
+    assert calm == 0.0
+    assert 0.01 < swinging < 0.3
+
+
+def test_the_points_of_a_swing_have_the_moments_of_a_normal() -> None:
+    moments = [float(SWING_WEIGHTS @ SWINGS**power) for power in (0, 1, 2, 4)]
+    assert moments == pytest.approx([1.0, 0.0, 1.0, 3.0], abs=0.01)
+
+
+def test_levels_are_fine_where_lateness_begins() -> None:
+    grid = levels(batches())
+    assert grid[0] == 2.0
+    assert grid[-1] == 120.0
+    assert np.diff(grid[grid < 6.0]).max() < 1.3
+
+
+@pytest.mark.parametrize("physics", [flow(), batches()], ids=["dataflow", "batches"])
+def test_a_steady_load_keeps_the_smallest_fleet_that_carries_it(physics: Physics) -> None:
+    plan = planned(physics, [36e3] * 20)
+    assert best(plan, settled(4), 36e3) == 4
+    assert best(plan, settled(8), 36e3) == 4
+    assert best(plan, settled(2), 36e3) >= 4
+
+
+@pytest.mark.parametrize("physics", [flow(), batches()], ids=["dataflow", "batches"])
+def test_a_rise_is_met_before_it_comes(physics: Physics) -> None:
+    soon = planned(physics, [66e3] * 20)
+    late = planned(physics, [36e3] * 12 + [66e3] * 8)
+    assert best(soon, settled(4), 36e3) >= 6
+    assert best(late, settled(4), 36e3) == 4
+
+
+def test_a_dip_that_saves_less_than_two_moves_is_sat_out() -> None:
+    short = planned(flow(), [18e3] * 1 + [38e3] * 19)
+    long = planned(flow(), [18e3] * 15 + [38e3] * 5)
+    assert best(short, settled(4), 18e3) == 4
+    assert best(long, settled(4), 18e3) == 2
+
+
+def test_where_a_rescale_stops_the_job_small_savings_are_not_worth_it() -> None:
+    cheap, dear = (planned(flow(rescale_s), [36e3] * 20) for rescale_s in (0.0, 25.0))
+    assert best(cheap, settled(5, 0.0), 36e3) == 4
+    assert best(dear, settled(5, 0.0), 36e3) == 5
+
+
+def test_a_move_that_pays_is_not_put_off_because_it_makes_records_late() -> None:
+    # 11 s of hold-up are over the SLO whether it is taken now or later.
+    plan = planned(flow(11.0), [28e3] * 20)
+    assert best(plan, settled(8, 0.0), 28e3) < 8
+
+
+def test_who_is_late_grows_beyond_what_the_load_needs() -> None:
+    plan = planned(flow(), [36e3] * 20)
+    assert best(plan, settled(4, 40.0), 36e3) > 4
+
+
+def test_executors_that_are_on_their_way_are_not_asked_for_again() -> None:
+    plan = planned(batches(), [36e3] * 20)
+    waiting = Present(target=4, active=3, behind_s=3.0, startup_s=20.0, pending_s=5.0)
+    assert best(plan, waiting, 36e3) == 4
+
+
+def test_a_load_that_may_change_its_course_is_given_more_room() -> None:
+    rates = np.array([[36e3] * 20, [44e3] * 20])
+    weights = np.array([0.6, 0.4])
+    unsure = solve(batches(), PRICES, Outlook(rates, mixing(weights, 0.9)), STEPS_S)
+    costs = weights @ first_costs(unsure, settled(4), rates[:, :1], 30.0)
+    assert SIZES[int(np.argmin(costs))] == 5
+    assert best(planned(batches(), [36e3] * 20), settled(4), 36e3) == 4
+
+
+def test_courses_that_mix_at_once_are_worth_their_mean() -> None:
+    rates = np.array([[30e3] * 20, [50e3] * 20])
+    weights = np.array([0.5, 0.5])
+    plan = solve(flow(), PRICES, Outlook(rates, mixing(weights, 0.0)), STEPS_S)
+    # Before a step nobody knows which course it will take, so that both are worth the same.
+    first = plan.values[0]
+    assert first.shape == (2, 8, len(plan.grid))
+    assert first[0] == pytest.approx(first[1])
+
+
+@given(
+    load=st.floats(1e3, 79e3),
+    target=st.integers(1, 8),
+    behind_s=st.floats(0.0, 100.0),
+    is_flow=st.booleans(),
+)
+def test_every_state_has_a_finite_cost_that_grows_with_the_backlog(
+    load: float, target: int, behind_s: float, is_flow: bool
+) -> None:
+    plan = planned(flow() if is_flow else batches(0.06), [load] * 20)
+    costs = first_costs(plan, settled(target, behind_s), np.array([[load]]), 30.0)
+    worse = first_costs(plan, settled(target, behind_s + 5.0), np.array([[load]]), 30.0)
+    assert np.isfinite(costs).all()
+    assert np.all(worse >= costs - 1e-6)
+
+
+@pytest.mark.parametrize("load", [0.0, 1e-9, 1e12])
+def test_loads_out_of_all_proportion_do_not_break_a_plan(load: float) -> None:
+    plan = planned(batches(0.06), [load] * 20)
+    costs = first_costs(plan, settled(4), np.array([[load]]), 30.0)
+    assert np.isfinite(costs).all()
+
+
+def test_a_job_without_a_trigger_interval_runs_batches_as_short_as_their_fixed_cost() -> None:
+    physics = Physics(SIZES, 10_000.0 * SIZES, 0.25, 0.0, 0.3, 10.0, noise=0.06)
+    assert levels(physics)[0] == 0.25
+    # x = 0.25 + 0.5 x has its fixed point at 0.5 s.
+    after = advance(physics, np.array(0.0), np.array(5e3), np.array(1e4), np.array(60.0))
+    assert after == pytest.approx(0.5, abs=0.01)
+    assert late_share(physics, np.array([0.0, 2.0])).tolist() == pytest.approx([0.0, 0.0])
+    plan = planned(physics, [36e3] * 20)
+    assert best(plan, settled(4, 0.0), 36e3) == 4
+
+
+def test_nothing_at_all_known_of_a_batch_still_gives_finite_costs() -> None:
+    physics = Physics(SIZES, 10_000.0 * SIZES, 0.0, 0.0, 0.0, 10.0)
+    costs = first_costs(planned(physics, [36e3] * 20), settled(4, 0.0), np.array([[36e3]]), 30.0)
+    assert np.isfinite(costs).all()
+
+
+def test_without_a_delay_the_backlog_tells_how_far_behind_a_job_is() -> None:
+    waiting = Snapshot(60.0, Fleet(2, 2, 2), backlog_records=30_000.0)
+    assert behind_s(waiting, 10_000.0) == 3.0
+    assert behind_s(Snapshot(60.0, Fleet(2, 2, 2), delay_s=7.0), None) == 7.0

@@ -1,0 +1,111 @@
+"""What a change of the fleet costs a job, learned from what follows it."""
+
+from __future__ import annotations
+
+import pytest
+
+from penstock.core.model import Batch, ExecutorSample, Fleet, Snapshot
+from penstock.policies.penstock.rescaling import learn_hold_up, learn_startup
+from penstock.policies.penstock.track import Track
+
+#: 100 us of a core for each record: four executors of one core carry about 39 k/s.
+KNOWN = Track(work_s=1e-4, fixed_s=0.0)
+ASKED_S = 100.0
+
+
+def minute(
+    delays_s: dict[float, float], loads_rps: dict[float, float], usual_rps: float = 24e3
+) -> list[Snapshot]:
+    """From 90 to 160 s, every ten; asked to grow from 2 to 4 at 100 s, the fleet does at 120 s."""
+    return [
+        Snapshot(
+            at_s, Fleet(2 if at_s <= ASKED_S else 4, 4, 2 if at_s < 120.0 else 4),
+            arrival_rps=loads_rps.get(at_s, usual_rps), delay_s=delays_s.get(at_s, 0.0),
+        )
+        for at_s in (90.0, 100.0, 110.0, 120.0, 130.0, 140.0, 150.0, 160.0)
+    ]  # fmt: skip
+
+
+def test_the_worst_delay_after_it_is_what_it_cost() -> None:
+    # 6 + 0.3 x (16 - 6)
+    recent = minute({120.0: 16.0, 130.0: 9.0}, {})
+    assert learn_hold_up(6.0, KNOWN, recent, ASKED_S) == pytest.approx(9.0)
+
+
+def test_it_is_looked_at_once_when_it_is_over() -> None:
+    recent = minute({120.0: 16.0}, {})
+    assert learn_hold_up(6.0, KNOWN, recent[:-1], ASKED_S) == 6.0
+
+
+def test_executors_that_take_minutes_to_come_hold_the_job_up_when_they_do() -> None:
+    recent = minute({120.0: 16.0}, {})
+    assert learn_hold_up(6.0, KNOWN, recent, ASKED_S - 300.0) == pytest.approx(9.0)
+
+
+def test_what_a_rising_load_leaves_behind_is_not_its_fault() -> None:
+    # 60 k/s come from 120 s on. Two executors and four carry 29.3 k/s on average, then 38.8 k/s:
+    # 5.1 s of arrivals wait by that alone, then 8.7 s. It is 2 s more: 6 + 0.3 x (2 - 6).
+    rising = dict.fromkeys((120.0, 130.0, 140.0, 150.0, 160.0), 60e3)
+    recent = minute({120.0: 7.11, 130.0: 10.64}, rising)
+    assert learn_hold_up(6.0, KNOWN, recent, ASKED_S) == pytest.approx(4.8, abs=0.01)
+
+
+def test_a_flood_that_no_fleet_carries_tells_nothing_of_it() -> None:
+    recent = minute({120.0: 90.0, 150.0: 120.0}, {120.0: 900e3})
+    assert learn_hold_up(6.0, KNOWN, recent, ASKED_S) == 6.0
+
+
+def test_nor_does_a_job_that_has_caught_up_before_anybody_looks() -> None:
+    assert learn_hold_up(6.0, KNOWN, minute({}, {}, usual_rps=2e3), ASKED_S) == 6.0
+
+
+def query(*turns: tuple[float, int, list[Batch]]) -> list[Snapshot]:
+    """What was seen of a query with a trigger of 2 s: when, how many executors, which batches.
+
+    The executor beyond the first came at 104 s.
+    """
+    return [
+        Snapshot(
+            at_s, Fleet(2, executors, executors), 2.0, tuple(batches), arrival_rps=1e3,
+            executors=tuple(ExecutorSample(str(n), 104.0 * n) for n in range(executors)),
+        )
+        for at_s, executors, batches in turns
+    ]  # fmt: skip
+
+
+#: A core does 10 k records/s: a batch of 2,000 takes 0.22 s at most on one executor.
+BEFORE, HELD_UP, AFTER = (
+    Batch(1, 100.0, 0.2, 2_000), Batch(2, 103.0, 5.22, 2_000), Batch(3, 108.3, 0.22, 2_000),
+)  # fmt: skip
+
+
+def test_a_batch_that_an_executor_joined_shows_what_that_cost() -> None:
+    recent = query((102.0, 1, [BEFORE]), (112.0, 2, [HELD_UP, AFTER]))
+    assert learn_hold_up(None, KNOWN, recent, ASKED_S) == pytest.approx(5.0)
+
+
+def test_a_batch_that_ends_long_after_the_executor_came_still_does() -> None:
+    began = query((102.0, 1, [BEFORE]), (105.0, 2, []), (108.0, 2, []))
+    ended = query((108.25, 2, [HELD_UP]))
+    assert learn_hold_up(None, KNOWN, [*began, *ended], ASKED_S) is None  # the next may be worse
+    over = query((111.0, 2, [AFTER]))
+    assert learn_hold_up(None, KNOWN, [*began, *ended, *over], ASKED_S) == pytest.approx(5.0)
+    later = query((114.0, 2, [Batch(4, 112.0, 9.0, 2_000)]))
+    told = learn_hold_up(5.0, KNOWN, [*began, *ended, *over, *later], ASKED_S)
+    assert told == 5.0  # what comes afterwards is no fault of the executor
+
+
+def test_the_first_executors_that_come_tell_how_long_they_take() -> None:
+    before, now = query((102.0, 1, []), (112.0, 2, []))
+    assert learn_startup(None, now, before, ASKED_S) == 5.0  # 4 s, but no less than 5 s
+    assert learn_startup(None, now, before, 80.0) == 24.0
+    assert learn_startup(34.0, now, before, 80.0) == pytest.approx(31.0)
+    assert learn_startup(None, before, before, ASKED_S) is None
+
+
+def test_executors_that_are_awaited_for_long_take_at_least_as_long() -> None:
+    waiting = Snapshot(140.0, Fleet(2, 2, 1), executors=(ExecutorSample("1", 100.0, False),))
+    assert learn_startup(None, waiting, waiting, ASKED_S) == 40.0
+    assert learn_startup(50.0, waiting, waiting, ASKED_S) == 50.0
+    soon = Snapshot(120.0, Fleet(2, 2, 1), executors=(ExecutorSample("1", 100.0, False),))
+    assert learn_startup(None, soon, soon, ASKED_S) is None  # no longer than is assumed anyway

@@ -1,0 +1,80 @@
+"""A penstock.toml becomes a wired controller, or one sentence about what is wrong in it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from penstock.core.errors import ConfigError
+from penstock.core.journal import FileJournal
+from penstock.lab.experiments.scenario import Scenario
+from penstock.policies.kubernetes.hpa import Hpa
+from penstock.policies.penstock.penstock import Penstock
+from penstock.settings.toml import load, parse
+
+
+def test_an_empty_file_is_the_default_policy_inside_the_default_limits() -> None:
+    settings = parse("", "here")
+    assert settings.policy == Penstock()
+    assert (settings.limits.min_executors, settings.limits.max_executors) == (1, 16)
+
+
+def test_the_policy_is_told_the_goal_unless_the_file_says_otherwise() -> None:
+    goal = "[goal]\nslo_s = 30.0\nlate_price = 2.0\n"
+    told = parse(goal, "here").policy
+    assert isinstance(told, Penstock)
+    assert (told.slo_s, told.late_price) == (30.0, 2.0)
+    kept = parse(goal + "[policy]\nslo_s = 5.0\n", "here").policy
+    assert isinstance(kept, Penstock)
+    assert (kept.slo_s, kept.late_price) == (5.0, 2.0)
+
+
+def test_a_policy_without_an_slo_is_left_as_it_is() -> None:
+    text = '[goal]\nslo_s = 30.0\n[policy]\nname = "hpa"\ncpu_target_fraction = 0.5\n'
+    assert parse(text, "here").policy == Hpa(cpu_target_fraction=0.5)
+
+
+@pytest.mark.parametrize(
+    ("text", "sentence"),
+    [
+        ("[policy", "here is not valid TOML"),
+        (
+            '[policy]\nname = "hpaa"',
+            r"unknown policy 'hpaa' in here \[policy\]: did you mean 'hpa'",
+        ),
+        ("[limits]\nmax_executor = 3", r"here \[limits\].*max_executor.*max_executors"),
+        ("[limits]\nmin_executors = 9\nmax_executors = 3", r"here \[limits\].*at least.*9.*not 3"),
+        ('[limits]\nmax_executors = "many"', "max_executors = 'many': expected int"),
+        ("[goal]\nslo_s = -1.0", r"here \[goal\].*slo_s.*not -1"),
+        ('[live]\nmode = "dance"', r"here \[live\].*mode.*dance"),
+    ],
+)
+def test_a_mistake_is_one_sentence_with_its_place(text: str, sentence: str) -> None:
+    with pytest.raises(ConfigError, match=sentence) as refusal:
+        parse(text, "here")
+    assert "\n" not in str(refusal.value)
+
+
+def test_a_file_that_is_not_there_is_named(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match=r"cannot read .*nowhere\.toml: No such file"):
+        load(tmp_path / "nowhere.toml")
+
+
+def test_a_wired_controller_goes_on_from_its_journal(tmp_path: Path) -> None:
+    path = tmp_path / "run.jsonl"
+    settings = parse(f'[policy]\nname = "hpa"\n[journal]\npath = "{path}"\n', "here")
+    scenario = Scenario("constant:10k", duration_s=600.0)
+
+    def run_on(turns: range) -> list[float]:
+        engine = scenario.job.start(scenario.rates(), executors=3, seed=1, faults=())
+        controller = settings.wire(engine, engine)
+        known = [seen.at_s for seen in controller.knowledge.history]
+        for turn in turns:
+            controller.turn(15.0 * turn)
+        assert isinstance(controller.journal, FileJournal)
+        controller.journal.close()
+        return known
+
+    assert run_on(range(1, 5)) == []
+    assert run_on(range(5, 7)) == [15.0, 30.0, 45.0, 60.0]

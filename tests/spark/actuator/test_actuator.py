@@ -1,0 +1,249 @@
+"""The fleet on paper: what is asked of Spark, when, and what is never asked."""
+
+from __future__ import annotations
+
+import logging
+
+import pytest
+
+from penstock.core.errors import ActuatorError
+from penstock.core.model import ExecutorSample, Fleet, Snapshot
+from penstock.spark.actuator.actuator import Patience, SparkActuator
+from tests.spark.actuator.paper_fleet import PaperDriver
+
+EACH_LOOK = Patience(
+    look_every_s=1.0, quiet_s=60.0, leave_s=90.0, arrive_s=120.0, ask_again_s=600.0
+)
+
+
+class Bed:
+    """An actuator on a paper fleet, with a clock and a query whose batches are counted."""
+
+    def __init__(self, executors: int, *, room: int = 16, can_decommission: bool = True) -> None:
+        self.driver = PaperDriver(executors, room)
+        self.batch = 0
+        self.now_s = 1000.0
+        self.actuator = SparkActuator(
+            self.driver,
+            lambda: {"query": self.batch},
+            can_decommission=can_decommission,
+            patience=EACH_LOOK,
+        )
+        self.actuator.begin(executors, self.now_s)
+
+    def apply(self, target: int) -> tuple[bool, str]:
+        receipt = self.actuator.apply(target, self.now_s)
+        return receipt.accepted, receipt.text
+
+    def pass_s(self, seconds: int, *, batches: bool = False) -> None:
+        """Let time pass; one batch a second if asked for."""
+        for _ in range(seconds):
+            self.now_s += 1.0
+            self.batch += batches
+            self.actuator.tend(self.now_s)
+
+    def asked(self, *kinds: str) -> list[tuple[str, ...]]:
+        return [call for call in self.driver.calls if call[0] in kinds]
+
+
+def test_the_present_size_is_asked_for_before_anything_else() -> None:
+    bed = Bed(3)
+    bed.apply(2)
+    bed.pass_s(1)
+    assert bed.driver.calls[0] == ("request", "3")
+    assert bed.driver.requested == 2
+
+
+def test_growing_is_one_request_without_a_locality_wait_and_asking_twice_is_none() -> None:
+    bed = Bed(1)
+    assert bed.apply(3) == (True, "asked for 3 executors instead of 1")
+    assert bed.driver.wait == "0s"
+    assert bed.apply(3) == (True, "3 executors are asked for already")
+    assert bed.asked("request") == [("request", "1"), ("request", "3")]
+
+
+def test_the_wait_comes_back_after_three_clean_batches_on_the_new_fleet() -> None:
+    bed = Bed(1)
+    bed.apply(3)
+    bed.pass_s(10, batches=True)
+    assert bed.driver.wait == "0s"  # batches while the fleet moves do not count
+    bed.driver.give()
+    # One look settles it; the batch that ran then is not counted, three more are.
+    bed.pass_s(4, batches=True)
+    assert bed.driver.wait == "0s"
+    bed.pass_s(1, batches=True)
+    assert bed.driver.wait == "3s"
+    assert bed.actuator.is_settled
+
+
+def test_shrinking_lowers_the_target_first_and_lets_the_least_state_go_between_batches() -> None:
+    bed = Bed(4)
+    state = {"1": 8, "2": 2, "3": 5, "4": 5}
+    samples = tuple(ExecutorSample(i, 0.0, state_partitions=n) for i, n in state.items())
+    bed.actuator.see(Snapshot(bed.now_s, Fleet(4, 4, 4), executors=samples))
+    bed.driver.busy = True
+    bed.apply(2)
+    bed.pass_s(5)
+    assert bed.asked("decommission") == []
+    assert bed.driver.wait == "0s"
+    bed.driver.busy = False
+    bed.pass_s(3)
+    assert bed.asked("decommission") == [("decommission", "2", "4")]
+    assert bed.driver.requested == 2
+    bed.driver.let_go()
+    bed.pass_s(6, batches=True)
+    assert bed.driver.alive == ["1", "3"]
+    assert bed.driver.wait == "3s"
+    assert bed.actuator.losses == 0
+
+
+def test_a_batch_that_never_ends_is_waited_for_a_minute_only() -> None:
+    bed = Bed(2)
+    bed.driver.busy = True
+    bed.apply(1)
+    bed.pass_s(60)
+    assert bed.asked("decommission") == []
+    bed.pass_s(1)
+    assert bed.asked("decommission") == [("decommission", "2")]
+
+
+def test_without_decommission_executors_are_killed_idle_and_never_in_a_batch() -> None:
+    bed = Bed(2, can_decommission=False)
+    bed.driver.busy = True
+    bed.apply(1)
+    bed.pass_s(300)
+    assert bed.asked("kill_idle", "decommission") == []
+    bed.driver.busy = False
+    bed.pass_s(1)
+    assert bed.asked("kill_idle", "decommission") == [("kill_idle", "2")]
+
+
+def test_a_decommission_that_hangs_is_helped_after_a_while_and_said_once(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    bed = Bed(2)
+    bed.apply(1)
+    bed.pass_s(90)
+    assert bed.asked("kill_idle") == []
+    bed.pass_s(5)
+    assert bed.asked("kill_idle")[0] == ("kill_idle", "2")
+    said = [each.message for each in caplog.records if "told to go" in each.message]
+    assert said == [
+        "executor 2 was told to go 90 s ago and is still here: it is killed as soon as it is idle"
+    ]
+    assert bed.driver.requested == 1
+
+
+def test_a_target_that_somebody_else_changed_is_repaired() -> None:
+    bed = Bed(3)
+    bed.pass_s(2)
+    bed.driver.requested = 7
+    bed.pass_s(1)
+    assert bed.driver.requested == 3
+    assert bed.actuator.repairs == 1
+
+
+def test_executors_that_nobody_asked_for_go_again() -> None:
+    bed = Bed(2)
+    bed.pass_s(2)
+    bed.driver.alive += ["8", "9"]
+    bed.pass_s(2)
+    assert bed.asked("decommission") == [("decommission", "9", "8")]
+
+
+def test_after_a_loss_tasks_may_go_anywhere_until_the_replacement_has_settled(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    bed = Bed(3)
+    bed.pass_s(2)
+    bed.driver.lose("2")
+    bed.pass_s(1)
+    assert bed.driver.wait == "0s"
+    assert bed.actuator.losses == 1
+    assert "lost executor 2" in caplog.text
+    bed.driver.give()
+    bed.pass_s(6, batches=True)
+    assert bed.driver.wait == "3s"
+    assert bed.driver.requested == 3
+
+
+def test_a_cluster_that_has_no_more_says_so_once_and_more_is_refused_until_later(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    bed = Bed(2, room=3)
+    bed.apply(5)
+    bed.driver.give()
+    bed.pass_s(300)
+    said = [each.message for each in caplog.records if each.levelno == logging.WARNING]
+    assert said == [
+        "5 executors were asked for 120 s ago and 3 are there: add workers, raise spark.cores.max "
+        "or the quota, or lower max"
+    ]
+    accepted, text = bed.apply(6)
+    assert not accepted
+    assert text.startswith("the cluster has given no more than 3 executors: add workers")
+    assert bed.driver.requested == 5  # the request stays open: room may come
+    assert bed.apply(4)[0]
+    bed.pass_s(700)
+    assert bed.apply(6)[0]
+
+
+def test_a_cluster_that_still_gives_one_by_one_is_not_held_to_have_no_more(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    bed = Bed(1, room=2)
+    bed.apply(6)
+    for room in (2, 3, 4):
+        bed.driver.room = room
+        bed.driver.give()
+        bed.pass_s(100)
+    assert caplog.messages == []
+    bed.pass_s(100)
+    (said,) = caplog.messages
+    assert said.startswith("6 executors were asked for 320 s ago and 4 are there")
+
+
+def test_room_that_comes_late_is_taken_and_the_ceiling_forgotten() -> None:
+    bed = Bed(2, room=3)
+    bed.apply(5)
+    bed.driver.give()
+    bed.pass_s(150)
+    bed.driver.room = 16
+    bed.driver.give()
+    bed.pass_s(2)
+    assert len(bed.driver.alive) == 5
+    assert bed.apply(6)[0]
+
+
+def test_new_executors_that_take_no_state_keep_the_wait_away_for_longer_and_are_named(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    bed = Bed(2)
+    bed.pass_s(1)
+    bed.apply(3)
+    bed.driver.give()
+    samples = tuple(
+        ExecutorSample(i, 0.0, state_partitions=n) for i, n in {"1": 4, "2": 4, "3": 0}.items()
+    )
+    bed.actuator.see(Snapshot(bed.now_s, Fleet(3, 3, 3), executors=samples))
+    bed.pass_s(6, batches=True)
+    assert bed.driver.wait == "0s"
+    bed.pass_s(12, batches=True)
+    assert bed.driver.wait == "3s"
+    assert "new executors 3 took no stateful work in 9 batches" in caplog.text
+
+
+def test_a_cluster_manager_that_refuses_is_an_actuator_error_and_the_target_stays() -> None:
+    bed = Bed(2)
+    bed.driver.obeys = False
+    with pytest.raises(ActuatorError, match="refused to go to 4 executors"):
+        bed.apply(4)
+    assert bed.actuator.target == 2
+
+
+def test_the_end_gives_the_wait_back_and_leaves_the_fleet() -> None:
+    bed = Bed(2)
+    bed.apply(4)
+    bed.actuator.end()
+    assert bed.driver.wait == "3s"
+    assert bed.driver.requested == 4

@@ -1,0 +1,111 @@
+"""How many records a batch may take while a backlog is worked off."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from penstock.core.model import Batch, Fleet, Snapshot
+from penstock.spark.actuator.admission import Admission, can_cap, cap_for, own_cap
+from penstock.spark.internals import SourceFacts
+
+KAFKA = SourceFacts("kafka", {"subscribe": "bids"})
+
+
+def batch(records: int, duration_s: float) -> Batch:
+    return Batch(1, 0.0, duration_s, records)
+
+
+class PaperQueries:
+    """Queries that remember the last cap that they were given."""
+
+    def __init__(self, *sources: SourceFacts) -> None:
+        self.facts = list(sources)
+        self.caps: list[int | None] = []
+        self.runId = "run"
+        self.isActive = True
+
+    def sources(self, query: Any) -> list[SourceFacts]:
+        return self.facts
+
+    def limit_rows_per_trigger(self, query: Any, rows: int | None) -> None:
+        self.caps.append(rows)
+
+
+def seen(*batches: Batch, executors: int = 2) -> Snapshot:
+    return Snapshot(0.0, Fleet(executors, executors, executors), 1.0, batches)
+
+
+def test_the_cap_is_what_the_best_recent_batch_would_do_in_the_budget() -> None:
+    """800 records/s on 2 executors: 400 each, 8000 in 10 s; on 3 executors 12,000."""
+    queries = PaperQueries(KAFKA)
+    query: Any = queries
+    admission = Admission(queries, budget_s=10.0)
+    admission.tend(seen(batch(80, 0.5), batch(1_600, 2.0)), [query])
+    admission.tend(seen(batch(100, 0.5), executors=3), [query])
+    assert queries.caps == [8_000, 12_000]
+
+
+def test_a_cap_that_would_hardly_move_stays_and_a_new_query_gets_it() -> None:
+    queries, other = PaperQueries(KAFKA), PaperQueries(KAFKA)
+    query: Any = queries
+    newcomer: Any = other
+    other.runId = "another"
+    admission = Admission(queries, budget_s=10.0)
+    admission.tend(seen(batch(1_600, 2.0)), [query])
+    admission.tend(seen(batch(1_700, 2.0)), [query])
+    assert queries.caps == [8_000]
+    admission.tend(seen(), [query, newcomer])
+    assert queries.caps == [8_000, 8_500, 8_500]
+
+
+def test_without_a_batch_there_is_no_cap_and_a_longer_trigger_is_a_longer_budget() -> None:
+    queries = PaperQueries(KAFKA)
+    query: Any = queries
+    admission = Admission(queries, budget_s=0.5)
+    admission.tend(seen(batch(0, 1.0)), [query])
+    assert (queries.caps, admission.cap_records) == ([], None)
+    admission.tend(seen(batch(1_600, 2.0)), [query])
+    assert queries.caps == [800]
+
+
+@given(st.lists(st.floats(0, 1e9), max_size=10), st.integers(1, 100), st.floats(0.001, 1e4))
+def test_a_cap_is_always_at_least_one_record(
+    rates_rps: list[float], executors: int, budget_s: float
+) -> None:
+    cap = cap_for(rates_rps, executors, budget_s)
+    assert cap is None or cap >= 1
+
+
+def test_the_cap_is_shared_by_the_sources_and_given_back_at_the_end() -> None:
+    queries = PaperQueries(KAFKA, KAFKA)
+    query: Any = queries
+    admission = Admission(queries, budget_s=10.0)
+    admission.tend(seen(batch(80_000, 40.0)), [query])
+    assert queries.caps == [10_000]
+    assert admission.cap_records == 20_000
+    admission.end()
+    assert queries.caps == [10_000, None]
+
+
+def test_the_users_own_cap_is_never_exceeded_and_comes_back() -> None:
+    queries = PaperQueries(SourceFacts("kafka", {"maxOffsetsPerTrigger": "5000"}))
+    query: Any = queries
+    admission = Admission(queries, budget_s=10.0)
+    admission.tend(seen(batch(80_000, 40.0)), [query])
+    admission.tend(seen(batch(5_000, 50.0), executors=1), [query])
+    admission.end()
+    assert queries.caps == [5_000, 5_000, 5_000]
+
+
+def test_sources_that_read_limits_differently_are_left_alone() -> None:
+    floor = SourceFacts("kafka", {"minOffsetsPerTrigger": "10"})
+    for sources in ([SourceFacts("file", {})], [KAFKA, floor], []):
+        assert not can_cap(sources)
+    assert own_cap([KAFKA]) is None
+    queries = PaperQueries(SourceFacts("rate", {}))
+    query: Any = queries
+    Admission(queries, 10.0).tend(seen(batch(80_000, 40.0)), [query])
+    assert queries.caps == []

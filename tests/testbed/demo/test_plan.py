@@ -1,0 +1,102 @@
+"""What the demo plays."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from penstock.core.errors import ConfigError
+from penstock.policies import POLICIES
+from penstock.policies.kubernetes.hpa import Hpa
+from penstock.policies.penstock.penstock import Penstock
+from penstock.testbed.demo.plan import (
+    LOW_RPS,
+    MAX_EXECUTORS,
+    PEAK_RPS,
+    SLO_S,
+    Plan,
+    make_plan,
+    quickened,
+)
+
+
+@given(st.integers(30, 86_400))
+def test_the_load_rises_once_and_falls_once_between_its_bounds(load_s: int) -> None:
+    plan = Plan("q11", load_s)
+    rates = plan.rates_rps()
+    top = rates.index(max(rates))
+    assert len(rates) == load_s
+    assert rates[0] == rates[-1] == LOW_RPS
+    assert 0.97 * plan.peak_rps < max(rates) <= plan.peak_rps <= PEAK_RPS
+    assert all(now <= later + 1e-6 for now, later in pairwise(rates[: top + 1]))
+    assert all(now >= later - 1e-6 for now, later in pairwise(rates[top:]))
+
+
+def test_a_demo_of_five_minutes_passes_six_times_faster_and_decides_every_five_seconds() -> None:
+    plan = make_plan("q11", None, fast=False)
+    assert (plan.load_s, plan.speed, plan.every_s) == (300, 6.0, 5.0)
+
+
+def test_a_fast_demo_leaves_half_a_minute_of_two_for_the_start() -> None:
+    assert 75 <= make_plan("q11", None, fast=True).load_s <= 90
+
+
+def test_q3_reads_its_source_twice_so_it_pays_half_the_pace_each_time() -> None:
+    assert Plan("q3").pace_s == Plan("q11").pace_s / 2
+
+
+@pytest.mark.parametrize("name", POLICIES)
+def test_every_policy_can_be_played(name: str) -> None:
+    entry = quickened(name, Plan("q11", 300))
+    assert entry.label == name
+    assert entry.limits.max_executors == MAX_EXECUTORS
+
+
+def test_waiting_is_quickened_and_the_goal_is_not() -> None:
+    plan = Plan("q11", 300)
+    hpa = quickened("hpa", plan).policy
+    assert isinstance(hpa, Hpa)
+    assert hpa.stabilize_down_s == 300.0 / 6
+    ours = quickened("penstock", plan).policy
+    assert isinstance(ours, Penstock)
+    assert ours.slo_s == SLO_S
+    assert ours.move_price == pytest.approx(1 / 60 / 6)
+
+
+def test_no_window_becomes_shorter_than_the_time_between_two_looks() -> None:
+    hpa = quickened("hpa", Plan("q11", 60)).policy
+    assert isinstance(hpa, Hpa)
+    assert hpa.metric_window_s == 3.0  # not 15 / 10
+
+
+def test_new_executors_have_time_to_start_before_more_are_asked_for() -> None:
+    limits = quickened("penstock", Plan("q11", 300)).limits
+    assert (limits.cooldown_s, limits.max_step) == (8.0, 2)
+    assert quickened("penstock:cooldown=1s", Plan("q11", 300)).limits.cooldown_s == 1.0
+
+
+def test_what_is_given_is_taken_as_it_is() -> None:
+    ours = quickened("penstock:move_price=0.5", Plan("q11", 300)).policy
+    assert isinstance(ours, Penstock)
+    assert ours.move_price == 0.5
+    assert quickened("ds2:max_step=4", Plan("q11", 300)).limits.max_step == 4
+
+
+@pytest.mark.parametrize(
+    ("query", "minutes", "fast", "sentence"),
+    [
+        ("q12", None, False, "unknown query 'q12': did you mean 'q1"),
+        ("q11", 0.1, False, "--minutes must be between 0.5 and 1440, not 0.1"),
+        ("q11", float("nan"), False, "--minutes must be between 0.5 and 1440, not nan"),
+        ("q11", 2.0, True, "--fast is a length: give it or --minutes, not both"),
+    ],
+)
+def test_a_plan_that_cannot_be_played_is_refused(
+    query: str, minutes: float | None, fast: bool, sentence: str
+) -> None:
+    with pytest.raises(ConfigError) as refusal:
+        make_plan(query, minutes, fast)
+    assert str(refusal.value).startswith(sentence)
