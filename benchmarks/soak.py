@@ -68,7 +68,7 @@ class Soak:
     feed: Feed
     journal: Path
     policy: str
-    lots: Random
+    rng: Random
     handle: Attachment = field(init=False)
     faults: int = 0
 
@@ -88,7 +88,7 @@ class Soak:
     def run(self, seconds: float) -> list[str]:
         """What was found wrong."""
         begun_s = report_at_s = now_s()
-        fault_at_s = begun_s + self.lots.uniform(*FAULT_EVERY_S)
+        fault_at_s = begun_s + self.rng.uniform(*FAULT_EVERY_S)
         early_bytes, early_threads = 0, 0
         for at_s in WallClock().ticks(1.0):
             elapsed_s = at_s - begun_s
@@ -103,7 +103,7 @@ class Soak:
                 self.report(elapsed_s)
             if at_s >= fault_at_s:
                 self.break_something()
-                fault_at_s = now_s() + self.lots.uniform(*FAULT_EVERY_S)
+                fault_at_s = now_s() + self.rng.uniform(*FAULT_EVERY_S)
         return [*self.complaints(), *grown(early_bytes, early_threads)]
 
     def report(self, elapsed_s: float) -> None:
@@ -117,15 +117,15 @@ class Soak:
 
     def break_something(self) -> None:
         self.faults += 1
-        fault = self.lots.choice(["executor", "broker", "target", "scaler"])
+        fault = self.rng.choice(["executor", "broker", "target", "scaler"])
         say(f"           breaking: {fault}")
         if fault == "executor" and self.bed.executors():
             self.bed.kill_executor()
         elif fault == "broker":
             with broker_away(self.bed):
-                passes_s(self.lots.uniform(3.0, 20.0))
+                passes_s(self.rng.uniform(3.0, 20.0))
         elif fault == "target":
-            Driver(self.spark).request_total_executors(self.lots.randrange(SLOTS + 1))
+            Driver(self.spark).request_total_executors(self.rng.randrange(SLOTS + 1))
         elif fault == "scaler":
             self.handle.stop()
             self.attach()

@@ -9,7 +9,7 @@ from rich.console import Console
 
 from penstock.cli.views.demo_view import PlainView, draw, throughput_rps
 from penstock.core.model import Decision, Fleet, Reason, Receipt, Snapshot, Step
-from penstock.testbed.demo.plan import Plan
+from penstock.testbed.demo.plan import DemoPlan
 
 START_S = 1_700_000_000.0
 
@@ -18,7 +18,7 @@ START_S = 1_700_000_000.0
 class Run:
     """A run on paper."""
 
-    plan: Plan = field(default_factory=lambda: Plan("q11", 300))
+    plan: DemoPlan = field(default_factory=lambda: DemoPlan("q11", 300))
     steps: list[Step] = field(default_factory=list)
     warnings: list[str] = field(default_factory=list)
 

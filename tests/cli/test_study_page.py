@@ -18,11 +18,11 @@ from penstock.lab.studies.study import (
     Boxes,
     Calibration,
     Chart,
+    ChartLine,
     Claim,
     Comparison,
     Distance,
     Entry,
-    Line,
     Metric,
     Study,
 )
@@ -47,7 +47,7 @@ STUDY = Study(
     distances=(Distance("rank correlation, workers", 0.91, 0.8), Distance("error", 0.2)),
     calibrations=(Calibration("q1", "fitted on half a run", {"restart_s": 7.5}, {"delay": 0.125}),),
     figures=(
-        Chart("</script>", "time", "s", (Line("recorded", [0.0, 15.0], [1.0, None]),)),
+        Chart("</script>", "time", "s", (ChartLine("recorded", [0.0, 15.0], [1.0, None]),)),
         Boxes("boxes", "h", (Box("EKF", "Pyramid", (1.0, 2.0, 3.0, 4.0, 5.0), 3.5),)),
         Bars("bars", "workers", (Bar("hpa", "q1", None, 4.0),)),
     ),

@@ -11,7 +11,7 @@ from penstock.policies.flink.alignment import align, is_alignable, scale
 from penstock.policies.flink.capacity import (
     observed_series_rps,
 )
-from penstock.policies.flink.evaluation import Sample, Vertex, evaluate
+from penstock.policies.flink.evaluation import Vertex, VertexSample, evaluate
 from penstock.policies.flink.history import (
     Pending,
     Restart,
@@ -20,7 +20,13 @@ from penstock.policies.flink.history import (
     scaling_coefficient,
     trimmed,
 )
-from penstock.policies.flink.job import Plan, Worker, decide_job, exceeds_quota, slots_after
+from penstock.policies.flink.job import (
+    JobPlan,
+    WorkerResources,
+    decide_job,
+    exceeds_quota,
+    slots_after,
+)
 from penstock.policies.flink.options import NO_LIMIT
 from penstock.policies.flink.vertex import decide_vertex
 from penstock.policies.flink.windows import collect
@@ -167,7 +173,7 @@ def _job_decision(case: Case) -> dict[str, Any]:
     }
 
 
-def _plan(words: Words) -> Plan:
+def _plan(words: Words) -> JobPlan:
     config = words["config"]
     options = options_of({**config, **picked(words, "heap_threshold")})
     return decide_job(
@@ -185,7 +191,7 @@ def _plan(words: Words) -> Plan:
 
 def _quota(case: Case) -> dict[str, Any]:
     words = case["given"]
-    worker = Worker(
+    worker = WorkerResources(
         words["slots_per_worker"], words["worker_cpu"], gigabytes(words["worker_memory_gb"])
     )
     quota_gb = words["memory_quota_gb"]
@@ -260,7 +266,7 @@ def _delayed_scale_down_e2e(case: Case) -> dict[str, Any]:
     records = [0, *accumulate(repeat(words["records_per_minute"], len(busy["source"]) - 1))]
     records.insert(0, 0)
     busy = {name: [series[0], *series] for name, series in busy.items()}
-    taken: dict[str, list[tuple[float, Sample]]] = {name: [] for name in vertices}
+    taken: dict[str, list[tuple[float, VertexSample]]] = {name: [] for name in vertices}
     pending: Mapping[str, Pending] = {}
     for minute, now_s in zip(range(len(records)), count(0, words["sample_every_s"]), strict=False):
         window = collect(

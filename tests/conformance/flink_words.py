@@ -11,10 +11,10 @@ from math import inf, isinf
 from typing import Any
 
 from penstock.policies.flink.capacity import BusyTime, SourceSample, load_fraction
-from penstock.policies.flink.demand import Demand, band
-from penstock.policies.flink.evaluation import Load, Sample, Vertex
-from penstock.policies.flink.history import Pending, Scaling, Wish
-from penstock.policies.flink.memory import Metric
+from penstock.policies.flink.demand import VertexDemand, band
+from penstock.policies.flink.evaluation import Vertex, VertexLoad, VertexSample
+from penstock.policies.flink.history import DelayedScaleDown, Pending, Scaling
+from penstock.policies.flink.memory import WindowedMetric
 from penstock.policies.flink.options import NO_LIMIT, Aggregator, Options
 
 Case = Mapping[str, Any]
@@ -53,7 +53,7 @@ def number(value: float | None) -> Any:
     return "Infinity" if isinf(value) else value
 
 
-def metric_words(metric: Metric) -> dict[str, Any]:
+def metric_words(metric: WindowedMetric) -> dict[str, Any]:
     return {"current": number(metric.current), "average": number(metric.average)}
 
 
@@ -86,11 +86,11 @@ def vertex_of(words: Words, config: Words) -> Vertex:
     )
 
 
-def demand_of(words: Words) -> Demand:
-    return Demand(known(words["target_rate"]), known(words.get("catch_up_rate", 0.0)))
+def demand_of(words: Words) -> VertexDemand:
+    return VertexDemand(known(words["target_rate"]), known(words.get("catch_up_rate", 0.0)))
 
 
-def load_of(words: Words, options: Options) -> Load:
+def load_of(words: Words, options: Options) -> VertexLoad:
     demand = demand_of(words)
     limits = band(
         demand,
@@ -98,7 +98,7 @@ def load_of(words: Words, options: Options) -> Load:
         restart_s=options.restart_s,
         processing_backlog=words.get("processing_backlog", False),
     )
-    return Load(known(words["true_processing_rate"]), demand, limits)
+    return VertexLoad(known(words["true_processing_rate"]), demand, limits)
 
 
 def past_of(history: Sequence[Words]) -> list[Scaling]:
@@ -117,13 +117,13 @@ def past_of(history: Sequence[Words]) -> list[Scaling]:
 def pending_of(wishes: Sequence[Words]) -> Pending | None:
     pending: Pending | None = None
     for words in wishes:
-        wish = Wish(words["t"], words["parallelism"], words.get("outside", False))
+        wish = DelayedScaleDown(words["t"], words["parallelism"], words.get("outside", False))
         pending = Pending.begin(wish) if pending is None else pending.with_wish(wish)
     return pending
 
 
-def sample_of(words: Words) -> Sample:
-    return Sample(
+def sample_of(words: Words) -> VertexSample:
+    return VertexSample(
         records_in=known(words.get("records_in")),
         records_out=known(words.get("records_out")),
         lag_records=known(words.get("lag")),
@@ -140,10 +140,10 @@ def source_sample_of(words: Words) -> SourceSample:
     )
 
 
-def collected_of(words: Words, aggregator: Aggregator, observed: float | None) -> Sample:
+def collected_of(words: Words, aggregator: Aggregator, observed: float | None) -> VertexSample:
     """A vertex whose instances are all as busy; a source that does not tell its lag has none."""
     busy = known(words["busy_ms_per_s"])
-    return Sample(
+    return VertexSample(
         records_in=known(words["records_in"]),
         records_out=known(words.get("records_out", words["records_in"])),
         lag_records=known(words.get("lag")) or 0.0,

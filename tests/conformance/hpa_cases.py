@@ -27,8 +27,8 @@ from penstock.policies.kubernetes.metrics import (
     object_replicas,
     utilization_replicas,
 )
-from penstock.policies.kubernetes.pods import Sample, group_pods
-from penstock.policies.kubernetes.reconcile import Autoscaler, Past, Scale, reconcile
+from penstock.policies.kubernetes.pods import PodSample, group_pods
+from penstock.policies.kubernetes.reconcile import Autoscaler, History, Scale, reconcile
 from penstock.policies.kubernetes.stabilization import stabilize, stabilize_down
 from tests.conformance.hpa_words import (
     NOW_S,
@@ -154,7 +154,7 @@ def _group_pods(case: Case) -> dict[str, Any]:
     words = case["inputs"]
     refuse_strange(words, {"resource", "pods", "metrics"} | READINESS)
     samples = {
-        name: Sample(0, at_s=instant_of(sample["age_s"]), window_s=sample["window_s"])
+        name: PodSample(0, at_s=instant_of(sample["age_s"]), window_s=sample["window_s"])
         for name, sample in words["metrics"].items()
     }
     groups = group_pods(
@@ -300,7 +300,7 @@ def _reconcile(case: Case) -> dict[str, Any]:
         scale_to_zero=gates.get("HPAScaleToZero", True),
         configurable_tolerance=gates.get("HPAConfigurableTolerance", True),
     )
-    past = Past(
+    past = History(
         recommendations=None
         if words["recommendations"] is None
         else recommendations_of(words["recommendations"]),

@@ -10,16 +10,16 @@ from typing import Any
 
 from penstock.policies.kubernetes.behavior import Behavior, ScaleEvent, ScalingPolicy, ScalingRules
 from penstock.policies.kubernetes.metrics import Tolerance
-from penstock.policies.kubernetes.pods import Pod, Readiness, Sample
+from penstock.policies.kubernetes.pods import Pod, PodSample, Readiness
 from penstock.policies.kubernetes.reconcile import (
     AverageMetric,
     ExternalMetric,
-    Metric,
+    MetricSpec,
     ObjectMetric,
     UnknownMetric,
     UtilizationMetric,
 )
-from penstock.policies.kubernetes.stabilization import Recommendation
+from penstock.policies.kubernetes.stabilization import ReplicaRecommendation
 
 Words = Mapping[str, Any]
 
@@ -27,7 +27,7 @@ NOW_S = 0.0
 READINESS = {"cpu_initialization_period_s", "initial_readiness_delay_s"}
 
 
-def metric_of(metric: Words, words: Words) -> Metric:
+def metric_of(metric: Words, words: Words) -> MetricSpec:
     """One entry of ``metrics``; one that failed comes back without any value."""
     refuse_strange(
         metric,
@@ -71,10 +71,10 @@ def pods_of(words: Words) -> tuple[Pod, ...]:
     )
 
 
-def samples_of(values: Mapping[str, int], words: Words) -> dict[str, Sample]:
+def samples_of(values: Mapping[str, int], words: Words) -> dict[str, PodSample]:
     at_s = instant_of(words.get("metric_age_s", 0))
     window_s = words.get("metric_window_s", 0)
-    return {name: Sample(value, at_s, window_s) for name, value in values.items()}
+    return {name: PodSample(value, at_s, window_s) for name, value in values.items()}
 
 
 def behavior_of(words: Words) -> Behavior:
@@ -103,8 +103,10 @@ def events_of(words: Words, key: str) -> tuple[ScaleEvent, ...]:
     )
 
 
-def recommendations_of(words: list[Words]) -> tuple[Recommendation, ...]:
-    return tuple(Recommendation(past["replicas"], instant_of(past["age_s"])) for past in words)
+def recommendations_of(words: list[Words]) -> tuple[ReplicaRecommendation, ...]:
+    return tuple(
+        ReplicaRecommendation(past["replicas"], instant_of(past["age_s"])) for past in words
+    )
 
 
 def tolerance_of(words: Words) -> Tolerance:

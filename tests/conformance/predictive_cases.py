@@ -22,9 +22,9 @@ from penstock.policies.algorithms.recovery import (
     mean_length_s,
     predicted_recovery_s,
 )
-from penstock.policies.daedalus.daedalus import Daedalus, Outlook
+from penstock.policies.daedalus.daedalus import CapacityOutlook, Daedalus
 from penstock.policies.daedalus.regression import (
-    Line,
+    RunningRegression,
     ScaleOuts,
     executor_capacities_rps,
     full_cpu_fractions,
@@ -69,7 +69,7 @@ def _recording(case: Mapping[str, Any]) -> dict[str, list[float]]:
 
 
 def _regression(example: Example) -> dict[str, Any]:
-    line = Line.through(example["cpu"], example["throughput"])
+    line = RunningRegression.through(example["cpu"], example["throughput"])
     answer = {"slope": line.slope, "intercept": line.intercept, "capacity_at_1": line.at(1.0)}
     return {"ols": answer, "reference_code_one_by_one": answer}
 
@@ -77,7 +77,9 @@ def _regression(example: Example) -> dict[str, Any]:
 def _skew(case: Mapping[str, Any]) -> dict[str, Any]:
     columns = _recording(case)
     names = [name.removeprefix("cpu_") for name in columns if name.startswith("cpu_")]
-    lines = [Line.through(columns[f"cpu_{name}"], columns[f"thr_{name}"]) for name in names]
+    lines = [
+        RunningRegression.through(columns[f"cpu_{name}"], columns[f"thr_{name}"]) for name in names
+    ]
     fractions = full_cpu_fractions([line.x_mean for line in lines])
     capacities = executor_capacities_rps(lines)
     workers = [
@@ -153,7 +155,7 @@ def _forecast(given: Example) -> Series:
 
 def _decision(example: Example) -> dict[str, int]:
     most = example["maxs"]
-    outlook = Outlook(
+    outlook = CapacityOutlook(
         executors=example["cur"],
         capacities_rps=[example["cap"].get(str(size), 0) for size in range(most + 1)],
         arrival_rps=example["wavg"],

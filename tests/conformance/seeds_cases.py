@@ -16,7 +16,7 @@ from penstock.core.knowledge import Knowledge
 from penstock.core.model import Decision, Fleet, Reason, Snapshot
 from penstock.policies import backlog_threshold, dhalion_adapted
 from penstock.policies.algorithms import symptoms
-from penstock.policies.algorithms.dataflow import Source, TrueRates, demands
+from penstock.policies.algorithms.dataflow import SourceOperator, TrueRates, demands
 from penstock.policies.algorithms.slots import deal, fit, with_margin, worth_reconfiguring
 from penstock.policies.kubernetes import varga
 from penstock.policies.kubernetes.keda import partition_lag
@@ -93,14 +93,14 @@ def _ds2(example: Example) -> dict[str, Any]:
 
 def _ds2_source(
     name: str, per_instance: float | None, instances: Mapping[str, float], rates: list[float]
-) -> Source:
+) -> SourceOperator:
     """A given rate is per instance, -1 means the observed output, none the true output."""
     _, true_output, _, observed_output = rates
     if per_instance is None:
-        return Source(name, true_output)
+        return SourceOperator(name, true_output)
     if per_instance == -1:
-        return Source(name, observed_output)
-    return Source(name, per_instance, instances[name])
+        return SourceOperator(name, observed_output)
+    return SourceOperator(name, per_instance, instances[name])
 
 
 def _consider_change(example: Example) -> bool:

@@ -156,7 +156,7 @@ def test_knowledge_is_a_fold_over_the_journal(tmp_path: Path) -> None:
     live, restarted = Knowledge.from_steps(steps), Knowledge.from_steps(read_steps(path))
     assert list(live.history) == list(restarted.history)
     assert list(live.rescales) == list(restarted.rescales)
-    assert list(live.wishes) == list(restarted.wishes)
+    assert list(live.recommendations) == list(restarted.recommendations)
     assert live.now_s == restarted.now_s == 135.0
     assert live.recall(Count) == restarted.recall(Count) == Count(135)
     assert restarted.recall(OtherMemory) == OtherMemory()

@@ -12,7 +12,7 @@ from penstock.core.knowledge import Knowledge
 from penstock.core.model import Decision, Fleet, Reason, Snapshot, Step
 from penstock.policies.algorithms.profile import Profile
 from penstock.policies.checks import Check, yield_checks
-from penstock.policies.phoebe import Candidate, Phoebe, PhoebeMemory
+from penstock.policies.phoebe import Phoebe, PhoebeMemory, SizeCandidate
 
 #: 10,000 records/s per executor; latency is 0.1 s when a tenth of that comes, and 0.9 s at 90 %.
 SIZES = (2, 4, 8)
@@ -67,7 +67,7 @@ def test_the_profile_answers_for_every_size_and_rate(executors: int, rate_rps: f
 
 
 def choice(*candidates: tuple[int, float, float]) -> int:
-    return PHOEBE.choice([Candidate(*one) for one in candidates]).executors
+    return PHOEBE.choice([SizeCandidate(*one) for one in candidates]).executors
 
 
 def test_the_lowest_latency_in_time_wins() -> None:

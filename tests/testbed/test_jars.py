@@ -10,9 +10,9 @@ import pytest
 from penstock.core.errors import ConfigError
 from penstock.testbed import jars as jars_module
 from penstock.testbed.jars import BROKER, CONNECTORS, JarSet, cache_directory, fetch, missing
-from penstock.testbed.java import Java, find_java
+from penstock.testbed.java import JavaRuntime, find_java
 
-NO_JAVA = Java(Path("/nowhere"), 17)
+NO_JAVA = JavaRuntime(Path("/nowhere"), 17)
 DEMO = JarSet("the demo", ("org.example:demo:1.0",), transitive=False)
 
 SETTINGS = """<ivysettings>

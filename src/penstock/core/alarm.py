@@ -5,17 +5,17 @@ the exception: each second until somebody looks is a second of backlog. So whoev
 also watches for a second that does not belong to those before, and a policy that wants to be woken
 is asked at once.
 
->>> usual = Usual()
+>>> usual = RateBaseline()
 >>> for rate_rps in [100.0, 110.0, 95.0, 105.0, 100.0, 90.0, 105.0, 100.0]:
-...     usual = usual.with_one(rate_rps)
+...     usual = usual.updated(rate_rps)
 >>> usual.is_surge(140.0), usual.is_surge(400.0)
 (False, True)
 
 Producers that write in bursts swing all the time, and one burst more is no news:
 
->>> usual = Usual()
+>>> usual = RateBaseline()
 >>> for rate_rps in [0.0, 0.0, 300.0] * 6:
-...     usual = usual.with_one(rate_rps)
+...     usual = usual.updated(rate_rps)
 >>> usual.is_surge(300.0)
 False
 """
@@ -39,19 +39,19 @@ FORGET = 0.05
 LOOK_AGAIN_S = 2.0
 
 
-class Usual(Struct, frozen=True):
+class RateBaseline(Struct, frozen=True):
     """Mean and variance of the rates of the last seconds, each counted less than the next."""
 
     mean_rps: float = 0.0
     variance: float = 0.0
     samples: int = 0
 
-    def with_one(self, rate_rps: float) -> Usual:
+    def updated(self, rate_rps: float) -> RateBaseline:
         if self._is_fall(rate_rps):
-            return Usual(rate_rps, 0.0, 1)  # what was usual before tells nothing of now
+            return RateBaseline(rate_rps, 0.0, 1)  # what was usual before tells nothing of now
         weight = max(FORGET, 1.0 / (self.samples + 1))
         off = rate_rps - self.mean_rps
-        return Usual(
+        return RateBaseline(
             self.mean_rps + weight * off,
             (1.0 - weight) * (self.variance + weight * off * off),
             self.samples + 1,
@@ -77,11 +77,11 @@ def alarms_s(rates_rps: Iterable[float]) -> Iterator[float]:
     >>> list(alarms_s([100.0] * 9 + [300.0] * 9 + [100.0] * 30 + [300.0] * 2))
     [10.0, 49.0]
     """
-    usual = Usual()
+    usual = RateBaseline()
     for second, rate_rps in enumerate(rates_rps, 1):
         if usual.is_surge(rate_rps):
             # What is usual begins anew: a load that stays there is no second surge.
-            usual = Usual()
+            usual = RateBaseline()
             yield float(second)
         else:
-            usual = usual.with_one(rate_rps)
+            usual = usual.updated(rate_rps)

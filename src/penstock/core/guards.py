@@ -110,7 +110,7 @@ class Stabilization:
             return decision
         window_s = self.up_s if target > fleet else self.down_s
         stable = target
-        for wish in reversed(knowledge.wishes):
+        for wish in reversed(knowledge.recommendations):
             if knowledge.now_s - wish.at_s > window_s:
                 break
             stable = min(stable, wish.executors) if target > fleet else max(stable, wish.executors)

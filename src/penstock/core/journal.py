@@ -36,7 +36,7 @@ _encode = msgspec.json.Encoder().encode
 _decode = msgspec.json.Decoder(Step).decode
 
 
-class Header(Struct, frozen=True):
+class JournalHeader(Struct, frozen=True):
     """The first line of a journal: what the file is, and what was run."""
 
     format: str
@@ -87,7 +87,7 @@ class FileJournal:
         keep: int = 4,
     ) -> None:
         self.path = path
-        self._header = Header(FORMAT, VERSION, run or {})
+        self._header = JournalHeader(FORMAT, VERSION, run or {})
         self._fsync = fsync
         self._max_bytes = max_bytes
         self._keep = keep
@@ -136,7 +136,7 @@ class FileJournal:
         self._append(_encode(self._header))
 
 
-def read_header(path: Path) -> Header:
+def read_header(path: Path) -> JournalHeader:
     """The first line of a journal, or one clear sentence about what the file is instead."""
     try:
         with path.open("rb") as file:
@@ -146,7 +146,7 @@ def read_header(path: Path) -> Header:
     if not first:
         raise ConfigError(f"journal {path} is empty")
     try:
-        header = msgspec.json.decode(first, type=Header)
+        header = msgspec.json.decode(first, type=JournalHeader)
     except msgspec.MsgspecError as error:
         raise ConfigError(
             f"{path} is not a Penstock journal: its first line is no header"
@@ -215,7 +215,7 @@ def _files(path: Path) -> list[Path]:
 
 def write_all(path: Path, steps: Iterable[Step], run: dict[str, str]) -> None:
     """A whole journal at once."""
-    lines = chain([_encode(Header(FORMAT, VERSION, run))], map(_encode, steps))
+    lines = chain([_encode(JournalHeader(FORMAT, VERSION, run))], map(_encode, steps))
     write_whole(path, (line + b"\n" for line in lines))
 
 

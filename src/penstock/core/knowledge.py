@@ -32,7 +32,7 @@ class Rescale(Struct, frozen=True, gc=False):
     after: int
 
 
-class Wish(Struct, frozen=True, gc=False):
+class Recommendation(Struct, frozen=True, gc=False):
     """What the policy asked for at one turn, before the guards."""
 
     at_s: float
@@ -42,7 +42,7 @@ class Wish(Struct, frozen=True, gc=False):
 class Knowledge:
     """History, past rescales, past wishes, the policy's own memory, and the limits that hold."""
 
-    __slots__ = ("history", "last_step", "limits", "now_s", "rescales", "wishes")
+    __slots__ = ("history", "last_step", "limits", "now_s", "recommendations", "rescales")
 
     def __init__(self, limits: Limits | None = None) -> None:
         #: What the guards will enforce: a policy that plans ahead plans inside of it.
@@ -54,7 +54,7 @@ class Knowledge:
         #: Accepted changes of the target, oldest first.
         self.rescales: deque[Rescale] = deque(maxlen=HISTORY_RESCALES)
         #: The policy's wishes, oldest first.
-        self.wishes: deque[Wish] = deque(maxlen=HISTORY_SNAPSHOTS)
+        self.recommendations: deque[Recommendation] = deque(maxlen=HISTORY_SNAPSHOTS)
         self.last_step: Step | None = None
 
     @classmethod
@@ -79,7 +79,7 @@ class Knowledge:
         self.last_step = step
         if step.snapshot is None:
             return
-        self.wishes.append(Wish(step.at_s, step.decision.wanted_executors))
+        self.recommendations.append(Recommendation(step.at_s, step.decision.wanted_executors))
         if step.receipt is not None and step.receipt.accepted:
             before, after = step.snapshot.fleet.target, step.decision.target_executors
             self.rescales.append(Rescale(step.at_s, before, after))

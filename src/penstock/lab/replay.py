@@ -16,7 +16,7 @@ from penstock.core.model import Receipt, Snapshot, Step
 from penstock.core.protocols import Guard, Policy
 
 
-class Recording:
+class RecordedJob:
     """Recorded steps in the role of the world: ticks when they were taken, shows what was seen."""
 
     def __init__(self, steps: Sequence[Step]) -> None:
@@ -56,7 +56,7 @@ def replay(steps: Iterable[Step], policy: Policy, guards: Sequence[Guard]) -> li
     recorded = list(steps)
     if not recorded:
         raise ConfigError("the journal holds no step to replay")
-    recording = Recording(recorded)
+    recording = RecordedJob(recorded)
     return list(Controller(recording, policy, guards, recording).run(recording))
 
 

@@ -29,7 +29,7 @@ class PhoebeMemory(Struct, frozen=True, tag=True, omit_defaults=True):
     planned_at_s: float | None = None
 
 
-class Candidate(NamedTuple):
+class SizeCandidate(NamedTuple):
     """A size, and what is expected of it."""
 
     executors: int
@@ -148,7 +148,7 @@ class Phoebe:
         best = self.choice(candidates)
         return self._told(fleet, best, forecast, PhoebeMemory(now_s))
 
-    def choice(self, candidates: Sequence[Candidate]) -> Candidate:
+    def choice(self, candidates: Sequence[SizeCandidate]) -> SizeCandidate:
         """The lowest latency in time; else the larger of fastest recovery and lowest latency."""
         in_time = [
             one
@@ -163,8 +163,8 @@ class Phoebe:
         )
 
     def _lowest(
-        self, candidates: Sequence[Candidate], value: Callable[[Candidate], float]
-    ) -> Candidate:
+        self, candidates: Sequence[SizeCandidate], value: Callable[[SizeCandidate], float]
+    ) -> SizeCandidate:
         """The smallest size that is about as good as the best; without any good one the largest."""
         most = min(map(value, candidates)) * (1.0 + self.indifference)
         if most == inf:
@@ -173,7 +173,7 @@ class Phoebe:
 
     def _candidates(
         self, snapshot: Snapshot, arrival_rps: float, forecast_rps: Series
-    ) -> list[Candidate]:
+    ) -> list[SizeCandidate]:
         profile = Profile.of(self.capacity, self.latency)
         peak_rps = float(forecast_rps.max())
         checkpoint_s = repeated_s(snapshot, self.checkpoint_interval_s)
@@ -191,11 +191,11 @@ class Phoebe:
                     last_checkpoint_s=checkpoint_s,
                 )
             latency_s = profile.latency_s(executors, peak_rps)
-            candidates.append(Candidate(executors, recovery_s, latency_s))
+            candidates.append(SizeCandidate(executors, recovery_s, latency_s))
         return candidates
 
     def _told(
-        self, fleet: int, best: Candidate, forecast_rps: Series, memory: PhoebeMemory
+        self, fleet: int, best: SizeCandidate, forecast_rps: Series, memory: PhoebeMemory
     ) -> Decision:
         peak_rps = float(forecast_rps.max())
         evidence = {"forecast_peak_rps": peak_rps, "best_executors": float(best.executors)}

@@ -18,7 +18,7 @@ from penstock.settings.notation import Notation, build, keys_of, parse, realize
 
 
 @dataclass(frozen=True, slots=True)
-class Contender:
+class PolicySpec:
     """A policy under a label, ready to be run."""
 
     label: str
@@ -26,16 +26,16 @@ class Contender:
     limits: Limits
 
 
-def contender(
+def read_policy_spec(
     text: str, bounds: Mapping[str, Any] | None = None, goal: Goal | None = None
-) -> Contender:
+) -> PolicySpec:
     """Read ``name:key=value,...``; keys are parameters of the policy or of its limits.
 
     `bounds` are limits that hold for all contenders alike, such as the bounds of the fleet. A
     policy that takes the SLO or prices as parameters is given those of the `goal`, unless the
     text says otherwise.
 
-    >>> entry = contender("static:executors=6,cooldown=2min", {"max_executors": 8})
+    >>> entry = read_policy_spec("static:executors=6,cooldown=2min", {"max_executors": 8})
     >>> entry.policy, entry.limits.cooldown_s, entry.limits.max_executors
     (Static(executors=6, period_s=60.0), 120.0, 8)
     """
@@ -54,18 +54,18 @@ def contender(
             raise unknown("option", key, parameters.keys() | limits.keys(), notation.name)
     policy = realize(kind, Notation(notation.name, notation.positional, own))
     if goal is not None:
-        policy = aimed(policy, goal, given={parameters[key] for key in own})
+        policy = with_goal(policy, goal, given={parameters[key] for key in own})
     read = build(Limits, around, notation.name)
     given = {limits[key]: getattr(read, limits[key]) for key in around}
     both = msgspec.structs.replace(kind.default_limits, **{**(bounds or {}), **given})
-    return Contender(text, policy, both)
+    return PolicySpec(text, policy, both)
 
 
-def aimed(policy: Policy, goal: Goal, given: Set[str]) -> Policy:
+def with_goal(policy: Policy, goal: Goal, given: Set[str]) -> Policy:
     """The policy with the SLO and the prices of the goal, where it has a use for them.
 
     >>> from penstock.policies.penstock.penstock import Penstock
-    >>> aimed(Penstock(), Goal(slo_s=30.0), given=set()).slo_s
+    >>> with_goal(Penstock(), Goal(slo_s=30.0), given=set()).slo_s
     30.0
     """
     shared = {field.name for field in dataclasses.fields(policy)} & set(goal.__struct_fields__)  # type: ignore[arg-type]

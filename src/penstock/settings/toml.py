@@ -40,7 +40,7 @@ from penstock.core.protocols import Actuator, Policy, Sensor
 from penstock.policies import DEFAULT_POLICY, POLICIES
 from penstock.settings.goal import Goal
 from penstock.settings.live import LiveSettings
-from penstock.settings.policy_spec import aimed
+from penstock.settings.policy_spec import with_goal
 
 T = TypeVar("T")
 
@@ -140,7 +140,7 @@ def parse(text: str, where: str) -> Settings:
     policy: Policy = convert(kind, parameters, f"{where} [policy]")
     return Settings(
         policy_name=name,
-        policy=aimed(policy, goal, given=parameters.keys()),
+        policy=with_goal(policy, goal, given=parameters.keys()),
         limits=merged_limits(kind.default_limits, tables.limits, f"{where} [limits]"),
         goal=goal,
         journal=convert(JournalSettings, tables.journal, f"{where} [journal]"),

@@ -58,7 +58,7 @@ EXPLAINED = 100
 STOP_TIMEOUT_S = 30.0
 
 
-class Recommendation:
+class RecommendOnly:
     """An actuator that moves nothing."""
 
     def apply(self, target_executors: int, now_s: float) -> Receipt:
@@ -165,7 +165,7 @@ class Attachment:
             self._sensor,
             policy,
             chain(limits),
-            self._actuator or Recommendation(),
+            self._actuator or RecommendOnly(),
             book,
             knowledge,
         )
@@ -279,7 +279,7 @@ class Attachment:
                 if self._driver.is_stopped():
                     return
             if self._actuator is not None:
-                self._actuator.tend(now_s)
+                self._actuator.reconcile(now_s)
             surged = self._wakes_on_surge and self._sensor.has_surged()
             due_at_s = turned_at_s + LOOK_AGAIN_S if surged else next_turn_at_s
             if now_s >= due_at_s and not self._is_paused.is_set():
@@ -304,9 +304,9 @@ class Attachment:
         if step.snapshot is None:
             return
         if self._actuator is not None:
-            self._actuator.see(step.snapshot)
+            self._actuator.observe(step.snapshot)
         if self._admission is not None:
-            self._admission.tend(step.snapshot, queries)
+            self._admission.reconcile(step.snapshot, queries)
 
     def _refuse_new(self, queries: list[StreamingQuery]) -> bool:
         """Whether a query runs that cannot be scaled: said once, and the fleet is left alone."""

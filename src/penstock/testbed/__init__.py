@@ -14,16 +14,16 @@ from __future__ import annotations
 
 from penstock.testbed.bed import Testbed
 from penstock.testbed.broker import Broker
-from penstock.testbed.clusters.standalone import Cluster, Executor
-from penstock.testbed.java import Java, ensure_java, find_java
+from penstock.testbed.clusters.standalone import Cluster, ExecutorProcess
+from penstock.testbed.java import JavaRuntime, ensure_java, find_java
 from penstock.testbed.pace import paced
 from penstock.testbed.waiting import wait_until
 
 __all__ = [
     "Broker",
     "Cluster",
-    "Executor",
-    "Java",
+    "ExecutorProcess",
+    "JavaRuntime",
     "Testbed",
     "ensure_java",
     "find_java",

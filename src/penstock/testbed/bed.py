@@ -15,9 +15,9 @@ from typing import Any
 
 from penstock.core.errors import ConfigError
 from penstock.testbed.broker import QUICK_START, Broker
-from penstock.testbed.clusters.standalone import Cluster, Executor
+from penstock.testbed.clusters.standalone import Cluster, ExecutorProcess
 from penstock.testbed.jars import BROKER, connector, fetch, spark_home
-from penstock.testbed.java import Java, find_java, pyspark_version, tell_stderr
+from penstock.testbed.java import JavaRuntime, find_java, pyspark_version, tell_stderr
 from penstock.testbed.ports import LOOPBACK
 from penstock.testbed.processes import Processes
 
@@ -76,7 +76,7 @@ class Testbed:
         self._parts = (kafka, spark)
         self._say = say
         self._stack = ExitStack()
-        self._java: Java | None = None
+        self._java: JavaRuntime | None = None
         self._directory: Path | None = None
         self._connector: Path | None = None
         self._broker: Broker | None = None
@@ -143,7 +143,7 @@ class Testbed:
         self._broker = broker.result() if broker else None
         self._cluster = cluster.result() if cluster else None
 
-    def _environment(self, java: Java, directory: Path) -> dict[str, str]:
+    def _environment(self, java: JavaRuntime, directory: Path) -> dict[str, str]:
         """That of this process, with whatever else the user runs of Spark kept out."""
         ours = {
             "JAVA_HOME": str(java.home),
@@ -200,10 +200,10 @@ class Testbed:
     def resume_broker(self) -> None:
         self.broker.process.resume()
 
-    def executors(self) -> list[Executor]:
+    def executors(self) -> list[ExecutorProcess]:
         return self.cluster.executors()
 
-    def kill_executor(self, executor_id: str | None = None) -> Executor:
+    def kill_executor(self, executor_id: str | None = None) -> ExecutorProcess:
         """SIGKILL one executor, the newest unless named; returns which."""
         return self.cluster.kill_executor(executor_id)
 

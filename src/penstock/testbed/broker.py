@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from penstock.core.errors import ConfigError
-from penstock.testbed.java import Java
+from penstock.testbed.java import JavaRuntime
 from penstock.testbed.ports import LOOPBACK, free_ports, listening, require_free
 from penstock.testbed.processes import Process, Processes
 
@@ -37,7 +37,7 @@ class Broker:
         cls,
         processes: Processes,
         *,
-        java: Java,
+        java: JavaRuntime,
         jars: Path,
         directory: Path,
         environment: Mapping[str, str],

@@ -45,10 +45,10 @@ def uninterrupted() -> Iterator[None]:
 
 
 @contextmanager
-def told_once() -> Iterator[None]:
+def interrupt_once() -> Iterator[None]:
     """An interrupt in the middle of a call to Java is no error of Py4J: it says nothing of it.
 
-    >>> with told_once():
+    >>> with interrupt_once():
     ...     try:
     ...         raise KeyboardInterrupt
     ...     except KeyboardInterrupt:

@@ -18,7 +18,7 @@ from importlib.util import find_spec
 from pathlib import Path
 
 from penstock.core.errors import ConfigError
-from penstock.testbed.java import Java, pyspark_version, tell_stderr
+from penstock.testbed.java import JavaRuntime, pyspark_version, tell_stderr
 from penstock.testbed.processes import Processes
 from penstock.testbed.waiting import wait_until
 
@@ -153,7 +153,7 @@ def spark_home() -> Path:
 
 def fetch(
     jars: JarSet,
-    java: Java,
+    java: JavaRuntime,
     cache: Path | None = None,
     say: Callable[[str], None] = tell_stderr,
 ) -> Path:
@@ -185,7 +185,7 @@ def alone(shelf: Path) -> Iterator[None]:
         yield
 
 
-def resolve(jars: JarSet, java: Java, shelf: Path, say: Callable[[str], None]) -> int:
+def resolve(jars: JarSet, java: JavaRuntime, shelf: Path, say: Callable[[str], None]) -> int:
     """Let Ivy fetch the set until it is whole; the number of jars."""
     partial = shelf / f".{jars.folder}"
     (partial / "lib").mkdir(parents=True, exist_ok=True)
@@ -203,7 +203,7 @@ def resolve(jars: JarSet, java: Java, shelf: Path, say: Callable[[str], None]) -
     )
 
 
-def ask_ivy(java: Java, partial: Path, say: Callable[[str], None]) -> str:
+def ask_ivy(java: JavaRuntime, partial: Path, say: Callable[[str], None]) -> str:
     """One try; what went wrong, or nothing. What was fetched stays for the next."""
     programs = sorted((spark_home() / "jars").glob("ivy-*.jar"))
     if not programs:

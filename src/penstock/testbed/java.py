@@ -25,7 +25,7 @@ INSTALLED_UNDER = (Path("/usr/lib/jvm"), Path("/Library/Java/JavaVirtualMachines
 
 
 @dataclass(frozen=True, slots=True)
-class Java:
+class JavaRuntime:
     """A Java runtime: where it is and its feature version, such as 17."""
 
     home: Path
@@ -46,7 +46,7 @@ def pyspark_version() -> str:
         ) from None
 
 
-def find_java(environment: Mapping[str, str] | None = None) -> Java:
+def find_java(environment: Mapping[str, str] | None = None) -> JavaRuntime:
     """The first suitable Java of JAVA_HOME, the PATH and the places where systems put them."""
     variables = os.environ if environment is None else environment
     newest = NEWEST.get(".".join(pyspark_version().split(".")[:2]))
@@ -75,7 +75,7 @@ def candidates(variables: Mapping[str, str]) -> Iterator[Path]:
         yield from sorted(place.glob("*/Contents/Home/bin/java"))
 
 
-def examine(executable: Path, newest: int | None) -> tuple[Java | None, str]:
+def examine(executable: Path, newest: int | None) -> tuple[JavaRuntime | None, str]:
     """The Java there, or what is wrong with it; it is asked and not guessed from its path."""
     try:
         words = _say(executable, "-XshowSettings:properties", "-version")
@@ -90,7 +90,7 @@ def examine(executable: Path, newest: int | None) -> tuple[Java | None, str]:
             return None, f"lacks the module {NEEDED_MODULE}"
     except (OSError, subprocess.TimeoutExpired):
         return None, "does not run"
-    return Java(Path(home[1].strip()), feature), ""
+    return JavaRuntime(Path(home[1].strip()), feature), ""
 
 
 def _say(executable: Path, *question: str) -> str:
@@ -98,7 +98,7 @@ def _say(executable: Path, *question: str) -> str:
     return told.stdout + told.stderr
 
 
-def ensure_java(say: Callable[[str], None] | None = None) -> Java:
+def ensure_java(say: Callable[[str], None] | None = None) -> JavaRuntime:
     """A Java, installed now from the distribution if there is none and we may.
 
     That is so for root on Debian and Ubuntu; for others the error says what to install.

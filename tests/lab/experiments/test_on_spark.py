@@ -27,7 +27,7 @@ from penstock.lab.experiments.table import write_table
 from penstock.lab.experiments.tournament import Cell, Row, cells
 from penstock.settings.goal import Goal
 from penstock.testbed import Testbed
-from penstock.testbed.clusters.standalone import Executor
+from penstock.testbed.clusters.standalone import ExecutorProcess
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -73,7 +73,7 @@ def test_tasks_of_a_killed_executor_are_done_again_and_no_number_changes(
     bed: Testbed, spark: SparkSession, cluster: Spread, tmp_path: Path
 ) -> None:
     every = grid("thresholds", seeds=range(1, 7))  # it looks twice a second, so each takes long
-    killed: list[Executor] = []
+    killed: list[ExecutorProcess] = []
 
     def kill_one(done: int) -> None:
         if done == 2 and not killed:

@@ -11,7 +11,7 @@ from penstock.lab.experiments.score import score
 from penstock.lab.experiments.tournament import ORACLE, cells, play_judged
 from penstock.policies.static import Static
 from penstock.settings.goal import Goal
-from penstock.settings.policy_spec import contender
+from penstock.settings.policy_spec import read_policy_spec
 from penstock.simulation.faults import CapacityDrop
 
 GOAL, LIMITS = Goal(), Limits()
@@ -30,7 +30,7 @@ def test_no_policy_comes_out_below_the_oracle(engine: str, workload: str) -> Non
     scenario = Scenario(workload, engine, 3, 2.0 * 3600.0)
     bound = oracle_score(scenario, GOAL, LIMITS).cost
     for name in ("penstock", "hpa", "ds2", "static:8"):
-        entry = contender(name, {}, GOAL)
+        entry = read_policy_spec(name, {}, GOAL)
         result = score(simulate(scenario, entry.policy, entry.limits), GOAL, 16)
         assert result.cost > 0.99 * bound, name
 

@@ -17,7 +17,7 @@ from penstock.policies.phoebe import Phoebe
 from penstock.settings.goal import Goal
 from penstock.simulation.engines.continuous import ContinuousJob
 from penstock.simulation.engines.dataflow import Operator
-from penstock.simulation.engines.engine import Job
+from penstock.simulation.engines.engine import SimulatedJob
 from penstock.simulation.engines.microbatch import MicroBatchJob
 
 
@@ -81,7 +81,7 @@ def test_the_same_job_gives_the_same_profile() -> None:
 
 
 @pytest.mark.parametrize("job", ENGINES.values(), ids=lambda job: job.engine_name)
-def test_profiled_it_carries_a_sine_in_time(job: Job) -> None:
+def test_profiled_it_carries_a_sine_in_time(job: SimulatedJob) -> None:
     policy = profiled(Phoebe(), job)
     scenario = Scenario("daedalus-wordcount", job.engine_name, 1)
     score = run(scenario, policy, policy.default_limits, Goal()).score

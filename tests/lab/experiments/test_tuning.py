@@ -29,7 +29,7 @@ from penstock.lab.experiments.tuning import (
 from penstock.policies import POLICIES
 from penstock.policies.ds2 import Ds2
 from penstock.settings.goal import Goal
-from penstock.settings.policy_spec import contender
+from penstock.settings.policy_spec import read_policy_spec
 from penstock.settings.toml import load, parse
 
 BOUNDS = {"min_executors": 1, "max_executors": 16}
@@ -53,7 +53,7 @@ class Paper:
         return [row(cell, self.cost(cell)) for cell in cells]
 
     def cost(self, cell: Cell) -> float:
-        policy = contender(cell.policy).policy
+        policy = read_policy_spec(cell.policy).policy
         assert isinstance(policy, Ds2)
         best = self.unseen_best if cell.scenario.seed > 4 else self.best
         dear = 100.0 if cell.scenario.workload == "dear" else 1.0
@@ -124,7 +124,7 @@ def test_candidates_of_every_policy_are_allowed_differ_and_repeat_with_their_see
     assert len(set(drawn)) == len(drawn) >= 2
     assert drawn == candidates(policy, dimensions, 12, seed=7)
     for text in drawn:
-        values = contender(text).policy
+        values = read_policy_spec(text).policy
         for each in dimensions:
             assert each.low <= getattr(values, each.name) <= each.high
 
@@ -168,7 +168,7 @@ def test_what_was_found_for_any_policy_is_what_its_settings_say(policy: str) -> 
     text = candidates(policy, space(policy), 1, seed=3)[0] + ",max_step=5"
     goal = Goal(slo_s=5.0, move_price=0.25)
     settings = parse(settings_text(found(text), goal, BOUNDS, "here"), "here")
-    entry = contender(text, BOUNDS, goal)
+    entry = read_policy_spec(text, BOUNDS, goal)
     assert (settings.policy, settings.goal) == (entry.policy, goal)
     assert asdict(settings.limits) == asdict(entry.limits)
 

@@ -20,7 +20,7 @@ from penstock.lab.live_comparison import contest
 from penstock.lab.live_comparison.forecast import fitted_job, forecast
 from penstock.lab.live_comparison.observer import (
     Committed,
-    Life,
+    ExecutorLifetime,
     Observation,
     levels,
     rescaled,
@@ -35,17 +35,17 @@ from penstock.lab.live_comparison.trial import (
     measured,
 )
 from penstock.policies.kubernetes.hpa import Hpa
-from penstock.settings.policy_spec import contender
+from penstock.settings.policy_spec import read_policy_spec
 from penstock.simulation.engines.engine import Level
 from penstock.testbed.demo import plan as sizes
-from penstock.testbed.demo.plan import Plan
+from penstock.testbed.demo.plan import DemoPlan
 
-PLAN = Plan(load_s=110, full_peak_rps=2600.0)
+PLAN = DemoPlan(load_s=110, full_peak_rps=2600.0)
 FIXED_S, CORE_S = 0.5, 0.001
 
 
 def observed(
-    rates_rps: Sequence[float], lives: list[Life], *, fixed_s: float = FIXED_S
+    rates_rps: Sequence[float], lives: list[ExecutorLifetime], *, fixed_s: float = FIXED_S
 ) -> Observation:
     """A run whose batches cost `fixed_s` and a millisecond per record on each executor."""
     arrived = [(0.0, 0)]
@@ -65,7 +65,7 @@ def observed(
 
 
 def trial(name: str, number: int, executors: int = 3) -> Trial:
-    lives = [Life(str(one), -10.0, -5.0, None) for one in range(executors)]
+    lives = [ExecutorLifetime(str(one), -10.0, -5.0, None) for one in range(executors)]
     seen = observed(PLAN.rates_rps(), lives)
     facts = {"cores": "2", "memory": "8 GiB", "system": "Linux", "python": "3", "pyspark": "4"}
     facts |= {"java": "17", "kafka": "4", "penstock": "0"}
@@ -80,7 +80,10 @@ def test_a_run_is_measured_by_processes_arrivals_and_commits() -> None:
     """
     arrived = [(float(second), 10 * second) for second in range(21)]
     batches = [Committed(2.0 * n, 1.0, 20, 20 * n) for n in range(1, 10)]
-    lives = [Life("1", -9.0, -5.0, None, failed_tasks=1), Life("2", 5.0, 8.0, 15.0, failed_tasks=2)]
+    lives = [
+        ExecutorLifetime("1", -9.0, -5.0, None, failed_tasks=1),
+        ExecutorLifetime("2", 5.0, 8.0, 15.0, failed_tasks=2),
+    ]
     seen = Observation(20.0, arrived, batches, lives)
     found = measured(msgspec.structs.replace(trial("static", 1), observation=seen))
     assert found.executor_s == pytest.approx(20.0 + 10.0)
@@ -93,14 +96,16 @@ def test_a_run_is_measured_by_processes_arrivals_and_commits() -> None:
 def test_records_that_came_before_the_run_are_not_its_own() -> None:
     """A hundred records wait when the run begins; only those that come later are scored."""
     arrived = [(0.0, 100), (10.0, 200)]
-    seen = Observation(10.0, arrived, [Committed(0.0, 4.0, 100, 100)], [Life("1", -9, -5, None)])
+    seen = Observation(
+        10.0, arrived, [Committed(0.0, 4.0, 100, 100)], [ExecutorLifetime("1", -9, -5, None)]
+    )
     found = measured(msgspec.structs.replace(trial("static", 1), observation=seen))
     assert found.p95_s == pytest.approx(9.5)  # nothing of it is done: all count by their age
 
 
 def test_executors_that_come_together_are_one_rescale() -> None:
-    lives = [Life("1", -9.0, -5.0, None)]
-    lives += [Life(str(n), 10.0 + n, 15.0, 40.0 + n / 2) for n in range(2, 5)]
+    lives = [ExecutorLifetime("1", -9.0, -5.0, None)]
+    lives += [ExecutorLifetime(str(n), 10.0 + n, 15.0, 40.0 + n / 2) for n in range(2, 5)]
     paid = levels(lives, 60.0)
     assert [level.executors for level in paid] == [1, 2, 3, 4, 3, 2, 1]
     assert [level.executors for level in rescaled(paid)] == [1, 4, 1]
@@ -108,12 +113,20 @@ def test_executors_that_come_together_are_one_rescale() -> None:
 
 
 def test_start_up_is_from_launch_to_registration_within_the_run() -> None:
-    lives = [Life("1", -9.0, -5.0, None), Life("2", 5.0, 8.0, None), Life("3", 9.0, None, None)]
+    lives = [
+        ExecutorLifetime("1", -9.0, -5.0, None),
+        ExecutorLifetime("2", 5.0, 8.0, None),
+        ExecutorLifetime("3", 9.0, None, None),
+    ]
     assert startups_s([Observation(20.0, [], [], lives)]) == [3.0]
 
 
 def test_the_job_on_paper_costs_what_live_batches_did() -> None:
-    lives = [Life("1", -9.0, -5.0, None), Life("2", -9.0, -5.0, None), Life("3", 30.0, 34.0, None)]
+    lives = [
+        ExecutorLifetime("1", -9.0, -5.0, None),
+        ExecutorLifetime("2", -9.0, -5.0, None),
+        ExecutorLifetime("3", 30.0, 34.0, None),
+    ]
     job = fitted_job([observed(PLAN.rates_rps(), lives)])
     assert job.fixed_s == pytest.approx(FIXED_S, abs=0.02)
     assert job.stages[0].core_s_per_record == pytest.approx(CORE_S, rel=0.02)
@@ -168,7 +181,7 @@ def test_an_interrupted_contest_goes_on_with_what_is_missing(tmp_path: Path) -> 
     runs = contest.order(["static", "hpa"], [1, 2])
     made: list[tuple[str, int]] = []
 
-    def play(name: str, number: int, plan: Plan, place: Path) -> Trial:
+    def play(name: str, number: int, plan: DemoPlan, place: Path) -> Trial:
         assert (plan, place) == (PLAN, path)
         if len(made) == 2 and (name, number) not in made:
             raise KeyboardInterrupt
@@ -182,7 +195,7 @@ def test_an_interrupted_contest_goes_on_with_what_is_missing(tmp_path: Path) -> 
     made_before = list(made)
     made.clear()
 
-    def go_on(name: str, number: int, _plan: Plan, _place: Path) -> Trial:
+    def go_on(name: str, number: int, _plan: DemoPlan, _place: Path) -> Trial:
         made.append((name, number))
         return trial(name, number)
 
@@ -195,7 +208,7 @@ def test_an_interrupted_contest_goes_on_with_what_is_missing(tmp_path: Path) -> 
 def test_a_run_that_fails_is_told_of_and_left_out(tmp_path: Path) -> None:
     path, said = tmp_path / "live.jsonl", list[str]()
 
-    def play(name: str, number: int, _plan: Plan, _place: Path) -> Trial:
+    def play(name: str, number: int, _plan: DemoPlan, _place: Path) -> Trial:
         if name == "hpa":
             raise PenstockError("the run of hpa failed")
         return trial(name, number)
@@ -210,7 +223,7 @@ def test_runs_of_another_load_are_not_mixed_in(tmp_path: Path) -> None:
     path = tmp_path / "live.jsonl"
     path.write_bytes(msgspec.json.encode(trial("static", 1)) + b"\n")
     with pytest.raises(ConfigError, match="runs of another load"):
-        contest.read_trials(path, Plan(load_s=300))
+        contest.read_trials(path, DemoPlan(load_s=300))
     path.write_text("{}\n")
     with pytest.raises(ConfigError, match=r"line 1 of .* is not a live run"):
         contest.read_trials(path, PLAN)
@@ -243,7 +256,7 @@ def test_the_main_table_stands_at_the_end_of_the_page_with_all_results() -> None
 
 def test_the_page_tells_how_well_a_demo_predicts_its_second_half() -> None:
     kept = MemoryJournal()
-    entry = contender("penstock", {"max_executors": 12})
+    entry = read_policy_spec("penstock", {"max_executors": 12})
     simulate(Scenario("sine:period=45min", duration_s=5400.0), entry.policy, entry.limits, kept)
     lines = results_live.page([trial("static", 1)], kept.steps).splitlines()
     off = next(line for line in lines if line.startswith("| throughput |"))
@@ -271,7 +284,7 @@ def test_bad_input_is_one_sentence(
 @pytest.mark.slow
 @pytest.mark.timeout(600)
 def test_sparks_own_dynamic_allocation_is_measured_without_penstock(tmp_path: Path) -> None:
-    short = Plan(load_s=30)
+    short = DemoPlan(load_s=30)
     seen = contest.play_for_real("spark", 1, short, tmp_path / "live.jsonl").observation
     assert 30.0 <= seen.span_s <= 60.0
     # It asks for an executor per waiting task: before the load has begun it has more than one.

@@ -9,8 +9,8 @@ import pytest
 from penstock.lab.experiments.statistics import mean
 from penstock.lab.studies import borkowski2019
 from penstock.lab.studies.borkowski2019 import (
-    Cell,
-    Measured,
+    BorkowskiCell,
+    BorkowskiRun,
     calibrate,
     kalman,
     load,
@@ -40,7 +40,7 @@ def published(scatter: float = 0.001) -> Results:
     """Runs that scatter a little around the means of the paper."""
     return {
         (scenario, rule): [
-            Measured(**{
+            BorkowskiRun(**{
                 name: value * (1000.0 / 20.0 if name == "violations" else 1.0) * (1.0 + scatter * z)
                 for name, value in PAPER[scenario][rule].items()
             })
@@ -73,7 +73,7 @@ def test_a_run_starts_with_the_mean_fleet_of_the_papers_runs_with_that_filter() 
 
 
 def test_a_run_reports_what_the_study_does_and_repeats() -> None:
-    cell = Cell("Square", Thresholds(filter="pure"), 1, TESTBED)
+    cell = BorkowskiCell("Square", Thresholds(filter="pure"), 1, TESTBED)
     measured = run(cell)
     assert measured == run(cell)
     assert measured.image_s == pytest.approx(measured.query_s + 0.2, abs=0.03)
@@ -84,7 +84,7 @@ def test_a_run_reports_what_the_study_does_and_repeats() -> None:
 def test_the_kalman_filter_rescales_least_and_keeps_images_from_waiting() -> None:
     ekf = dataclasses.replace(kalman(TESTBED), sized_for_fraction=0.45)
     found = {
-        rule.filter: run(Cell("Square", rule, 1, TESTBED))
+        rule.filter: run(BorkowskiCell("Square", rule, 1, TESTBED))
         for rule in (Thresholds(filter="pure"), Thresholds(filter="gauss"), ekf)
     }
     for other in ("pure", "gauss"):

@@ -8,8 +8,8 @@ import pytest
 from penstock.lab.studies.daedalus2024 import (
     PEAK_FRACTION,
     RUN_S,
-    Cell,
-    Measured,
+    DaedalusCell,
+    DaedalusResult,
     Recovery,
     calibrate,
     engine_job,
@@ -23,10 +23,10 @@ from penstock.lab.studies.daedalus_tables import JOBS, MOST, PAPER, POLICIES
 from penstock.simulation.engines.engine import Curve, Outcome
 
 
-def published() -> dict[tuple[str, str], list[Measured]]:
+def published() -> dict[tuple[str, str], list[DaedalusResult]]:
     return {
         (job, policy): [
-            Measured(
+            DaedalusResult(
                 workers=PAPER[job][policy]["workers"],
                 latency_ms=PAPER[job][policy]["latency_ms"],
                 p50_ms=0.0,
@@ -78,7 +78,7 @@ def test_latency_is_that_of_whatever_leaves_and_a_stopped_job_has_none() -> None
 
 
 def test_a_run_of_daedalus_holds_its_beliefs_against_what_is_so() -> None:
-    cell = Cell("Traffic", "Daedalus", 1, 0.9)
+    cell = DaedalusCell("Traffic", "Daedalus", 1, 0.9)
     measured = run(cell)
     assert measured == run(cell)
     assert 2.0 < measured.workers < 7.0
@@ -92,7 +92,7 @@ def test_a_run_of_daedalus_holds_its_beliefs_against_what_is_so() -> None:
 
 
 def test_a_fixed_fleet_has_no_beliefs_and_no_rescales() -> None:
-    measured = run(Cell("WordCount", "static", 1, 0.9))
+    measured = run(DaedalusCell("WordCount", "static", 1, 0.9))
     assert (measured.workers, measured.rescales) == (12.0, 0.0)
     assert measured.latency_ms == pytest.approx(961.0, rel=0.01)
     assert measured.capacity_errors == ()
@@ -114,7 +114,7 @@ def test_all_claims_hold_on_the_papers_own_numbers() -> None:
 
 def test_claims_that_fail_say_why() -> None:
     results = published()
-    bad = Measured(12.0, 99_000.0, 0.0, 0.0, 0.0, (0.2,), (0.3,), (Recovery(60.0, 100.0),))
+    bad = DaedalusResult(12.0, 99_000.0, 0.0, 0.0, 0.0, (0.2,), (0.3,), (Recovery(60.0, 100.0),))
     for job in JOBS:
         results[job, "Daedalus"] = [bad]
     found = claims(results)
@@ -139,7 +139,7 @@ def test_a_recovery_is_judged_by_the_instrument_of_the_study_and_the_exact_time_
 def test_no_rescale_is_no_evidence_for_a_recovery() -> None:
     results = published()
     for job in JOBS:
-        results[job, "Daedalus"] = [Measured(5.0, 1.0, 0.0, 0.0, 0.0)]
+        results[job, "Daedalus"] = [DaedalusResult(5.0, 1.0, 0.0, 0.0, 0.0)]
     assert claims(results)[5].evidence == {"rescales": 0.0}
 
 

@@ -9,7 +9,7 @@ import pytest
 from penstock.core.knowledge import Knowledge
 from penstock.core.model import Decision, ExecutorSample, Fleet, Snapshot
 from penstock.lab.studies import koper2022
-from penstock.lab.studies.koper2022 import SCALERS, Cell, Measured, measure, run
+from penstock.lab.studies.koper2022 import SCALERS, KoperCell, KoperResult, measure, run
 from penstock.lab.studies.koper_claims import claims
 from penstock.lab.studies.koper_recordings import (
     QUERIES,
@@ -22,7 +22,7 @@ from penstock.lab.studies.koper_recordings import (
 from penstock.lab.studies.koper_sensors import as_the_study_measured
 from penstock.lab.studies.study import Claim, Comparison, Entry
 from penstock.policies.algorithms.dataflow import measure as dataflow_of
-from penstock.settings.policy_spec import contender
+from penstock.settings.policy_spec import read_policy_spec
 from penstock.simulation.calibration.fit_continuous import replay
 from penstock.simulation.engines.continuous import ContinuousJob
 from penstock.simulation.engines.dataflow import Dataflow, Operator
@@ -210,9 +210,11 @@ def test_ds2_takes_an_instance_of_two_chained_operators_for_two() -> None:
 def test_the_hpa_at_90_percent_grows_at_99_percent_as_kubernetes_did_then() -> None:
     busy = tuple(ExecutorSample(str(i), 0.0, cpu_fraction=0.99) for i in range(2))
     now = Snapshot(600.0, Fleet(2, 2, 2), executors=busy)
-    study = contender(SCALERS["hpa"](90)).policy
+    study = read_policy_spec(SCALERS["hpa"](90)).policy
     assert study.decide(now, Knowledge()).target_executors == 3
-    assert contender("hpa:cpu_target=0.9").policy.decide(now, Knowledge()).target_executors == 2
+    assert (
+        read_policy_spec("hpa:cpu_target=0.9").policy.decide(now, Knowledge()).target_executors == 2
+    )
 
 
 def test_lag_workers_and_rescales_are_sampled_every_15_s() -> None:
@@ -235,10 +237,10 @@ def test_lag_workers_and_rescales_are_sampled_every_15_s() -> None:
 def test_every_scaler_runs_for_140_minutes_inside_the_bounds(scaler: str) -> None:
     setting = recordings().published("q1")[0].setting if scaler == "hpa" else 50
     job = ContinuousJob(operators=(Operator("source", 6e-6), Operator("sink", 6e-6, ("source",))))
-    found = run(Cell("q1", job, scaler, setting, seed=1))
+    found = run(KoperCell("q1", job, scaler, setting, seed=1))
     assert 1.0 <= found.workers <= 16.0
     assert found.latency_s >= job.pipeline_latency_s
-    assert run(Cell("q1", job, scaler, setting, seed=1)) == found
+    assert run(KoperCell("q1", job, scaler, setting, seed=1)) == found
 
 
 def _published() -> tuple[Comparison, ...]:
@@ -304,7 +306,7 @@ def test_a_claim_that_does_not_hold_says_where(
 
 def test_twelve_settings_of_a_query_were_never_recorded() -> None:
     found = {
-        ("q11", row.scaler, row.setting): Measured(row.latency_s, row.workers, row.rescales)
+        ("q11", row.scaler, row.setting): KoperResult(row.latency_s, row.workers, row.rescales)
         for row in recordings().published("q11")
     }
     rest = koper2022._never_recorded("q11", koper2022._table("q11", found))

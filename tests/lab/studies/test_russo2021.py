@@ -12,8 +12,8 @@ from penstock.core.errors import ConfigError
 from penstock.lab.experiments.statistics import mean
 from penstock.lab.studies.russo2021 import (
     GRID,
-    Cell,
-    Measured,
+    RussoCell,
+    RussoResult,
     Setting,
     calibrate,
     claims,
@@ -109,7 +109,7 @@ def test_a_record_job_knows_its_operators() -> None:
 
 
 def test_the_same_seed_gives_the_same_run() -> None:
-    cell = Cell("queueing", 4, Setting(0.5, 1.4))
+    cell = RussoCell("queueing", 4, Setting(0.5, 1.4))
     assert run(cell) == run(cell)
 
 
@@ -127,7 +127,7 @@ def test_the_calibration_picks_the_pipeline_nearest_to_the_backlog_threshold_of_
 
 
 def test_a_claim_that_does_not_hold_says_so() -> None:
-    slow = Measured(5.0, 2.0, 9.0, 10.0)
+    slow = RussoResult(5.0, 2.0, 9.0, 10.0)
     results = {"backlog threshold": slow, "DS2": slow, "queueing": slow}
     assert [claim.holds for claim in claims(results)] == [False, False, False]
     assert all(claim.reason for claim in claims(results))

@@ -13,15 +13,15 @@ from penstock.lab.studies.varga2021 import (
     over_size,
     reproduce,
 )
-from penstock.lab.studies.varga_job import PARTITIONS, Sample
+from penstock.lab.studies.varga_job import PARTITIONS, StateSample
 
 MB = 1e6
 
 
-def samples(snapshot_s_per_mb: float, executor_factor: float = 0.0) -> list[Sample]:
+def samples(snapshot_s_per_mb: float, executor_factor: float = 0.0) -> list[StateSample]:
     """Times of all stores: 0.8 s and so much per megabyte, more with each executor."""
     return [
-        Sample(
+        StateSample(
             what, size * MB, executors, (0.8 + rate * size) * (1.0 + executor_factor * executors)
         )
         for what, rate in (("snapshot", snapshot_s_per_mb), ("load", 0.008))
@@ -30,7 +30,7 @@ def samples(snapshot_s_per_mb: float, executor_factor: float = 0.0) -> list[Samp
     ]
 
 
-def judged(measured: list[Sample]) -> dict[str, bool]:
+def judged(measured: list[StateSample]) -> dict[str, bool]:
     by_size = {what: over_size(measured, what) for what in ("snapshot", "load")}
     by_fleet = {what: over_fleet(measured, what, line) for what, line in by_size.items()}
     return {claim.claim: claim.holds for claim in claims(measured, by_size, by_fleet)}
@@ -56,7 +56,11 @@ def test_stores_that_are_slower_beside_others_depend_on_the_parallelism() -> Non
 
 
 def test_of_repeats_the_quickest_counts() -> None:
-    twice = [Sample("load", 1.0, 1, 0.5), Sample("load", 1.0, 2, 0.7), Sample("load", 1.0, 1, 0.3)]
+    twice = [
+        StateSample("load", 1.0, 1, 0.5),
+        StateSample("load", 1.0, 2, 0.7),
+        StateSample("load", 1.0, 1, 0.3),
+    ]
     assert [(one.executors, one.took_s) for one in least_disturbed(twice)] == [(1, 0.3), (2, 0.7)]
 
 

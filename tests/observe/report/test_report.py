@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from penstock.core.model import Decision, ExecutorSample, Fleet, Reason, Receipt, Snapshot, Step
 from penstock.observe.report import summary
-from penstock.observe.report.account import Delays, cost, delays
+from penstock.observe.report.account import DelayShares, cost, delays
 from penstock.observe.report.decisions import rows, weightiest
 from penstock.observe.report.series import (
     EPOCH_BEGINS_S,
@@ -170,7 +170,7 @@ def test_delays_weigh_by_the_records_that_each_turn_processed() -> None:
         turn(20.0, throughput_rps=20.0, delay_s=2.0),
     ]
     found = delays(steps)
-    assert found == Delays([2.0, 30.0], [0.9, 1.0])
+    assert found == DelayShares([2.0, 30.0], [0.9, 1.0])
     assert (found.quantile(0.5), found.quantile(0.9), found.quantile(0.95)) == (2.0, 2.0, 30.0)
     assert (found.within(1.0), found.within(2.0), found.within(10.0)) == (0.0, 0.9, 0.9)
 

@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from penstock.core.errors import ModelError
 from penstock.core.model import Decision, Fleet, OperatorSample, Snapshot
 from penstock.policies.algorithms.dataflow import (
-    Dataflow,
-    Source,
+    OperatorDemands,
+    SourceOperator,
     TrueRates,
     demands,
     measure,
@@ -47,9 +47,9 @@ def seen(
     )
 
 
-def flow_of(snapshot: Snapshot, *earlier: Snapshot) -> Dataflow:
+def flow_of(snapshot: Snapshot, *earlier: Snapshot) -> OperatorDemands:
     flow = measure(snapshot, (*earlier, snapshot))
-    assert isinstance(flow, Dataflow), flow
+    assert isinstance(flow, OperatorDemands), flow
     return flow
 
 
@@ -68,12 +68,14 @@ def test_a_cycle_and_an_unknown_name_are_refused_with_one_sentence() -> None:
     with pytest.raises(ModelError, match="'b' reads from 'x', which is not in the dataflow"):
         topological_order({"a": [], "b": ["a", "x"]})
     with pytest.raises(ModelError, match="bear the same name"):
-        demands([*chain_of((1.0, 1.0)), *chain_of((1.0, 1.0))], [Source("topic", 1.0)])
+        demands([*chain_of((1.0, 1.0)), *chain_of((1.0, 1.0))], [SourceOperator("topic", 1.0)])
 
 
 def test_what_an_operator_emits_is_the_target_of_the_next_and_is_not_rounded() -> None:
     # 100/s at 40/s per instance: 2.5 instances, which emit 2.5 x 20 = 50/s.
-    found = demands(chain_of((40.0, 20.0), (10.0, 0.0)), [Source("topic", 50.0, instances=2)])
+    found = demands(
+        chain_of((40.0, 20.0), (10.0, 0.0)), [SourceOperator("topic", 50.0, instances=2)]
+    )
     assert found["op0"].instances == 2.5
     assert found["op1"].target_rps == 50.0
     assert (found["op0"].parallelism(), found["op1"].parallelism(0.5)) == (3, 8)
@@ -81,14 +83,14 @@ def test_what_an_operator_emits_is_the_target_of_the_next_and_is_not_rounded() -
 
 def test_a_join_gets_what_both_of_its_sources_emit() -> None:
     join = TrueRates("join", ("left", "right"), 2.0, 100.0, 10.0)
-    found = demands([join], [Source("left", 100.0), Source("right", 150.0)])
+    found = demands([join], [SourceOperator("left", 100.0), SourceOperator("right", 150.0)])
     assert (found["join"].target_rps, found["join"].instances) == (250.0, 5.0)
 
 
 def test_an_operator_of_unknown_rate_needs_nothing_or_no_end() -> None:
     idle = chain_of((0.0, 0.0))
-    assert demands(idle, [Source("topic", 0.0)])["op0"].instances == 0.0
-    assert demands(idle, [Source("topic", 1.0)])["op0"].instances == inf
+    assert demands(idle, [SourceOperator("topic", 0.0)])["op0"].instances == 0.0
+    assert demands(idle, [SourceOperator("topic", 1.0)])["op0"].instances == inf
 
 
 @given(
@@ -99,8 +101,8 @@ def test_an_operator_of_unknown_rate_needs_nothing_or_no_end() -> None:
 def test_needs_are_proportional_to_what_arrives(
     rates: list[tuple[float, float]], arrival_rps: float, factor: float
 ) -> None:
-    once = demands(chain_of(*rates), [Source("topic", arrival_rps)])
-    more = demands(chain_of(*rates), [Source("topic", arrival_rps * factor)])
+    once = demands(chain_of(*rates), [SourceOperator("topic", arrival_rps)])
+    more = demands(chain_of(*rates), [SourceOperator("topic", arrival_rps * factor)])
     for name, demand in once.items():
         assert more[name].instances == pytest.approx(demand.instances * factor)
 

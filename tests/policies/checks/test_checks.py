@@ -64,7 +64,7 @@ def forgets_on_restart(_snapshot: Snapshot, knowledge: Knowledge) -> Decision:
 
 
 def spoils_its_arguments(snapshot: Snapshot, knowledge: Knowledge) -> Decision:
-    knowledge.wishes.clear()
+    knowledge.recommendations.clear()
     return say(snapshot.fleet.target)
 
 

@@ -25,7 +25,7 @@ from penstock.core.protocols import Policy
 from penstock.lab.experiments.scenario import ENGINES, Run, Scenario, run
 from penstock.policies.algorithms.recovery import Downtime, Watch
 from penstock.policies.checks import Check, yield_checks
-from penstock.policies.daedalus.daedalus import Daedalus, DaedalusMemory, Outlook
+from penstock.policies.daedalus.daedalus import CapacityOutlook, Daedalus, DaedalusMemory
 from penstock.policies.kubernetes.hpa import Hpa
 from penstock.settings.goal import Goal
 
@@ -40,11 +40,11 @@ def outlook(
     *,
     lag: float = 0.0,
     since_s: float = 1000.0,
-) -> Outlook:
+) -> CapacityOutlook:
     """A load that goes from one rate to another in 15 minutes."""
     last_rps = rate_rps if last_rps is None else last_rps
     forecast = np.linspace(rate_rps, last_rps, 900)
-    return Outlook(executors, CAPACITIES, rate_rps, forecast, lag, since_s)
+    return CapacityOutlook(executors, CAPACITIES, rate_rps, forecast, lag, since_s)
 
 
 @pytest.mark.parametrize(
@@ -71,7 +71,7 @@ def outlook(
     ],
 )
 def test_size_and_reason_are_those_of_algorithm_1(
-    situation: Outlook, executors: int, code: str
+    situation: CapacityOutlook, executors: int, code: str
 ) -> None:
     plan = Daedalus(most_executors=12).plan(situation)
     assert (plan.executors, plan.code) == (executors, code)

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from penstock.policies.daedalus.regression import (
-    Line,
+    RunningRegression,
     ScaleOuts,
     executor_capacities_rps,
     fleet_capacity_rps,
@@ -26,22 +26,24 @@ points = st.lists(
 def test_sample_by_sample_gives_the_least_squares_line(pairs: list[tuple[float, float]]) -> None:
     xs, ys = zip(*pairs, strict=True)
     slope, intercept = np.polyfit(xs, ys, 1)
-    line = Line.through(xs, ys)
+    line = RunningRegression.through(xs, ys)
     assert line.at(1.0) == pytest.approx(slope + intercept, rel=1e-6, abs=1e-3)
     assert line.intercept == pytest.approx(intercept, rel=1e-6, abs=1e-3)
 
 
 def test_a_borrowed_slope_is_not_blurred_by_executors_that_differ() -> None:
     # All rise by 1,000 per cpu; the second always shows 0.1 more cpu.
-    first = Line.through([0.4, 0.6], [400.0, 600.0])
-    second = Line.through([0.5, 0.7], [400.0, 600.0])
+    first = RunningRegression.through([0.4, 0.6], [400.0, 600.0])
+    second = RunningRegression.through([0.5, 0.7], [400.0, 600.0])
     for line, full_rps in ((first, 1000.0), (second, 900.0)):
-        assert line.sloping_as([first, second, Line()]).at(1.0) == pytest.approx(full_rps)
+        assert line.sloping_as([first, second, RunningRegression()]).at(1.0) == pytest.approx(
+            full_rps
+        )
 
 
 def test_the_line_does_not_lose_digits_far_from_zero() -> None:
     cpu = [0.7 + 1e-4 * i for i in range(100)]
-    line = Line.through(cpu, [1e9 + 1e4 * x for x in cpu])
+    line = RunningRegression.through(cpu, [1e9 + 1e4 * x for x in cpu])
     assert line.slope == pytest.approx(1e4, rel=1e-3)
 
 
@@ -50,30 +52,30 @@ def test_the_error_is_that_of_the_textbook() -> None:
     slope, intercept = np.polyfit(cpu, rps, 1)
     spread = ((rps - intercept - slope * cpu) ** 2).sum() / 2.0
     expected = np.sqrt(spread * (1.0 / 4.0 + (1.0 - cpu.mean()) ** 2 / cpu.var() / 4.0))
-    assert Line.through(cpu, rps).error_at(1.0) == pytest.approx(float(expected))
+    assert RunningRegression.through(cpu, rps).error_at(1.0) == pytest.approx(float(expected))
 
 
 def test_a_line_without_spread_is_level_and_not_firm() -> None:
-    line = Line.through([0.5] * 10, [100.0] * 10)
+    line = RunningRegression.through([0.5] * 10, [100.0] * 10)
     assert (line.slope, line.at(1.0)) == (0.0, 100.0)
     assert line.error_at(1.0) == inf
     assert not line.is_firm_at(1.0)
-    assert not Line().is_firm_at(1.0)
+    assert not RunningRegression().is_firm_at(1.0)
 
 
 def test_a_cloud_is_not_a_line() -> None:
-    cloud = Line.through([0.5, 0.6, 0.5, 0.6], [10.0, 10.0, 20.0, 21.0])
+    cloud = RunningRegression.through([0.5, 0.6, 0.5, 0.6], [10.0, 10.0, 20.0, 21.0])
     assert not cloud.is_firm_at(1.0)
 
 
 def test_a_line_is_firm_near_its_points_and_not_far_away() -> None:
-    line = Line.through([0.50, 0.52, 0.54, 0.56], [500.0, 525.0, 535.0, 560.0])
+    line = RunningRegression.through([0.50, 0.52, 0.54, 0.56], [500.0, 525.0, 535.0, 560.0])
     assert line.is_firm_at(0.6)
     assert not line.is_firm_at(1.0)
 
 
 def test_a_falling_line_says_nothing_about_capacity() -> None:
-    falling = Line.through([0.2, 0.3, 0.4, 0.5], [40.0, 30.0, 20.0, 10.0])
+    falling = RunningRegression.through([0.2, 0.3, 0.4, 0.5], [40.0, 30.0, 20.0, 10.0])
     assert falling.error_at(1.0) == pytest.approx(0.0, abs=1e-6)
     assert not falling.is_firm_at(1.0)
 
@@ -81,29 +83,29 @@ def test_a_falling_line_says_nothing_about_capacity() -> None:
 def test_executors_that_get_less_work_stay_behind_when_the_busiest_is_full() -> None:
     assert full_cpu_fractions([0.8, 0.6]) == pytest.approx([1.0, 0.8])
     assert full_cpu_fractions([0.8, 0.6], full=0.9) == pytest.approx([0.9, 0.7])
-    busiest = Line.through([0.7, 0.9], [700.0, 900.0])
-    behind = Line.through([0.5, 0.7], [500.0, 700.0])
+    busiest = RunningRegression.through([0.7, 0.9], [700.0, 900.0])
+    behind = RunningRegression.through([0.5, 0.7], [500.0, 700.0])
     assert executor_capacities_rps([busiest, behind]) == [1000, 800]
     assert full_cpu_fractions([]) == []
 
 
 def test_an_unknown_executor_borrows_the_slope_of_the_fleet() -> None:
-    known = Line.through([0.2, 0.4, 0.6, 0.8], [100.0, 300.0, 500.0, 700.0])
-    fresh = Line.through([0.5], [400.0])
+    known = RunningRegression.through([0.2, 0.4, 0.6, 0.8], [100.0, 300.0, 500.0, 700.0])
+    fresh = RunningRegression.through([0.5], [400.0])
     # Both are on the line 1000 cpu - 100 and equally busy, so both carry 900.
     assert fleet_capacity_rps([known, fresh]) == 1800
 
 
 def test_proportion_counts_only_where_it_is_fair() -> None:
-    fresh = Line.through([0.4], [300.0])
+    fresh = RunningRegression.through([0.4], [300.0])
     assert fleet_capacity_rps([fresh]) == 750
     assert fleet_capacity_rps([fresh], least_cpu=0.4) == 750
     assert fleet_capacity_rps([fresh], least_cpu=0.7) is None
-    assert fleet_capacity_rps([Line.through([0.0], [0.0])]) == 0
+    assert fleet_capacity_rps([RunningRegression.through([0.0], [0.0])]) == 0
 
 
 def test_a_line_through_close_points_promises_no_miracle() -> None:
-    steep = Line.through([0.5, 0.5005, 0.501, 0.5015], [400.0, 500.0, 600.0, 700.0])
+    steep = RunningRegression.through([0.5, 0.5005, 0.501, 0.5015], [400.0, 500.0, 600.0, 700.0])
     assert steep.at(1.0) > 90_000.0
     assert fleet_capacity_rps([steep]) == 2196  # twice 550 / 0.50075
 

@@ -20,8 +20,8 @@ from penstock.policies.flink.capacity import (
     true_processing_rps,
 )
 from penstock.policies.flink.demand import (
-    Demand,
     Flow,
+    VertexDemand,
     band,
     edge_rps,
     is_processing_backlog,
@@ -29,7 +29,7 @@ from penstock.policies.flink.demand import (
     required_rps,
     source_demand,
 )
-from penstock.policies.flink.evaluation import Sample, Vertex, evaluate
+from penstock.policies.flink.evaluation import Vertex, VertexSample, evaluate
 from penstock.policies.flink.memory import (
     WorkerMemory,
     heap_after_bytes,
@@ -167,8 +167,8 @@ def test_what_was_observed_replaces_a_busy_time_that_promises_nothing_sound() ->
 
 
 def test_a_shrinking_backlog_lowers_what_arrives_but_not_below_zero() -> None:
-    assert source_demand(100.0, -30.0, 60.0, 2.0) == Demand(70.0, 30.0)
-    assert source_demand(100.0, -130.0, 60.0, 0.0) == Demand(0.0, 0.0)
+    assert source_demand(100.0, -30.0, 60.0, 2.0) == VertexDemand(70.0, 30.0)
+    assert source_demand(100.0, -130.0, 60.0, 0.0) == VertexDemand(0.0, 0.0)
     assert source_demand(100.0, None, 60.0, 2.0).target_rps is None
 
 
@@ -201,10 +201,10 @@ def test_a_ratio_that_is_not_known_is_zero() -> None:
 
 
 def test_required_capacity_rounds_half_up_and_knows_no_limit_at_zero() -> None:
-    assert required_rps(Demand(700.0, 0.0), 0.9, PLAIN) == 778.0
-    assert required_rps(Demand(1.5, 0.0), 3.0, PLAIN) == 2.0
-    assert required_rps(Demand(700.0, 0.0), -0.1, PLAIN) == inf
-    assert required_rps(Demand(None, 0.0), 0.5, PLAIN) is None
+    assert required_rps(VertexDemand(700.0, 0.0), 0.9, PLAIN) == 778.0
+    assert required_rps(VertexDemand(1.5, 0.0), 3.0, PLAIN) == 2.0
+    assert required_rps(VertexDemand(700.0, 0.0), -0.1, PLAIN) == inf
+    assert required_rps(VertexDemand(None, 0.0), 0.5, PLAIN) is None
 
 
 @given(
@@ -219,7 +219,7 @@ def test_a_band_is_never_upside_down(
 ) -> None:
     options = Options(utilization_target=target, boundary=boundary)
     limits = band(
-        Demand(target_rps, catch_up_rps), options, restart_s=300.0, processing_backlog=backlog
+        VertexDemand(target_rps, catch_up_rps), options, restart_s=300.0, processing_backlog=backlog
     )
     assert limits.scale_up_below_rps is not None
     assert limits.scale_down_above_rps is not None
@@ -236,7 +236,7 @@ def test_a_backlog_counts_in_seconds_of_input() -> None:
 
 def test_operators_that_read_from_each_other_are_refused() -> None:
     vertices = {"a": Vertex(1, ("b",)), "b": Vertex(1, ("a",))}
-    samples = {name: [(0.0, Sample()), (1.0, Sample())] for name in vertices}
+    samples = {name: [(0.0, VertexSample()), (1.0, VertexSample())] for name in vertices}
     with pytest.raises(ModelError, match="circle"):
         evaluate(vertices, samples, PLAIN, restart_s=0.0)
 

@@ -11,23 +11,23 @@ from hypothesis import strategies as st
 from penstock.core.errors import ConfigError
 from penstock.policies.flink.alignment import align, scale
 from penstock.policies.flink.demand import (
-    Demand,
+    VertexDemand,
     band,
 )
-from penstock.policies.flink.evaluation import Load, Vertex
+from penstock.policies.flink.evaluation import Vertex, VertexLoad
 from penstock.policies.flink.history import (
+    DelayedScaleDown,
     Pending,
     Restart,
     Scaling,
-    Wish,
     measured_restart_s,
     restart_s,
     scaling_coefficient,
     trimmed,
 )
-from penstock.policies.flink.job import Worker, decide_job, exceeds_quota, slots_after
+from penstock.policies.flink.job import WorkerResources, decide_job, exceeds_quota, slots_after
 from penstock.policies.flink.options import NO_LIMIT, Alignment, Options
-from penstock.policies.flink.vertex import Change, decide_vertex, gained_fraction
+from penstock.policies.flink.vertex import VertexChange, decide_vertex, gained_fraction
 
 PLAIN = Options(
     catch_up_s=0.0,
@@ -44,9 +44,9 @@ def change(
     capacity_rps: float | None,
     options: Options = PLAIN,
     **more: object,
-) -> Change:
-    demand = Demand(target_rps, 0.0)
-    load = Load(capacity_rps, demand, band(demand, options, restart_s=300.0))
+) -> VertexChange:
+    demand = VertexDemand(target_rps, 0.0)
+    load = VertexLoad(capacity_rps, demand, band(demand, options, restart_s=300.0))
     known: dict[str, object] = {"now_s": 0.0, **more}
     return decide_vertex(Vertex(tasks), load, options, restart_s=300.0, **known)  # type: ignore[arg-type]
 
@@ -119,9 +119,9 @@ def test_alignment_keeps_the_direction_and_never_gives_less_than_asked(
     back=st.integers(0, 40),
 )
 def test_the_queue_knows_the_largest_wish_of_any_window(wishes: list[int], back: int) -> None:
-    pending = Pending.begin(Wish(0.0, wishes[0]))
+    pending = Pending.begin(DelayedScaleDown(0.0, wishes[0]))
     for at_s, parallelism in enumerate(wishes[1:], start=1):
-        pending = pending.with_wish(Wish(float(at_s), parallelism))
+        pending = pending.with_wish(DelayedScaleDown(float(at_s), parallelism))
     start_s = max(0, len(wishes) - 1 - back)
     assert pending.since(float(start_s)).wishes[0].parallelism == max(wishes[start_s:])
     assert len(pending.wishes) <= len(set(wishes))
@@ -163,7 +163,9 @@ def test_scaling_is_taken_to_be_linear_until_enough_was_seen() -> None:
 
 def test_nothing_known_means_no_change() -> None:
     assert change(10, 100.0, None).cause == "unknown"
-    load = Load(100.0, Demand(None, 0.0), band(Demand(None, 0.0), PLAIN, restart_s=0.0))
+    load = VertexLoad(
+        100.0, VertexDemand(None, 0.0), band(VertexDemand(None, 0.0), PLAIN, restart_s=0.0)
+    )
     assert decide_vertex(Vertex(4), load, PLAIN, restart_s=0.0, now_s=0.0).parallelism == 4
 
 
@@ -236,8 +238,8 @@ def test_one_vertex_outside_its_band_moves_all() -> None:
     def scaled(source_rps: float, sink_rps: float, **more: float) -> dict[str, int]:
         loads = {}
         for name, target_rps in (("source", source_rps), ("sink", sink_rps)):
-            demand = Demand(target_rps, 0.0)
-            loads[name] = Load(100.0, demand, band(demand, options, restart_s=0.0))
+            demand = VertexDemand(target_rps, 0.0)
+            loads[name] = VertexLoad(100.0, demand, band(demand, options, restart_s=0.0))
         return decide_job(vertices, loads, options, restart_s=0.0, now_s=0.0, **more).scaled  # type: ignore[arg-type]
 
     assert scaled(70.0, 70.0) == {}
@@ -251,7 +253,7 @@ def test_slots_are_shared_if_they_were() -> None:
 
 
 def test_a_quota_does_not_hinder_what_needs_no_more_workers() -> None:
-    worker = Worker(slots=2, cpu=2.0, memory_bytes=2.0)
+    worker = WorkerResources(slots=2, cpu=2.0, memory_bytes=2.0)
     groups = [["a"], ["b"]]
     current = {"a": 4, "b": 4}
     assert not exceeds_quota(current, {"a": 4, "b": 5}, groups, worker, cpu_quota=1.0)

@@ -40,18 +40,22 @@ from penstock.policies.kubernetes.metrics import (
 )
 from penstock.policies.kubernetes.numbers import MAX_INT32, MAX_INT64
 from penstock.policies.kubernetes.pacing import Recommendations, settle
-from penstock.policies.kubernetes.pods import Pod, Sample
+from penstock.policies.kubernetes.pods import Pod, PodSample
 from penstock.policies.kubernetes.reconcile import (
     Autoscaler,
     ExternalMetric,
+    History,
     ObjectMetric,
-    Past,
     Scale,
     UnknownMetric,
     UtilizationMetric,
     reconcile,
 )
-from penstock.policies.kubernetes.stabilization import Recommendation, stabilize, stabilize_down
+from penstock.policies.kubernetes.stabilization import (
+    ReplicaRecommendation,
+    stabilize,
+    stabilize_down,
+)
 from tests.conformance import hpa_cases, keda_cases, runner
 
 CASES = Path(__file__).parents[2] / "cases"
@@ -86,46 +90,46 @@ def _pods(*names: str, **fields: Any) -> list[Pod]:
 
 def test_a_missing_pod_counts_as_busy_when_shrinking() -> None:
     # 2 pods at 10 % and one unknown taken as 100 %: (100+100+1000)/3000 = 40 %, 0.4 x 3 = 2.
-    samples = {"a": Sample(100), "b": Sample(100)}
+    samples = {"a": PodSample(100), "b": PodSample(100)}
     proposal = utilization_replicas(3, 100, _pods("a", "b", "c"), samples)
     assert (proposal.replicas, proposal.utilization_pct) == (2, 10)
 
 
 def test_a_missing_pod_counts_as_its_target_when_that_is_above_the_request() -> None:
     # Target 200 %: (300+300+2000)/3000 = 86 %, 86/200 x 3 = 1.29.
-    samples = {"a": Sample(300), "b": Sample(300)}
+    samples = {"a": PodSample(300), "b": PodSample(300)}
     assert utilization_replicas(3, 200, _pods("a", "b", "c"), samples).replicas == 2
 
 
 def test_a_missing_pod_counts_as_the_target_in_an_average_that_shrinks() -> None:
     # (2+2+10)/3 = 4.666 of 10: ceil(0.4666 x 3) = 2.
-    samples = {"a": Sample(2_000), "b": Sample(2_000)}
+    samples = {"a": PodSample(2_000), "b": PodSample(2_000)}
     assert average_replicas(3, 10_000, _pods("a", "b", "c"), samples).replicas == 2
 
 
 def test_missing_pods_that_would_turn_the_direction_leave_all_as_it_is() -> None:
     # 150 % without them, 75 % with two idle ones.
-    samples = {"a": Sample(1500), "b": Sample(1500)}
+    samples = {"a": PodSample(1500), "b": PodSample(1500)}
     assert utilization_replicas(4, 100, _pods("a", "b", "c", "d"), samples).replicas == 4
 
 
 def test_the_mean_of_negative_values_is_cut_towards_zero() -> None:
-    samples = {"a": Sample(-3), "b": Sample(-4)}
+    samples = {"a": PodSample(-3), "b": PodSample(-4)}
     assert average_replicas(2, 1_000, _pods("a", "b"), samples).usage_milli == -3
 
 
 @pytest.mark.parametrize(
     ("pods", "samples", "text"),
     [
-        ([], {"a": Sample(1)}, "no pods returned by selector"),
+        ([], {"a": PodSample(1)}, "no pods returned by selector"),
         (_pods("a"), {}, "no metrics returned from resource metrics API"),
-        (_pods("a", phase="Pending"), {"a": Sample(1)}, "did not receive metrics"),
-        (_pods("a"), {"b": Sample(1)}, "no metrics returned matched known pods"),
-        ([Pod("a", started_at_s=-9e8)], {"a": Sample(1)}, "missing request for cpu in Pod a"),
+        (_pods("a", phase="Pending"), {"a": PodSample(1)}, "did not receive metrics"),
+        (_pods("a"), {"b": PodSample(1)}, "no metrics returned matched known pods"),
+        ([Pod("a", started_at_s=-9e8)], {"a": PodSample(1)}, "missing request for cpu in Pod a"),
     ],
 )
 def test_what_gives_no_number_says_why(
-    pods: list[Pod], samples: dict[str, Sample], text: str
+    pods: list[Pod], samples: dict[str, PodSample], text: str
 ) -> None:
     with pytest.raises(MetricError, match=text):
         utilization_replicas(1, 50, pods, samples)
@@ -167,34 +171,34 @@ BLIND = ExternalMetric(1_000, ())
 
 
 def test_half_blind_it_grows_but_does_not_shrink() -> None:
-    grown = reconcile(Autoscaler((BLIND, _load(6)), 9), Scale(4, 4), Past(()), 0.0)
+    grown = reconcile(Autoscaler((BLIND, _load(6)), 9), Scale(4, 4), History(()), 0.0)
     assert (grown.replicas, grown.error is not None) == (6, True)
-    held = reconcile(Autoscaler((_load(2), UnknownMetric("x")), 9), Scale(4, 4), Past(()), 0.0)
+    held = reconcile(Autoscaler((_load(2), UnknownMetric("x")), 9), Scale(4, 4), History(()), 0.0)
     assert held.replicas == 4
     assert held.error == "unknown metric source type 'x'"
-    unread = reconcile(Autoscaler((ObjectMetric(1, None),), 9), Scale(4, 4), Past(()), 0.0)
+    unread = reconcile(Autoscaler((ObjectMetric(1, None),), 9), Scale(4, 4), History(()), 0.0)
     assert (unread.replicas, unread.reason) == (4, "FailedComputeMetricsReplicas")
 
 
 def test_a_job_that_went_to_zero_comes_back_and_one_that_was_sent_there_does_not() -> None:
     spec = Autoscaler((ObjectMetric(1_000, 0),), 9, min_replicas=0)
-    asleep = reconcile(spec, Scale(4, 4, tuple(_pods("a"))), Past(()), 0.0)
+    asleep = reconcile(spec, Scale(4, 4, tuple(_pods("a"))), History(()), 0.0)
     assert (asleep.replicas, asleep.past.scaled_to_zero) == (0, True)
     woken = Autoscaler((ObjectMetric(1_000, 2_500),), 9, min_replicas=0)
     assert reconcile(woken, Scale(0, 0), asleep.past, 15.0).replicas == 3
-    assert reconcile(woken, Scale(0, 0), Past(()), 15.0).reason == "ScalingDisabled"
+    assert reconcile(woken, Scale(0, 0), History(()), 15.0).reason == "ScalingDisabled"
     by_cpu = Autoscaler((UtilizationMetric(50, {}),), 9, min_replicas=0)
     assert reconcile(by_cpu, Scale(0, 0), asleep.past, 15.0).reason == "ScalingDisabled"
 
 
 def test_bounds_act_at_once_and_before_any_metric() -> None:
-    assert reconcile(Autoscaler((BLIND,), 9), Scale(12, 12), Past(), 0.0).replicas == 9
-    assert reconcile(Autoscaler((BLIND,), 9, 3), Scale(1, 1), Past(), 0.0).replicas == 3
+    assert reconcile(Autoscaler((BLIND,), 9), Scale(12, 12), History(), 0.0).replicas == 9
+    assert reconcile(Autoscaler((BLIND,), 9, 3), Scale(1, 1), History(), 0.0).replicas == 3
 
 
 def test_a_pass_with_behavior_remembers_its_events() -> None:
     spec = Autoscaler((_load(50),), 99, behavior=Behavior())
-    first = reconcile(spec, Scale(3, 3), Past(), 0.0)
+    first = reconcile(spec, Scale(3, 3), History(), 0.0)
     assert (first.replicas, first.past.up_events) == (7, (ScaleEvent(4, 0.0),))
     # 5 s later the period has not passed: it started at 3, so 7 are still the most.
     second = reconcile(spec, Scale(7, 7), first.past, 5.0)
@@ -248,11 +252,11 @@ def test_the_short_memory_of_a_policy_decides_like_the_long_one(
     turns: list[tuple[float, int]], current: int
 ) -> None:
     short = Recommendations()
-    past: tuple[Recommendation, ...] | None = None
+    past: tuple[ReplicaRecommendation, ...] | None = None
     now_s = 1000.0
     for step_s, wanted in turns:
         now_s += step_s
-        past = (Recommendation(current, now_s),) if past is None else past
+        past = (ReplicaRecommendation(current, now_s),) if past is None else past
         stable = stabilize_down(wanted, past, 300.0, now_s)
         limit = legacy_limited(stable.replicas, current, min_replicas=0, max_replicas=MAX_INT32)
         decision = settle(wanted, current, now_s, short, WHY, down_window_s=300.0)
@@ -266,13 +270,13 @@ def test_the_short_memory_agrees_under_every_behavior_too(
     turns: list[tuple[float, int]], current: int, behavior: Behavior
 ) -> None:
     short = Recommendations()
-    past: tuple[Recommendation, ...] | None = None
+    past: tuple[ReplicaRecommendation, ...] | None = None
     changes: list[Rescale] = []
     rules = paces(behavior, 300.0)
     now_s = 1000.0
     for step_s, wanted in turns:
         now_s += step_s
-        past = (Recommendation(current, now_s),) if past is None else past
+        past = (ReplicaRecommendation(current, now_s),) if past is None else past
         stable = stabilize(
             wanted,
             current,

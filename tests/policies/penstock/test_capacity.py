@@ -10,8 +10,8 @@ from msgspec.structs import replace
 from penstock.core.model import Batch, ExecutorSample, Fleet, Limits, OperatorSample, Snapshot
 from penstock.lab.experiments.scenario import Scenario, run
 from penstock.policies.penstock.capacity import Capacity, learn, spread
+from penstock.policies.penstock.capacity_estimate import CapacityEstimate, Wave
 from penstock.policies.penstock.overhead import Overhead
-from penstock.policies.penstock.track import Track, Wave
 from penstock.policies.static import Static
 from penstock.settings.goal import Goal
 from penstock.simulation.engines.microbatch import MicroBatchJob
@@ -37,16 +37,18 @@ def flow_snapshot(at_s: float, executors: int, rps: float, busy: float) -> Snaps
     return Snapshot(at_s, fleet, throughput_rps=rps, backlog_records=0.0, operators=(window,))
 
 
-def learned(snapshots: list[Snapshot], track: Track | None = None) -> Track:
-    known, previous = Track() if track is None else track, None
+def learned(snapshots: list[Snapshot], track: CapacityEstimate | None = None) -> CapacityEstimate:
+    known, previous = CapacityEstimate() if track is None else track, None
     for snapshot in snapshots:
         known, previous = learn(known, snapshot, previous), snapshot
     return known
 
 
 def test_nothing_is_known_before_the_first_batch() -> None:
-    assert Capacity(Track(), 2).rps(4) == 0.0
-    assert learn(Track(), Snapshot(10.0, Fleet(4, 4, 4), 2.0), None) == Track()
+    assert Capacity(CapacityEstimate(), 2).rps(4) == 0.0
+    assert (
+        learn(CapacityEstimate(), Snapshot(10.0, Fleet(4, 4, 4), 2.0), None) == CapacityEstimate()
+    )
 
 
 def test_the_driver_is_kept_apart_from_the_records() -> None:
@@ -125,8 +127,8 @@ def test_a_cold_fleet_that_does_more_than_was_thought_is_believed() -> None:
 
 
 def test_small_batches_show_what_a_batch_costs_by_itself() -> None:
-    lots = Random(3)
-    sizes = [lots.randint(2_000, 60_000) for _ in range(80)]
+    rng = Random(3)
+    sizes = [rng.randint(2_000, 60_000) for _ in range(80)]
     snapshots = [
         batch_snapshot(10.0 * turn, 4, 50e-6, records=records, overhead_s=0.3)
         for turn, records in enumerate(sizes, start=1)
@@ -148,12 +150,12 @@ def test_what_executors_share_is_told_from_what_they_do_not(
     whole_s: float, shared_s: float
 ) -> None:
     # A fleet that follows its load: batches take about as long whatever it is.
-    lots, known = Random(5), Overhead()
+    rng, known = Random(5), Overhead()
     for _ in range(300):
-        executors = lots.randint(1, 8)
-        wave_s, records = 1.0 / executors, executors * lots.uniform(400.0, 2_000.0)
+        executors = rng.randint(1, 8)
+        wave_s, records = 1.0 / executors, executors * rng.uniform(400.0, 2_000.0)
         took_s = whole_s + (shared_s + 1e-3 * records) * wave_s
-        known = known.with_batch(records, wave_s, took_s * lots.gauss(1.0, 0.03))
+        known = known.with_batch(records, wave_s, took_s * rng.gauss(1.0, 0.03))
     for executors in (1, 4, 8):
         truth_s = whole_s + shared_s / executors
         assert known.seconds(1.0 / executors) == pytest.approx(truth_s, rel=0.25)
@@ -177,7 +179,7 @@ def test_what_a_changing_or_cold_fleet_does_is_left_out() -> None:
         executors=(ExecutorSample("9", 190.0),),
     )  # fmt: skip
     assert learn(known, cold, None).work_s == known.work_s
-    assert Capacity(learn(known, cold, None, warm_up_s=5.0), 2).rps(4) < Capacity(known, 2).rps(4)
+    assert Capacity(learn(known, cold, None, warmup_s=5.0), 2).rps(4) < Capacity(known, 2).rps(4)
 
 
 def test_more_executors_than_partitions_carry_no_more() -> None:

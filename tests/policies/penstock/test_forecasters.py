@@ -44,9 +44,9 @@ def test_seasonal_repeats_the_last_period_shifted_to_where_it_is_now() -> None:
 
 @pytest.mark.parametrize("period", [10, 26, 34.67])
 def test_a_period_is_found_in_a_square_wave_with_noise(period: float) -> None:
-    lots = np.random.default_rng(5)
+    rng = np.random.default_rng(5)
     at = np.arange(150)
-    square = np.where(at % period < period / 2.0, 20.0, 100.0) + lots.standard_normal(150)
+    square = np.where(at % period < period / 2.0, 20.0, 100.0) + rng.standard_normal(150)
     found = find_period(square)
     assert found is not None
     # Any multiple of a period is one as well.
@@ -58,8 +58,8 @@ def test_noise_has_no_period() -> None:
 
 
 def test_steps_that_come_back_are_foreseen_though_they_are_shifts() -> None:
-    lots = np.random.default_rng(4)
-    steps = (np.tile([20.0] * 12 + [100.0] * 12, 4) + lots.standard_normal(96)).tolist()
+    rng = np.random.default_rng(4)
+    steps = (np.tile([20.0] * 12 + [100.0] * 12, 4) + rng.standard_normal(96)).tolist()
     made = forecast(steps, 15)
     assert made.model == "seasonal"
     # An edge may come a bin early, so that is where it is expected.
@@ -87,8 +87,8 @@ def test_a_wave_that_was_seen_less_than_twice_is_continued_by_autoregression() -
 
 
 def test_the_deviation_tells_how_far_off_it_will_be() -> None:
-    lots = np.random.default_rng(7)
-    noisy = wave(170) + 4.0 * lots.standard_normal(170)
+    rng = np.random.default_rng(7)
+    noisy = wave(170) + 4.0 * rng.standard_normal(170)
     made = forecast(noisy[:150].tolist(), 20)
     assert 3.0 < made.deviation[0] < 8.0
     off = np.abs(np.array(made.mean) - noisy[150:]) / np.array(made.deviation)
@@ -96,8 +96,8 @@ def test_the_deviation_tells_how_far_off_it_will_be() -> None:
 
 
 def test_deviation_never_shrinks_with_the_distance() -> None:
-    lots = np.random.default_rng(3)
-    walk = 100.0 + np.cumsum(lots.standard_normal(120))
+    rng = np.random.default_rng(3)
+    walk = 100.0 + np.cumsum(rng.standard_normal(120))
     deviation = forecast(walk.tolist(), 30).deviation
     assert len(deviation) == 30
     assert deviation == sorted(deviation)
@@ -110,8 +110,8 @@ def test_a_shift_makes_the_past_worthless() -> None:
 
 
 def test_noise_alone_is_no_shift() -> None:
-    lots = np.random.default_rng(1)
-    values = 100.0 + 5.0 * lots.standard_normal(100)
+    rng = np.random.default_rng(1)
+    values = 100.0 + 5.0 * rng.standard_normal(100)
     assert len(since_shift(values)) == 100
 
 

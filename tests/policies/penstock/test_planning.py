@@ -11,17 +11,17 @@ from penstock.core.model import Fleet, Snapshot
 from penstock.policies.penstock.delay import (
     SWING_WEIGHTS,
     SWINGS,
-    Physics,
+    JobModel,
     advance,
     behind_s,
     late_share,
     levels,
 )
 from penstock.policies.penstock.dynamic_program import (
-    Outlook,
-    Plan,
-    Present,
+    CostToGo,
+    LoadScenarios,
     Prices,
+    StartState,
     first_costs,
     solve,
 )
@@ -31,21 +31,21 @@ PRICES = Prices(late_s=80.0, move=60.0, mean_rps=40_000.0)
 STEPS_S = (30.0,) * 20
 
 
-def flow(rescale_s: float = 0.0) -> Physics:
-    return Physics(SIZES, 10_000.0 * SIZES, 0.0, None, rescale_s, 10.0)
+def flow(rescale_s: float = 0.0) -> JobModel:
+    return JobModel(SIZES, 10_000.0 * SIZES, 0.0, None, rescale_s, 10.0)
 
 
-def batches(noise: float = 0.0) -> Physics:
-    return Physics(SIZES, 10_000.0 * SIZES, 0.25, 2.0, 0.3, 10.0, noise)
+def batches(noise: float = 0.0) -> JobModel:
+    return JobModel(SIZES, 10_000.0 * SIZES, 0.25, 2.0, 0.3, 10.0, noise)
 
 
-def best(plan: Plan, present: Present, load_rps: float) -> int:
+def best(plan: CostToGo, present: StartState, load_rps: float) -> int:
     costs = first_costs(plan, present, np.array([[load_rps]]), 30.0)[0]
     return int(plan.physics.sizes[int(np.argmin(costs))])
 
 
-def planned(physics: Physics, loads_rps: list[float]) -> Plan:
-    return solve(physics, PRICES, Outlook.certain(np.array(loads_rps)), STEPS_S)
+def planned(physics: JobModel, loads_rps: list[float]) -> CostToGo:
+    return solve(physics, PRICES, LoadScenarios.certain(np.array(loads_rps)), STEPS_S)
 
 
 def mixing(weights: np.ndarray, keeps: float) -> np.ndarray:
@@ -54,8 +54,8 @@ def mixing(weights: np.ndarray, keeps: float) -> np.ndarray:
     return np.repeat(one[None, :, :], len(STEPS_S), axis=0)
 
 
-def settled(target: int, behind_s: float = 2.0) -> Present:
-    return Present(target, target, behind_s, startup_s=20.0, pending_s=0.0)
+def settled(target: int, behind_s: float = 2.0) -> StartState:
+    return StartState(target, target, behind_s, startup_s=20.0, pending_s=0.0)
 
 
 def test_a_dataflow_that_can_do_half_falls_behind_by_a_second_per_second() -> None:
@@ -121,7 +121,7 @@ def test_levels_are_fine_where_lateness_begins() -> None:
 
 
 @pytest.mark.parametrize("physics", [flow(), batches()], ids=["dataflow", "batches"])
-def test_a_steady_load_keeps_the_smallest_fleet_that_carries_it(physics: Physics) -> None:
+def test_a_steady_load_keeps_the_smallest_fleet_that_carries_it(physics: JobModel) -> None:
     plan = planned(physics, [36e3] * 20)
     assert best(plan, settled(4), 36e3) == 4
     assert best(plan, settled(8), 36e3) == 4
@@ -129,7 +129,7 @@ def test_a_steady_load_keeps_the_smallest_fleet_that_carries_it(physics: Physics
 
 
 @pytest.mark.parametrize("physics", [flow(), batches()], ids=["dataflow", "batches"])
-def test_a_rise_is_met_before_it_comes(physics: Physics) -> None:
+def test_a_rise_is_met_before_it_comes(physics: JobModel) -> None:
     soon = planned(physics, [66e3] * 20)
     late = planned(physics, [36e3] * 12 + [66e3] * 8)
     assert best(soon, settled(4), 36e3) >= 6
@@ -162,14 +162,14 @@ def test_who_is_late_grows_beyond_what_the_load_needs() -> None:
 
 def test_executors_that_are_on_their_way_are_not_asked_for_again() -> None:
     plan = planned(batches(), [36e3] * 20)
-    waiting = Present(target=4, active=3, behind_s=3.0, startup_s=20.0, pending_s=5.0)
+    waiting = StartState(target=4, active=3, behind_s=3.0, startup_s=20.0, pending_s=5.0)
     assert best(plan, waiting, 36e3) == 4
 
 
 def test_a_load_that_may_change_its_course_is_given_more_room() -> None:
     rates = np.array([[36e3] * 20, [44e3] * 20])
     weights = np.array([0.6, 0.4])
-    unsure = solve(batches(), PRICES, Outlook(rates, mixing(weights, 0.9)), STEPS_S)
+    unsure = solve(batches(), PRICES, LoadScenarios(rates, mixing(weights, 0.9)), STEPS_S)
     costs = weights @ first_costs(unsure, settled(4), rates[:, :1], 30.0)
     assert SIZES[int(np.argmin(costs))] == 5
     assert best(planned(batches(), [36e3] * 20), settled(4), 36e3) == 4
@@ -178,7 +178,7 @@ def test_a_load_that_may_change_its_course_is_given_more_room() -> None:
 def test_courses_that_mix_at_once_are_worth_their_mean() -> None:
     rates = np.array([[30e3] * 20, [50e3] * 20])
     weights = np.array([0.5, 0.5])
-    plan = solve(flow(), PRICES, Outlook(rates, mixing(weights, 0.0)), STEPS_S)
+    plan = solve(flow(), PRICES, LoadScenarios(rates, mixing(weights, 0.0)), STEPS_S)
     # Before a step nobody knows which course it will take, so that both are worth the same.
     first = plan.values[0]
     assert first.shape == (2, 8, len(plan.grid))
@@ -209,7 +209,7 @@ def test_loads_out_of_all_proportion_do_not_break_a_plan(load: float) -> None:
 
 
 def test_a_job_without_a_trigger_interval_runs_batches_as_short_as_their_fixed_cost() -> None:
-    physics = Physics(SIZES, 10_000.0 * SIZES, 0.25, 0.0, 0.3, 10.0, noise=0.06)
+    physics = JobModel(SIZES, 10_000.0 * SIZES, 0.25, 0.0, 0.3, 10.0, noise=0.06)
     assert levels(physics)[0] == 0.25
     # x = 0.25 + 0.5 x has its fixed point at 0.5 s.
     after = advance(physics, np.array(0.0), np.array(5e3), np.array(1e4), np.array(60.0))
@@ -220,7 +220,7 @@ def test_a_job_without_a_trigger_interval_runs_batches_as_short_as_their_fixed_c
 
 
 def test_nothing_at_all_known_of_a_batch_still_gives_finite_costs() -> None:
-    physics = Physics(SIZES, 10_000.0 * SIZES, 0.0, 0.0, 0.0, 10.0)
+    physics = JobModel(SIZES, 10_000.0 * SIZES, 0.0, 0.0, 0.0, 10.0)
     costs = first_costs(planned(physics, [36e3] * 20), settled(4, 0.0), np.array([[36e3]]), 30.0)
     assert np.isfinite(costs).all()
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 import pytest
 
 from penstock.core.model import Batch, ExecutorSample, Fleet, Snapshot
+from penstock.policies.penstock.capacity_estimate import CapacityEstimate
 from penstock.policies.penstock.rescaling import learn_hold_up, learn_startup
-from penstock.policies.penstock.track import Track
 
 #: 100 us of a core for each record: four executors of one core carry about 39 k/s.
-KNOWN = Track(work_s=1e-4, fixed_s=0.0)
+KNOWN = CapacityEstimate(work_s=1e-4, fixed_s=0.0)
 ASKED_S = 100.0
 
 

@@ -42,8 +42,8 @@ def test_a_slow_climb_is_no_surge() -> None:
 
 def test_a_load_that_always_jumps_by_as_much_has_no_surges() -> None:
     # A new level each minute, up to a tenth off.
-    lots = np.random.default_rng(1)
-    levels = np.repeat(100e3 * lots.uniform(0.9, 1.1, 120), 6)
+    rng = np.random.default_rng(1)
+    levels = np.repeat(100e3 * rng.uniform(0.9, 1.1, 120), 6)
     surges = watched(levels.tolist())
     assert surges.past == ()
     assert surges.began_s is None

@@ -10,11 +10,18 @@ from penstock.core.errors import ConfigError
 from penstock.core.journal import MemoryJournal
 from penstock.core.model import Decision, Fleet, Reason, Snapshot, Step
 from penstock.lab.experiments.scenario import Scenario, simulate
-from penstock.settings.policy_spec import contender
+from penstock.settings.policy_spec import read_policy_spec
 from penstock.simulation.calibration import fit_batches
 from penstock.simulation.calibration.calibrate import calibrated
 from penstock.simulation.calibration.fit_continuous import fit, replay
-from penstock.simulation.calibration.rows import Row, averaged, errors, rates, row_of, rows_of
+from penstock.simulation.calibration.rows import (
+    RecordedSample,
+    averaged,
+    errors,
+    rates,
+    row_of,
+    rows_of,
+)
 from penstock.simulation.engines.continuous import ContinuousJob
 from penstock.simulation.engines.dataflow import Operator
 from penstock.simulation.engines.fleet import Startup
@@ -40,7 +47,7 @@ TRUE_JOB = ContinuousJob(
 )
 
 
-def recorded(job: ContinuousJob, minutes: int = 40) -> list[Row]:
+def recorded(job: ContinuousJob, minutes: int = 40) -> list[RecordedSample]:
     """Three workers, for a while two, with a peak every ten minutes that is too much for them."""
     seconds = 60 * minutes
     load = [36_000.0 if 300 <= second % 600 < 360 else 16_000.0 for second in range(seconds)]
@@ -91,8 +98,14 @@ def test_a_replay_of_what_the_job_itself_did_shows_the_same() -> None:
 
 
 def test_errors_are_those_of_sums_of_means_and_of_fractions() -> None:
-    theirs = [Row(0.0, 1.0, 1, 100.0, delay_s=1.0, cpu_fraction=0.5), Row(1.0, 1.0, 1, 300.0)]
-    mine = [Row(0.0, 1.0, 1, 120.0, delay_s=1.5, cpu_fraction=0.4), Row(1.0, 1.0, 1, 280.0)]
+    theirs = [
+        RecordedSample(0.0, 1.0, 1, 100.0, delay_s=1.0, cpu_fraction=0.5),
+        RecordedSample(1.0, 1.0, 1, 300.0),
+    ]
+    mine = [
+        RecordedSample(0.0, 1.0, 1, 120.0, delay_s=1.5, cpu_fraction=0.4),
+        RecordedSample(1.0, 1.0, 1, 280.0),
+    ]
     off = errors(theirs, mine)
     assert off.throughput == pytest.approx(40.0 / 400.0)
     assert off.delay == pytest.approx(0.5)
@@ -101,26 +114,26 @@ def test_errors_are_those_of_sums_of_means_and_of_fractions() -> None:
 
 
 def test_a_rate_since_the_last_sample_holds_for_all_of_that_time() -> None:
-    rows = [Row(0.0, 5.0, 1), Row(2.0, 10.0, 1), Row(4.0, 20.0, 1)]
+    rows = [RecordedSample(0.0, 5.0, 1), RecordedSample(2.0, 10.0, 1), RecordedSample(4.0, 20.0, 1)]
     assert rates(rows, 0.0) == [10.0, 10.0, 20.0, 20.0, 20.0]
 
 
 def test_a_mean_over_a_minute_is_led_by_half_of_it() -> None:
-    rows = [Row(15.0 * i, 100.0 * i, 1) for i in range(10)]
+    rows = [RecordedSample(15.0 * i, 100.0 * i, 1) for i in range(10)]
     led = rates(rows, 60.0)
     # The middle of the first second lies 23 s before 23 s, at which 100 x 23/15 is read.
     assert led[0] == pytest.approx(100.0 * 23.0 / 15.0)
 
 
 def test_throughput_is_averaged_over_the_trailing_window() -> None:
-    rows = [Row(15.0 * i, 1.0, 1, 10.0 * i, busy_fraction=0.0) for i in range(6)]
+    rows = [RecordedSample(15.0 * i, 1.0, 1, 10.0 * i, busy_fraction=0.0) for i in range(6)]
     shown = [row.throughput_rps for row in averaged(rows, 60.0)]
     assert shown == [0.0, 5.0, 10.0, 15.0, 25.0, 35.0]
 
 
 def journal(engine: str, workload: str, policy: str = "hpa") -> list[Step]:
     kept = MemoryJournal()
-    entry = contender(policy, {"max_executors": 12})
+    entry = read_policy_spec(policy, {"max_executors": 12})
     simulate(Scenario(workload, engine, 1, 5400.0), entry.policy, entry.limits, kept)
     return kept.steps
 

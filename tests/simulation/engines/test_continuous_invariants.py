@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from penstock.simulation.engines.continuous import ContinuousJob
 from penstock.simulation.engines.dataflow import Operator
-from penstock.simulation.engines.engine import Curve, Job, Outcome
+from penstock.simulation.engines.engine import Curve, Outcome, SimulatedJob
 from penstock.simulation.engines.fleet import Startup
 from penstock.simulation.faults import (
     CapacityDrop,
@@ -29,7 +29,9 @@ from tests.simulation.engines.paper_flow import PLAIN, backlog, run, value_at
 
 
 def test_a_job_can_be_written_down_and_read_back() -> None:
-    job: Job = msgspec.convert({"restart_s": 9, "startup": {"longest_s": 60}}, ContinuousJob)
+    job: SimulatedJob = msgspec.convert(
+        {"restart_s": 9, "startup": {"longest_s": 60}}, ContinuousJob
+    )
     assert job == ContinuousJob(restart_s=9.0, startup=Startup(10.0, 60.0))
     assert job.engine_name == "continuous"
     with pytest.raises(msgspec.ValidationError, match="partitions"):

@@ -25,7 +25,7 @@ TEN = Startup(10.0, 10.0)
 
 
 def roster(executors: int, *faults: Fault, seed: int = 1, startup: Startup = TEN) -> Roster:
-    return Roster(executors, startup=startup, lots=Random(seed), faults=faults)
+    return Roster(executors, startup=startup, rng=Random(seed), faults=faults)
 
 
 def test_starting_executors_are_paid_for_from_the_request_on() -> None:
@@ -34,7 +34,7 @@ def test_starting_executors_are_paid_for_from_the_request_on() -> None:
     assert fleet.paid == [Level(0.0, 2), Level(100.0, 5)]
     assert (len(fleet.ready), len(fleet.starting)) == (2, 3)
     assert fleet.next_event_s == 110.0
-    assert len(fleet.happen(110.0).joined) == 3
+    assert len(fleet.advance(110.0).joined) == 3
     assert fleet.paid == [Level(0.0, 2), Level(100.0, 5)]
     assert (len(fleet.ready), fleet.next_event_s) == (5, inf)
 
@@ -85,24 +85,24 @@ def test_start_up_times_spread_uniformly() -> None:
 def test_a_lost_executor_is_replaced_and_paid_for_without_a_gap() -> None:
     fleet = roster(3, ExecutorLost(at_s=50.0, count=2))
     assert fleet.next_event_s == 50.0
-    assert len(fleet.happen(50.0).lost) == 2
+    assert len(fleet.advance(50.0).lost) == 2
     assert (len(fleet.ready), len(fleet.starting), fleet.target) == (1, 2, 3)
     assert fleet.paid == [Level(0.0, 3)]
-    assert {one.id for one in fleet.happen(60.0).joined} == {"4", "5"}
+    assert {one.id for one in fleet.advance(60.0).joined} == {"4", "5"}
 
 
 def test_no_more_executors_are_lost_than_there_are() -> None:
     fleet = roster(1, ExecutorLost(at_s=5.0, count=9))
-    assert len(fleet.happen(5.0).lost) == 1
+    assert len(fleet.advance(5.0).lost) == 1
 
 
 def test_a_failed_start_is_paid_for_and_asked_for_again() -> None:
     fleet = roster(1, FailedStart(at_s=0.0, duration_s=15.0))
     fleet.ask(2, 0.0)
-    assert fleet.happen(10.0).joined == []
+    assert fleet.advance(10.0).joined == []
     assert fleet.paid[-1] == Level(0.0, 2)
-    assert fleet.happen(20.0).joined == []  # asked for at 10 s, still inside the span
-    assert len(fleet.happen(30.0).joined) == 1
+    assert fleet.advance(20.0).joined == []  # asked for at 10 s, still inside the span
+    assert len(fleet.advance(30.0).joined) == 1
 
 
 def test_failing_starts_do_not_stop_the_clock() -> None:
@@ -121,14 +121,14 @@ def test_a_slow_start_takes_so_many_times_longer() -> None:
 
 def test_the_oldest_executor_slows_down_and_recovers() -> None:
     fleet = roster(2, SlowExecutor(at_s=10.0, duration_s=20.0, speed_fraction=0.25))
-    assert fleet.happen(10.0).slowed
+    assert fleet.advance(10.0).slowed
     assert [one.pace for one in fleet.ready] == [0.25, 1.0]
-    assert fleet.happen(30.0).slowed
+    assert fleet.advance(30.0).slowed
     assert [one.pace for one in fleet.ready] == [1.0, 1.0]
 
 
 def test_speeds_lie_inside_the_spread() -> None:
-    fleet = Roster(200, lots=Random(3), speed_spread=0.1)
+    fleet = Roster(200, rng=Random(3), speed_spread=0.1)
     speeds = [one.speed for one in fleet.ready]
     assert 0.9 <= min(speeds) < 0.92
     assert 1.08 < max(speeds) <= 1.1
@@ -161,7 +161,7 @@ def test_what_is_paid_for_is_who_is_there_starting_or_leaving(
     now_s = 0.0
     for wait_s, target in moves:
         while fleet.next_event_s <= now_s + wait_s:
-            fleet.happen(fleet.next_event_s)
+            fleet.advance(fleet.next_event_s)
         now_s += wait_s
         fleet.ask(target, now_s)
         there = len(fleet.ready) + len(fleet.starting)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from penstock.simulation.engines.engine import Job, Outcome
+from penstock.simulation.engines.engine import Outcome, SimulatedJob
 from penstock.simulation.engines.fleet import Startup
 from penstock.simulation.engines.microbatch import MicroBatchJob
 from penstock.simulation.faults import (
@@ -15,7 +15,7 @@ from tests.simulation.engines.paper_batches import PLAIN, delay_s, durations, lo
 
 
 def test_the_job_fits_the_seam() -> None:
-    job: Job = MicroBatchJob()
+    job: SimulatedJob = MicroBatchJob()
     assert job.engine_name == "micro-batch"
     assert 9_500 < job.capacity_rps(1) < 10_500
     assert 150_000 < job.capacity_rps(16) < 170_000

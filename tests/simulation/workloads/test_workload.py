@@ -34,7 +34,7 @@ from penstock.simulation.workloads.workload import (
     Sine,
     Spikes,
     Square,
-    Step,
+    StepShape,
 )
 
 SHAPES = sorted(set(WORKLOADS) - {"trace"})
@@ -51,7 +51,7 @@ def rates(workload: Workload | str, seconds: int, seed: int = 1) -> list[float]:
 
 
 def test_a_step_changes_at_its_instant() -> None:
-    assert rates(Step(before_rps=1.0, after_rps=3.0, at_s=2.0), 4) == [1.0, 1.0, 3.0, 3.0]
+    assert rates(StepShape(before_rps=1.0, after_rps=3.0, at_s=2.0), 4) == [1.0, 1.0, 3.0, 3.0]
 
 
 def test_a_ramp_may_fall_and_then_holds() -> None:
@@ -205,7 +205,7 @@ def test_nothing_is_made_for_no_time(name: str) -> None:
 quiet = st.sampled_from(
     [
         Constant(rate_rps=3.0),
-        Step(before_rps=1.0, after_rps=2.0, at_s=20.0),
+        StepShape(before_rps=1.0, after_rps=2.0, at_s=20.0),
         Sine(mean_rps=10.0, amplitude_rps=10.0, period_s=37.0),
         Square(low_rps=0.0, high_rps=7.0, hold_s=11.0),
         Ramp(before_rps=1.0, after_rps=9.0, duration_s=50.0, peak_executors=3),

@@ -40,7 +40,7 @@ class Bed:
         for _ in range(seconds):
             self.now_s += 1.0
             self.batch += batches
-            self.actuator.tend(self.now_s)
+            self.actuator.reconcile(self.now_s)
 
     def asked(self, *kinds: str) -> list[tuple[str, ...]]:
         return [call for call in self.driver.calls if call[0] in kinds]
@@ -80,7 +80,7 @@ def test_shrinking_lowers_the_target_first_and_lets_the_least_state_go_between_b
     bed = Bed(4)
     state = {"1": 8, "2": 2, "3": 5, "4": 5}
     samples = tuple(ExecutorSample(i, 0.0, state_partitions=n) for i, n in state.items())
-    bed.actuator.see(Snapshot(bed.now_s, Fleet(4, 4, 4), executors=samples))
+    bed.actuator.observe(Snapshot(bed.now_s, Fleet(4, 4, 4), executors=samples))
     bed.driver.busy = True
     bed.apply(2)
     bed.pass_s(5)
@@ -225,7 +225,7 @@ def test_new_executors_that_take_no_state_keep_the_wait_away_for_longer_and_are_
     samples = tuple(
         ExecutorSample(i, 0.0, state_partitions=n) for i, n in {"1": 4, "2": 4, "3": 0}.items()
     )
-    bed.actuator.see(Snapshot(bed.now_s, Fleet(3, 3, 3), executors=samples))
+    bed.actuator.observe(Snapshot(bed.now_s, Fleet(3, 3, 3), executors=samples))
     bed.pass_s(6, batches=True)
     assert bed.driver.wait == "0s"
     bed.pass_s(12, batches=True)

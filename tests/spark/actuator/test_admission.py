@@ -43,8 +43,8 @@ def test_the_cap_is_what_the_best_recent_batch_would_do_in_the_budget() -> None:
     queries = PaperQueries(KAFKA)
     query: Any = queries
     admission = Admission(queries, budget_s=10.0)
-    admission.tend(seen(batch(80, 0.5), batch(1_600, 2.0)), [query])
-    admission.tend(seen(batch(100, 0.5), executors=3), [query])
+    admission.reconcile(seen(batch(80, 0.5), batch(1_600, 2.0)), [query])
+    admission.reconcile(seen(batch(100, 0.5), executors=3), [query])
     assert queries.caps == [8_000, 12_000]
 
 
@@ -54,10 +54,10 @@ def test_a_cap_that_would_hardly_move_stays_and_a_new_query_gets_it() -> None:
     newcomer: Any = other
     other.runId = "another"
     admission = Admission(queries, budget_s=10.0)
-    admission.tend(seen(batch(1_600, 2.0)), [query])
-    admission.tend(seen(batch(1_700, 2.0)), [query])
+    admission.reconcile(seen(batch(1_600, 2.0)), [query])
+    admission.reconcile(seen(batch(1_700, 2.0)), [query])
     assert queries.caps == [8_000]
-    admission.tend(seen(), [query, newcomer])
+    admission.reconcile(seen(), [query, newcomer])
     assert queries.caps == [8_000, 8_500, 8_500]
 
 
@@ -65,9 +65,9 @@ def test_without_a_batch_there_is_no_cap_and_a_longer_trigger_is_a_longer_budget
     queries = PaperQueries(KAFKA)
     query: Any = queries
     admission = Admission(queries, budget_s=0.5)
-    admission.tend(seen(batch(0, 1.0)), [query])
+    admission.reconcile(seen(batch(0, 1.0)), [query])
     assert (queries.caps, admission.cap_records) == ([], None)
-    admission.tend(seen(batch(1_600, 2.0)), [query])
+    admission.reconcile(seen(batch(1_600, 2.0)), [query])
     assert queries.caps == [800]
 
 
@@ -83,7 +83,7 @@ def test_the_cap_is_shared_by_the_sources_and_given_back_at_the_end() -> None:
     queries = PaperQueries(KAFKA, KAFKA)
     query: Any = queries
     admission = Admission(queries, budget_s=10.0)
-    admission.tend(seen(batch(80_000, 40.0)), [query])
+    admission.reconcile(seen(batch(80_000, 40.0)), [query])
     assert queries.caps == [10_000]
     assert admission.cap_records == 20_000
     admission.end()
@@ -94,8 +94,8 @@ def test_the_users_own_cap_is_never_exceeded_and_comes_back() -> None:
     queries = PaperQueries(SourceFacts("kafka", {"maxOffsetsPerTrigger": "5000"}))
     query: Any = queries
     admission = Admission(queries, budget_s=10.0)
-    admission.tend(seen(batch(80_000, 40.0)), [query])
-    admission.tend(seen(batch(5_000, 50.0), executors=1), [query])
+    admission.reconcile(seen(batch(80_000, 40.0)), [query])
+    admission.reconcile(seen(batch(5_000, 50.0), executors=1), [query])
     admission.end()
     assert queries.caps == [5_000, 5_000, 5_000]
 
@@ -107,5 +107,5 @@ def test_sources_that_read_limits_differently_are_left_alone() -> None:
     assert own_cap([KAFKA]) is None
     queries = PaperQueries(SourceFacts("rate", {}))
     query: Any = queries
-    Admission(queries, 10.0).tend(seen(batch(80_000, 40.0)), [query])
+    Admission(queries, 10.0).reconcile(seen(batch(80_000, 40.0)), [query])
     assert queries.caps == []

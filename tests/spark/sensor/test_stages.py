@@ -32,8 +32,8 @@ def test_a_chain_is_a_source_and_the_state_behind_it() -> None:
         first = 10 * batch
         source = stage(first, executorRunTime=2000, inputRecords=1000, shuffleWriteRecords=400)
         state = stage(first + 1, executorRunTime=3000, shuffleReadRecords=400)
-        query.see(batch, [source], 4, 1.0)
-        query.see(batch, [state], 4, 1.0)
+        query.observe(batch, [source], 4, 1.0)
+        query.observe(batch, [state], 4, 1.0)
     read, kept = query.operators(wall_s=10.0, slots=2, prefix="")
     assert (read.name, read.upstream, read.tasks) == ("source", (), 4)
     assert (read.input_rps, read.output_rps) == (200.0, 80.0)
@@ -46,10 +46,10 @@ def test_a_chain_is_a_source_and_the_state_behind_it() -> None:
 
 def test_a_join_reads_both_its_sources() -> None:
     query = QueryStages()
-    query.see(0, [stage(0, inputRecords=5, shuffleWriteRecords=5)], 4, 1.0)
-    query.see(0, [stage(1, inputRecords=5, shuffleWriteRecords=5)], 4, 1.0)
-    query.see(0, [stage(2, shuffleReadRecords=10, shuffleWriteRecords=3)], 4, 1.0)
-    query.see(0, [stage(3, tasks=2, shuffleReadRecords=3)], 4, 1.0)
+    query.observe(0, [stage(0, inputRecords=5, shuffleWriteRecords=5)], 4, 1.0)
+    query.observe(0, [stage(1, inputRecords=5, shuffleWriteRecords=5)], 4, 1.0)
+    query.observe(0, [stage(2, shuffleReadRecords=10, shuffleWriteRecords=3)], 4, 1.0)
+    query.observe(0, [stage(3, tasks=2, shuffleReadRecords=3)], 4, 1.0)
     operators = query.operators(wall_s=1.0, slots=1, prefix="q3/")
     assert [(each.name, each.upstream) for each in operators] == [
         ("q3/source", ()),
@@ -63,10 +63,10 @@ def test_a_join_reads_both_its_sources() -> None:
 def test_a_stage_that_is_read_while_it_runs_is_counted_once() -> None:
     query = QueryStages()
     query.begin()
-    query.see(3, [stage(9, status="ACTIVE", executorRunTime=400, inputRecords=100)], 0, 1.0)
+    query.observe(3, [stage(9, status="ACTIVE", executorRunTime=400, inputRecords=100)], 0, 1.0)
     assert query.places[0].tally.records_in == 100
     query.begin()
-    query.see(3, [stage(9, executorRunTime=1000, inputRecords=250)], 0, 1.0)
+    query.observe(3, [stage(9, executorRunTime=1000, inputRecords=250)], 0, 1.0)
     assert query.places[0].tally.records_in == 150
     assert query.places[0].tally.run_s == pytest.approx(0.6)
 
@@ -74,8 +74,8 @@ def test_a_stage_that_is_read_while_it_runs_is_counted_once() -> None:
 def test_an_empty_batch_does_not_change_what_a_stage_is() -> None:
     query = QueryStages()
     for batch, records in ((0, 40), (1, 0)):
-        query.see(batch, [stage(2 * batch, inputRecords=records)], 4, 1.0)
-        query.see(batch, [stage(2 * batch + 1, shuffleReadRecords=records)], 4, 1.0)
+        query.observe(batch, [stage(2 * batch, inputRecords=records)], 4, 1.0)
+        query.observe(batch, [stage(2 * batch + 1, shuffleReadRecords=records)], 4, 1.0)
     assert query.roles() == ["source", "state"]
 
 
@@ -83,8 +83,8 @@ def test_the_work_of_a_failed_attempt_counts_and_skipped_stages_do_not() -> None
     query = QueryStages()
     failed = stage(5, status="FAILED", executorRunTime=500, inputRecords=10)
     again = stage(5, executorRunTime=700, inputRecords=20) | {"attemptId": 1}
-    query.see(0, [failed, again], 0, 1.0)
-    query.see(0, [stage(6, status="SKIPPED")], 0, 1.0)
+    query.observe(0, [failed, again], 0, 1.0)
+    query.observe(0, [stage(6, status="SKIPPED")], 0, 1.0)
     assert len(query.places) == 1
     assert query.places[0].tally.run_s == pytest.approx(1.2)
     assert query.places[0].newest == (5, 1)
@@ -93,5 +93,5 @@ def test_the_work_of_a_failed_attempt_counts_and_skipped_stages_do_not() -> None
 def test_jobs_that_were_passed_over_are_made_up_for() -> None:
     """Three of four jobs were too many to look at: the fourth counts four times."""
     query = QueryStages()
-    query.see(0, [stage(0, executorRunTime=100, inputRecords=50)], 0, 4.0)
+    query.observe(0, [stage(0, executorRunTime=100, inputRecords=50)], 0, 4.0)
     assert query.places[0].tally.records_in == 200

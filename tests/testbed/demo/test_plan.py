@@ -17,15 +17,15 @@ from penstock.testbed.demo.plan import (
     MAX_EXECUTORS,
     PEAK_RPS,
     SLO_S,
-    Plan,
+    DemoPlan,
     make_plan,
-    quickened,
+    with_scaled_time,
 )
 
 
 @given(st.integers(30, 86_400))
 def test_the_load_rises_once_and_falls_once_between_its_bounds(load_s: int) -> None:
-    plan = Plan("q11", load_s)
+    plan = DemoPlan("q11", load_s)
     rates = plan.rates_rps()
     top = rates.index(max(rates))
     assert len(rates) == load_s
@@ -45,44 +45,44 @@ def test_a_fast_demo_leaves_half_a_minute_of_two_for_the_start() -> None:
 
 
 def test_q3_reads_its_source_twice_so_it_pays_half_the_pace_each_time() -> None:
-    assert Plan("q3").pace_s == Plan("q11").pace_s / 2
+    assert DemoPlan("q3").pace_s == DemoPlan("q11").pace_s / 2
 
 
 @pytest.mark.parametrize("name", POLICIES)
 def test_every_policy_can_be_played(name: str) -> None:
-    entry = quickened(name, Plan("q11", 300))
+    entry = with_scaled_time(name, DemoPlan("q11", 300))
     assert entry.label == name
     assert entry.limits.max_executors == MAX_EXECUTORS
 
 
 def test_waiting_is_quickened_and_the_goal_is_not() -> None:
-    plan = Plan("q11", 300)
-    hpa = quickened("hpa", plan).policy
+    plan = DemoPlan("q11", 300)
+    hpa = with_scaled_time("hpa", plan).policy
     assert isinstance(hpa, Hpa)
     assert hpa.stabilize_down_s == 300.0 / 6
-    ours = quickened("penstock", plan).policy
+    ours = with_scaled_time("penstock", plan).policy
     assert isinstance(ours, Penstock)
     assert ours.slo_s == SLO_S
     assert ours.move_price == pytest.approx(1 / 60 / 6)
 
 
 def test_no_window_becomes_shorter_than_the_time_between_two_looks() -> None:
-    hpa = quickened("hpa", Plan("q11", 60)).policy
+    hpa = with_scaled_time("hpa", DemoPlan("q11", 60)).policy
     assert isinstance(hpa, Hpa)
     assert hpa.metric_window_s == 3.0  # not 15 / 10
 
 
 def test_new_executors_have_time_to_start_before_more_are_asked_for() -> None:
-    limits = quickened("penstock", Plan("q11", 300)).limits
+    limits = with_scaled_time("penstock", DemoPlan("q11", 300)).limits
     assert (limits.cooldown_s, limits.max_step) == (8.0, 2)
-    assert quickened("penstock:cooldown=1s", Plan("q11", 300)).limits.cooldown_s == 1.0
+    assert with_scaled_time("penstock:cooldown=1s", DemoPlan("q11", 300)).limits.cooldown_s == 1.0
 
 
 def test_what_is_given_is_taken_as_it_is() -> None:
-    ours = quickened("penstock:move_price=0.5", Plan("q11", 300)).policy
+    ours = with_scaled_time("penstock:move_price=0.5", DemoPlan("q11", 300)).policy
     assert isinstance(ours, Penstock)
     assert ours.move_price == 0.5
-    assert quickened("ds2:max_step=4", Plan("q11", 300)).limits.max_step == 4
+    assert with_scaled_time("ds2:max_step=4", DemoPlan("q11", 300)).limits.max_step == 4
 
 
 @pytest.mark.parametrize(

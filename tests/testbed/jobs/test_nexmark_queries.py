@@ -14,7 +14,7 @@ import pytest
 
 from penstock.testbed.jobs.nexmark_events import NexmarkEvents, at_constant_rate
 from penstock.testbed.jobs.queries import QUERIES, Query
-from penstock.testbed.jobs.wordcount import Lines
+from penstock.testbed.jobs.wordcount import TextLines
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, Row, SparkSession
@@ -223,7 +223,7 @@ def test_a_stream_of_sessions_gives_what_batch_gives(
 def test_the_last_count_of_each_word_is_what_batch_gives(
     spark: SparkSession, tmp_path: Path
 ) -> None:
-    lines = Lines(seed=3).block(0)[:2_000]
+    lines = TextLines(seed=3).block(0)[:2_000]
     expected = Counter(word.decode() for line in lines for word in line.split())
     query = QUERIES["wordcount"]
     batch = {row["word"]: row["count"] for row in query.over(table(spark, lines)).collect()}

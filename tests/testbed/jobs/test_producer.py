@@ -22,7 +22,7 @@ from penstock.testbed import wait_until
 from penstock.testbed.jobs.playback import Report, play
 from penstock.testbed.jobs.producer import KafkaSender, main, open_stream, produce, read_rates
 from penstock.testbed.jobs.timeline import Timeline
-from penstock.testbed.jobs.wordcount import Lines
+from penstock.testbed.jobs.wordcount import TextLines
 
 MOCK = {"test.mock.num.brokers": 1}
 
@@ -268,9 +268,9 @@ def test_the_process_does_not_outlive_its_parent() -> None:
 
 
 def test_lines_are_the_same_for_the_same_seed_and_common_words_are_common() -> None:
-    lines = Lines(seed=5).block(2)
-    assert lines == Lines(seed=5).block(2)
-    assert lines != Lines(seed=6).block(2)
+    lines = TextLines(seed=5).block(2)
+    assert lines == TextLines(seed=5).block(2)
+    assert lines != TextLines(seed=6).block(2)
     words = b" ".join(lines).split()
     commonest = max(words.count(word) for word in set(words[:200]))
     # Weight 1/1 of the harmonic number of 10,000, which is 9.79.

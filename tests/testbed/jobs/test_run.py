@@ -16,7 +16,7 @@ import pytest
 
 from penstock.core.errors import ConfigError
 from penstock.testbed import Testbed, wait_until
-from penstock.testbed.jobs.run import Job, main
+from penstock.testbed.jobs.run import StreamingJob, main
 
 WHERE: dict[str, Any] = {"bootstrap": "127.0.0.1:1", "topic": "events", "checkpoint": "unused"}
 
@@ -36,7 +36,7 @@ WHERE: dict[str, Any] = {"bootstrap": "127.0.0.1:1", "topic": "events", "checkpo
 )
 def test_a_job_that_cannot_work_is_refused(options: dict[str, Any], sentence: str) -> None:
     with pytest.raises(ConfigError) as refusal:
-        Job(**WHERE, **options)
+        StreamingJob(**WHERE, **options)
     assert sentence in str(refusal.value)
 
 

@@ -9,7 +9,7 @@ from typing import Annotated
 from cyclopts import Parameter
 from rich.console import Console
 
-from penstock.cli.commands.execution import Carrying, Stage
+from penstock.cli.commands.execution import ExecutionOptions, SweepRunner
 from penstock.cli.commands.options import Listed, RunOptions, listed, seed_numbers
 from penstock.cli.views.output import console, print_json
 from penstock.cli.views.ranking import ranking
@@ -31,7 +31,7 @@ from penstock.lab.experiments.tournament import (
 from penstock.observe.report import write
 from penstock.policies import POLICIES
 from penstock.settings.goal import Goal
-from penstock.settings.policy_spec import contender
+from penstock.settings.policy_spec import read_policy_spec
 from penstock.simulation.workloads.expressions import parse_workload
 
 
@@ -43,7 +43,7 @@ def compare(
     seeds: Listed = None,
     vary: Annotated[list[str] | None, Parameter(consume_multiple=True)] = None,
     options: RunOptions | None = None,
-    carrying: Carrying | None = None,
+    carrying: ExecutionOptions | None = None,
     no_regret: Annotated[
         bool, Parameter(help="Skip the oracle that knows what comes, against which regret counts.")
     ] = False,
@@ -78,13 +78,13 @@ def compare(
     if live:
         from penstock.cli.commands.live import compare_live
 
-        around = (options or RunOptions(), carrying or Carrying())
-        if out or html or vary or no_regret or around != (RunOptions(), Carrying()):
+        around = (options or RunOptions(), carrying or ExecutionOptions())
+        if out or html or vary or no_regret or around != (RunOptions(), ExecutionOptions()):
             raise ConfigError(
                 "--live keeps its runs by itself and takes only --policy, --seeds and --json"
             )
         return compare_live(policy, seeds, elsewhere=workload or engine, json=json)
-    options, carrying = options or RunOptions(), carrying or Carrying()
+    options, carrying = options or RunOptions(), carrying or ExecutionOptions()
     settings = options.settings()
     goal = options.goal(settings)
     grid = cells(
@@ -135,7 +135,7 @@ def check(grid: Sequence[Cell]) -> None:
     """Find every mistake before the first run, not in the middle of the night."""
     for text in dict.fromkeys(cell.policy for cell in grid):
         if text != ORACLE:
-            contender(text, grid[0].bounds)
+            read_policy_spec(text, grid[0].bounds)
     for name in dict.fromkeys(cell.scenario.engine for cell in grid):
         if name not in ENGINES:
             raise unknown("engine", name, ENGINES)
@@ -143,7 +143,7 @@ def check(grid: Sequence[Cell]) -> None:
         parse_workload(text).natural_duration_s()
 
 
-def _check_places(out: str | None, html: Path | None, carrying: Carrying) -> None:
+def _check_places(out: str | None, html: Path | None, carrying: ExecutionOptions) -> None:
     if out is not None and "://" in out:
         if carrying.on != "spark":
             raise ConfigError(f"--out {out} is a place that only Spark can write: add --on spark")
@@ -153,7 +153,7 @@ def _check_places(out: str | None, html: Path | None, carrying: Carrying) -> Non
         check_place(html)
 
 
-def _check_far_place(out: str | None, stage: Stage) -> None:
+def _check_far_place(out: str | None, stage: SweepRunner) -> None:
     if out is not None and "://" in out and stage.spark is not None:
         from penstock.lab.experiments.on_spark import exists
 
@@ -161,7 +161,7 @@ def _check_far_place(out: str | None, stage: Stage) -> None:
             raise ConfigError(f"--out {out} exists already: name another place")
 
 
-def _rows(stage: Stage, grid: Sequence[Cell], *, regret: bool) -> list[Row]:
+def _rows(stage: SweepRunner, grid: Sequence[Cell], *, regret: bool) -> list[Row]:
     def play(some: Sequence[Cell]) -> list[Row]:
         return stage.play("comparing", some)
 
@@ -169,7 +169,7 @@ def _rows(stage: Stage, grid: Sequence[Cell], *, regret: bool) -> list[Row]:
 
 
 def _write(
-    rows: Sequence[Row], goal: Goal, out: str | None, html: Path | None, stage: Stage
+    rows: Sequence[Row], goal: Goal, out: str | None, html: Path | None, stage: SweepRunner
 ) -> list[str]:
     """The files that were asked for; a line about each."""
     told = []

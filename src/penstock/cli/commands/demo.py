@@ -19,8 +19,15 @@ from penstock.core.model import Step
 from penstock.observe.formatting import rate, seconds
 from penstock.observe.report import page, summary, write
 from penstock.policies import DEFAULT_POLICY
-from penstock.settings.policy_spec import Contender
-from penstock.testbed.demo.plan import LOW_RPS, MAX_EXECUTORS, SLO_S, Plan, make_plan, quickened
+from penstock.settings.policy_spec import PolicySpec
+from penstock.testbed.demo.plan import (
+    LOW_RPS,
+    MAX_EXECUTORS,
+    SLO_S,
+    DemoPlan,
+    make_plan,
+    with_scaled_time,
+)
 from penstock.testbed.demo.stage import Performance, elapsed, performance
 from penstock.testbed.jobs.playback import Report
 
@@ -57,7 +64,7 @@ def demo(
         The port of the broker; a free one by default.
     """
     plan = make_plan(query, minutes, fast)
-    entry = quickened(policy, plan)
+    entry = with_scaled_time(policy, plan)
     journal, out = _places(journal, out)
     signal.signal(signal.SIGTERM, _interrupt)
     screen = console()
@@ -109,7 +116,7 @@ def _places(journal: Path | None, out: Path | None) -> tuple[Path, Path]:
     return journal, out
 
 
-def _introduction(plan: Plan, entry: Contender) -> list[str]:
+def _introduction(plan: DemoPlan, entry: PolicySpec) -> list[str]:
     """What will be seen, and what of it is a device of the demo."""
     lines = [
         f"{entry.label} keeps {plan.query} within {SLO_S:g} s with 1 to {MAX_EXECUTORS} executors, "
@@ -143,8 +150,8 @@ def _watch(live: Performance, screen: Console, label: str) -> None:
 
 def _conclude(
     screen: Console,
-    plan: Plan,
-    entry: Contender,
+    plan: DemoPlan,
+    entry: PolicySpec,
     steps: list[Step],
     sent: Report | None,
     journal: Path,
@@ -160,7 +167,7 @@ def _conclude(
 
 
 def _table(
-    entry: Contender, steps: list[Step], sent: Report | None, journal: Path, out: Path
+    entry: PolicySpec, steps: list[Step], sent: Report | None, journal: Path, out: Path
 ) -> Table:
     """The run in figures, all from its journal."""
     found = summary([(entry.label, steps)], SLO_S)[0]

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 @Parameter(name="*")
 @dataclass(frozen=True)
-class Carrying:
+class ExecutionOptions:
     """How a sweep is carried out.
 
     Parameters
@@ -56,24 +56,24 @@ class Carrying:
             raise ConfigError(f"--processes must be at least 1, not {self.processes}")
 
     @contextmanager
-    def stage(self) -> Iterator[Stage]:
+    def stage(self) -> Iterator[SweepRunner]:
         """All that is needed for as long as the sweep lasts."""
         self.check()
         with ExitStack() as stack:
             kept = None if self.resume is None else stack.enter_context(Kept(self.resume))
             if self.on == "local":
-                yield Stage(partial(_here, self.processes), kept)
+                yield SweepRunner(partial(_here, self.processes), kept)
                 return
             from penstock.lab.experiments.on_spark import on_spark, session
 
             with Console(stderr=True).status("starting Spark"):
                 spark = stack.enter_context(session(self.master))
                 carrier = on_spark(spark)
-            yield Stage(carrier, kept, spark)
+            yield SweepRunner(carrier, kept, spark)
 
 
 @dataclass(frozen=True)
-class Stage:
+class SweepRunner:
     """A place where sweeps are carried out."""
 
     carrier: Spread

@@ -14,7 +14,7 @@ from penstock.core.journal import read_header, read_rotated
 from penstock.lab.replay import Difference, differences
 from penstock.lab.replay import replay as replayed_steps
 from penstock.observe.formatting import instant, rate, reasons
-from penstock.settings.policy_spec import contender
+from penstock.settings.policy_spec import read_policy_spec
 
 
 def replay(
@@ -44,7 +44,7 @@ def replay(
     """
     header = read_header(journal)
     recorded = list(read_rotated(journal))
-    entry = contender(
+    entry = read_policy_spec(
         policy or header.run.get("policy", "static"), RunOptions(min=min, max=max).bounds()
     )
     replayed = replayed_steps(recorded, entry.policy, chain(entry.limits))

@@ -14,7 +14,7 @@ import msgspec
 from cyclopts import Parameter
 
 from penstock.core.errors import ConfigError, PenstockError
-from penstock.settings.policy_spec import contender
+from penstock.settings.policy_spec import read_policy_spec
 from penstock.settings.toml import FILE_NAME, Settings, load, parse
 from penstock.testbed.java import find_java
 
@@ -104,7 +104,7 @@ def _settings(
             "min_executors": settings.limits.min_executors,
             "max_executors": settings.limits.max_executors,
         }
-        entry = contender(policy, bounds, settings.goal)
+        entry = read_policy_spec(policy, bounds, settings.goal)
         changes = {"policy_name": policy, "policy": entry.policy, "limits": entry.limits}
     if journal is not None:
         changes["journal"] = replace(settings.journal, path=str(journal))

@@ -21,7 +21,7 @@ from penstock.lab.experiments.scenario import Run, Scenario, Watcher, run
 from penstock.observe.formatting import instant, move, rate, reasons, seconds
 from penstock.policies import DEFAULT_POLICY
 from penstock.settings.goal import Goal
-from penstock.settings.policy_spec import Contender, contender
+from penstock.settings.policy_spec import PolicySpec, read_policy_spec
 
 FRAMES = 60
 
@@ -60,9 +60,9 @@ def simulate(
     bounds = options.bounds(settings)
     if settings is not None and policy is None:
         limits = msgspec.structs.replace(settings.limits, **bounds)
-        entry = Contender(settings.policy_name, settings.policy, limits)
+        entry = PolicySpec(settings.policy_name, settings.policy, limits)
     else:
-        entry = contender(policy or DEFAULT_POLICY, bounds, goal)
+        entry = read_policy_spec(policy or DEFAULT_POLICY, bounds, goal)
     scenario = Scenario(
         workload, engine, seed, options.duration_s(), options.start, options.faults()
     )
@@ -92,7 +92,7 @@ def _print_moves(step: Step) -> None:
     print(line + reasons(step.decision))  # noqa: T201
 
 
-def _watch_live(scenario: Scenario, entry: Contender, goal: Goal, play: float) -> Run:
+def _watch_live(scenario: Scenario, entry: PolicySpec, goal: Goal, play: float) -> Run:
     """The run as a chart that grows; simulated time is played back faster than it passes."""
     screen = console()
     steps: list[Step] = []
@@ -119,7 +119,7 @@ def _watch_live(scenario: Scenario, entry: Contender, goal: Goal, play: float) -
     return result
 
 
-def _table(result: Run, entry: Contender, goal: Goal) -> Table:
+def _table(result: Run, entry: PolicySpec, goal: Goal) -> Table:
     """The score of the run, and what a fleet sized for its own peak would have cost."""
     score = result.score
     peak = max(level.executors for level in result.outcome.targets)

@@ -14,7 +14,7 @@ from rich.table import Table
 from rich.text import Text
 
 from penstock.cli.commands.compare import check
-from penstock.cli.commands.execution import Carrying, Stage
+from penstock.cli.commands.execution import ExecutionOptions, SweepRunner
 from penstock.cli.commands.init import document, toml
 from penstock.cli.commands.options import Listed, RunOptions, listed, seed_numbers
 from penstock.cli.views.output import console, print_json
@@ -38,7 +38,7 @@ from penstock.observe.report import write
 from penstock.settings.goal import Goal
 from penstock.settings.notation import parse as parse_notation
 from penstock.settings.notation import quantity
-from penstock.settings.policy_spec import contender
+from penstock.settings.policy_spec import read_policy_spec
 from penstock.settings.toml import FILE_NAME, parse
 
 
@@ -54,7 +54,7 @@ def tune(
     most: Annotated[int, Parameter(name="--candidates")] = 27,
     draw: int = 1,
     options: RunOptions | None = None,
-    carrying: Carrying | None = None,
+    carrying: ExecutionOptions | None = None,
     out: Path = Path(FILE_NAME),
     force: Annotated[bool, Parameter(help="Replace the file if it is there.")] = False,
     json: Annotated[bool, Parameter(help="The search as one JSON document.")] = False,
@@ -86,7 +86,7 @@ def tune(
     out
         Where the settings go.
     """
-    options, carrying = options or RunOptions(), carrying or Carrying()
+    options, carrying = options or RunOptions(), carrying or ExecutionOptions()
     settings = options.settings()
     goal, bounds = options.goal(settings), options.bounds(settings)
     if most < 1:
@@ -147,7 +147,7 @@ def _search(
     parts: Split,
     goal: Goal,
     bounds: dict[str, Any],
-    stage: Stage,
+    stage: SweepRunner,
     *,
     quiet: bool,
 ) -> Tuning:
@@ -206,7 +206,7 @@ def _trained(judged: Judged | None) -> str:
 
 
 def _settings(policy: str, names: Sequence[str]) -> dict[str, Any]:
-    entry = contender(policy)
+    entry = read_policy_spec(policy)
     return {
         name: getattr(entry.policy if hasattr(entry.policy, name) else entry.limits, name)
         for name in names
@@ -230,7 +230,7 @@ def _facts(found: Tuning, dimensions: Sequence[Dimension], goal: Goal, out: Path
 def settings_text(found: Tuning, goal: Goal, bounds: Mapping[str, Any], where: str) -> str:
     """A penstock.toml with every setting explained and the found ones set."""
     policy = found.found.policy
-    entry = contender(policy, bounds, goal)
+    entry = read_policy_spec(policy, bounds, goal)
     name = parse_notation(policy).name
     changed = {
         "policy": values_of(policy, goal),

@@ -15,7 +15,7 @@ from rich.text import Text
 from penstock.cli.views.chart import rows
 from penstock.core.model import Snapshot, Step
 from penstock.observe.formatting import instant, move, rate, reasons, seconds
-from penstock.testbed.demo.plan import MAX_EXECUTORS, SLO_S, Plan
+from penstock.testbed.demo.plan import MAX_EXECUTORS, SLO_S, DemoPlan
 
 WIDEST = 110
 LABEL_WIDTH = 12
@@ -28,7 +28,7 @@ class Shown(Protocol):
     """What a view needs of a run that is on."""
 
     @property
-    def plan(self) -> Plan: ...
+    def plan(self) -> DemoPlan: ...
 
     @property
     def steps(self) -> list[Step]: ...
@@ -182,7 +182,7 @@ def _numbers(seen: Snapshot | None, done_rps: float | None) -> Table:
     return table
 
 
-def _charts(seen: Sequence[Snapshot], plan: Plan, width: int) -> list[Text]:
+def _charts(seen: Sequence[Snapshot], plan: DemoPlan, width: int) -> list[Text]:
     load_s, peak_rps = float(plan.load_s), plan.peak_rps
     load = over_time([(at.at_s, at.arrival_rps or 0.0) for at in seen], load_s, width)
     fleet = over_time([(at.at_s, float(at.fleet.active)) for at in seen], load_s, width)

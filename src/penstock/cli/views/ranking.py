@@ -17,7 +17,7 @@ GAP = 2
 
 
 @dataclass(frozen=True, slots=True)
-class Column:
+class RankingColumn:
     """A column, and how soon it gives way when room is short: the highest goes first."""
 
     name: str
@@ -25,20 +25,20 @@ class Column:
     gives_way: int
 
 
-def columns(goal: Goal) -> list[Column]:
+def columns(goal: Goal) -> list[RankingColumn]:
     """All columns, in the order of the table."""
     return [
-        Column("cost", lambda s: f"{s.cost:.1f}", 0),
-        Column("± 95 %", lambda s: f"{s.cost_interval:.1f}" if s.seeds > 1 else "-", 5),
-        Column("regret", lambda s: "-" if s.regret is None else thousandths(s.regret), 2),
-        Column("exec-h", lambda s: f"{s.executor_hours:.1f}", 3),
-        Column("mean", lambda s: f"{s.mean_executors:.1f}", 9),
-        Column("p50 s", lambda s: f"{s.p50_s:.1f}", 8),
-        Column("p95 s", lambda s: f"{s.p95_s:.1f}", 4),
-        Column("p99 s", lambda s: f"{s.p99_s:.1f}", 7),
-        Column(f"late % > {goal.slo_s:g} s", lambda s: f"{100 * s.late_fraction:.2f}", 1),
-        Column("rescales", lambda s: f"{s.rescales:.0f}", 6),
-        Column("moved", lambda s: f"{s.moved_executors:.0f}", 10),
+        RankingColumn("cost", lambda s: f"{s.cost:.1f}", 0),
+        RankingColumn("± 95 %", lambda s: f"{s.cost_interval:.1f}" if s.seeds > 1 else "-", 5),
+        RankingColumn("regret", lambda s: "-" if s.regret is None else thousandths(s.regret), 2),
+        RankingColumn("exec-h", lambda s: f"{s.executor_hours:.1f}", 3),
+        RankingColumn("mean", lambda s: f"{s.mean_executors:.1f}", 9),
+        RankingColumn("p50 s", lambda s: f"{s.p50_s:.1f}", 8),
+        RankingColumn("p95 s", lambda s: f"{s.p95_s:.1f}", 4),
+        RankingColumn("p99 s", lambda s: f"{s.p99_s:.1f}", 7),
+        RankingColumn(f"late % > {goal.slo_s:g} s", lambda s: f"{100 * s.late_fraction:.2f}", 1),
+        RankingColumn("rescales", lambda s: f"{s.rescales:.0f}", 6),
+        RankingColumn("moved", lambda s: f"{s.moved_executors:.0f}", 10),
     ]
 
 
@@ -63,15 +63,17 @@ def ranking(group: Sequence[Standing], goal: Goal, width: int) -> list[Renderabl
     return [table, Text(f"no room for {names}: widen the screen, or use --json", style="dim")]
 
 
-def fitting(group: Sequence[Standing], goal: Goal, width: int) -> tuple[list[Column], list[Column]]:
+def fitting(
+    group: Sequence[Standing], goal: Goal, width: int
+) -> tuple[list[RankingColumn], list[RankingColumn]]:
     """The columns that fit beside the names, and those that do not; empty ones are neither."""
     shown = [each for each in columns(goal) if any(each.tell(row) != "-" for row in group)]
-    left_out: list[Column] = []
+    left_out: list[RankingColumn] = []
     # Beyond this much, a name is folded rather than all numbers given up for it.
     names = min(max(len(row.policy) for row in group), max(12, width // 2))
     ranks = len(str(len(group)))
 
-    def needed(column: Column) -> int:
+    def needed(column: RankingColumn) -> int:
         return max(len(column.name), *(len(column.tell(row)) for row in group))
 
     while len(shown) > 1 and ranks + names + sum(needed(c) + GAP for c in shown) + GAP > width:

@@ -64,7 +64,7 @@ def _carry_out(context: SparkContext, work: Work, cells: Sequence[Cell], arrived
     traces = context.broadcast(read_traces(cells))
 
     def task(item: tuple[int, Cell]) -> None:
-        letters.add([_letter(work, item, traces.value)])
+        letters.add([_encode_result(work, item, traces.value)])
 
     tasks = context.parallelize(list(enumerate(cells)), len(cells))
     received = 0
@@ -103,7 +103,7 @@ def _hand_over(letters: Sequence[Letter], received: int, arrived: Arrived) -> in
     return received
 
 
-def _letter(work: Work, item: tuple[int, Cell], traces: dict[str, bytes]) -> Letter:
+def _encode_result(work: Work, item: tuple[int, Cell], traces: dict[str, bytes]) -> Letter:
     """Bad input stays bad however often it is tried: it is told and not raised."""
     place, cell = item
     try:

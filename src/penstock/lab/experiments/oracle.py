@@ -25,19 +25,19 @@ from penstock.core.model import Decision, Limits, Reason, Snapshot
 from penstock.core.protocols import Policy
 from penstock.lab.experiments.scenario import Scenario, simulate
 from penstock.lab.experiments.score import Score, score
-from penstock.policies.penstock.delay import Physics, behind_s
+from penstock.policies.penstock.delay import JobModel, behind_s
 from penstock.policies.penstock.dynamic_program import (
-    Outlook,
-    Plan,
-    Present,
+    CostToGo,
+    LoadScenarios,
     Prices,
+    StartState,
     first_costs,
     solve,
 )
 from penstock.policies.static import Static
 from penstock.settings.goal import Goal
 from penstock.simulation.engines.continuous import ContinuousJob
-from penstock.simulation.engines.engine import Job
+from penstock.simulation.engines.engine import SimulatedJob
 from penstock.simulation.engines.microbatch import MicroBatchJob
 from penstock.simulation.engines.stages import plan as stage_plan
 from penstock.simulation.engines.stages import spread
@@ -87,7 +87,7 @@ FLOW_TRIES = (
 class Oracle:
     """Acts on a plan that was made with the truth. Lab only: no live job can have it."""
 
-    plan: Plan
+    plan: CostToGo
     loads_rps: NDArray[np.float64]
     startup_s: float
     rush: float = inf
@@ -102,7 +102,7 @@ class Oracle:
         ahead = min(int((now_s + self.startup_s) / STEP_S + 0.5), len(self.plan.values) - 1)
         since_s = knowledge.since_rescale_s()
         waits = fleet.active < fleet.target and since_s is not None
-        present = Present(
+        present = StartState(
             fleet.target,
             fleet.active,
             behind_s(snapshot, snapshot.arrival_rps),
@@ -161,13 +161,13 @@ def foresee(
     capacity = margin.capacity * _capacities(scenario, sizes, steps)
     trigger_s, fixed_s, rescale_s, lead_s = _habits(job)
     noise = margin.swing * _batch_noise(job)
-    physics = Physics(sizes, capacity, fixed_s, trigger_s, rescale_s, goal.slo_s, noise)
+    physics = JobModel(sizes, capacity, fixed_s, trigger_s, rescale_s, goal.slo_s, noise)
     prices = Prices(
         late_s=goal.late_price / max(goal.price, 1e-9) * most,
         move=3600.0 * goal.move_price / max(goal.price, 1e-9),
         mean_rps=float(loads.mean()),
     )
-    plan = solve(physics, prices, Outlook.certain(loads), [STEP_S] * steps)
+    plan = solve(physics, prices, LoadScenarios.certain(loads), [STEP_S] * steps)
     return Oracle(plan, loads, lead_s + margin.lead_s, margin.rush)
 
 
@@ -189,13 +189,13 @@ def _capacities(scenario: Scenario, sizes: NDArray[np.float64], steps: int) -> N
     return np.asarray([table[share] for share in hot.tolist()]) * left[:, None]
 
 
-def _skewed(job: Job, hot_fraction: float) -> Job:
+def _skewed(job: SimulatedJob, hot_fraction: float) -> SimulatedJob:
     if isinstance(job, MicroBatchJob | ContinuousJob) and hot_fraction > job.hot_fraction:
         return msgspec.structs.replace(job, hot_fraction=hot_fraction)
     return job
 
 
-def true_capacity_rps(job: Job, executors: int) -> float:
+def true_capacity_rps(job: SimulatedJob, executors: int) -> float:
     """What so many executors do when they never pause, averaged over how their speeds may fall."""
     if isinstance(job, MicroBatchJob):
         return _batch_capacity_rps(job, executors)
@@ -204,17 +204,17 @@ def true_capacity_rps(job: Job, executors: int) -> float:
 
 @lru_cache(maxsize=256)
 def _batch_capacity_rps(job: MicroBatchJob, executors: int) -> float:
-    lots, cores, hot = Random(executors), job.cores_per_executor, job.hot_fraction
+    rng, cores, hot = Random(executors), job.cores_per_executor, job.hot_fraction
     factor, costs = job.cost_factor(executors), []
     for _ in range(24):
-        speeds = [1.0 + lots.uniform(-job.speed_spread, job.speed_spread) for _ in range(executors)]
+        speeds = [1.0 + rng.uniform(-job.speed_spread, job.speed_spread) for _ in range(executors)]
         counts = [spread(stage.tasks, cores, speeds) for stage in job.stages]
         plan = stage_plan(job.stages, counts, cores, speeds, cost_factor=factor, hot_fraction=hot)
         costs.append(plan.s_per_record)
     return len(costs) / sum(costs)
 
 
-def _habits(job: Job) -> tuple[float | None, float, float, float]:
+def _habits(job: SimulatedJob) -> tuple[float | None, float, float, float]:
     """Trigger, fixed cost of a batch, what a rescale costs, and how early to ask."""
     if isinstance(job, MicroBatchJob):
         lead_s = job.startup.mean_s() + job.cold_s * (1.0 - job.cold_fraction)
@@ -230,7 +230,7 @@ def _habits(job: Job) -> tuple[float | None, float, float, float]:
     raise TypeError(f"no oracle for {type(job).__name__}")
 
 
-def _batch_noise(job: Job) -> float:
+def _batch_noise(job: SimulatedJob) -> float:
     """The deviation of one batch's work, stragglers included."""
     if not isinstance(job, MicroBatchJob):
         return 0.0

@@ -17,7 +17,7 @@ from penstock.core.errors import ConfigError
 from penstock.lab.experiments.score import Delays
 from penstock.policies.algorithms.profile import CapacityPoint, LatencyPoint
 from penstock.policies.phoebe import Phoebe
-from penstock.simulation.engines.engine import Curve, Job, Outcome
+from penstock.simulation.engines.engine import Curve, Outcome, SimulatedJob
 
 #: How many sizes are run, and at which shares of what each can carry.
 SIZES = 8
@@ -41,7 +41,7 @@ class Findings(Struct, frozen=True):
     downtime_s: float
 
 
-def profiled(policy: Phoebe, job: Job, most_executors: int = 16) -> Phoebe:
+def profiled(policy: Phoebe, job: SimulatedJob, most_executors: int = 16) -> Phoebe:
     """The same policy with the profile of this job; one that has a profile keeps it.
 
     >>> from penstock.simulation.engines.continuous import ContinuousJob
@@ -57,7 +57,7 @@ def profiled(policy: Phoebe, job: Job, most_executors: int = 16) -> Phoebe:
     )
 
 
-def findings(job: Job, most_executors: int = 16, seed: int = 1) -> Findings:
+def findings(job: SimulatedJob, most_executors: int = 16, seed: int = 1) -> Findings:
     """Run the job at several sizes: saturated for its capacity, then at shares of that."""
     sizes = sorted({round(size) for size in np.linspace(1, most_executors, SIZES)})
     capacity = tuple((size, capacity_rps(job, size, seed)) for size in sizes)
@@ -66,7 +66,7 @@ def findings(job: Job, most_executors: int = 16, seed: int = 1) -> Findings:
     return Findings(capacity, tuple(latency), downtime_s(job, middle, 0.5 * rps, seed))
 
 
-def capacity_rps(job: Job, executors: int, seed: int = 1) -> float:
+def capacity_rps(job: SimulatedJob, executors: int, seed: int = 1) -> float:
     """What so many executors process when more arrives than they can.
 
     First rates double until the job falls behind. Then it is run a little above what it processed
@@ -84,7 +84,7 @@ def capacity_rps(job: Job, executors: int, seed: int = 1) -> float:
     raise ConfigError(f"{executors} executors carry any rate: there is no capacity to profile")
 
 
-def downtime_s(job: Job, executors: int, rate_rps: float, seed: int = 1) -> float:
+def downtime_s(job: SimulatedJob, executors: int, rate_rps: float, seed: int = 1) -> float:
     """How much longer than usual no record departs around a rescale."""
     engine = job.start([rate_rps] * (SETTLE_S + WATCH_S), executors=executors, seed=seed)
     engine.apply(executors + 1, float(SETTLE_S))
@@ -98,12 +98,12 @@ def downtime_s(job: Job, executors: int, rate_rps: float, seed: int = 1) -> floa
 
 
 @lru_cache(maxsize=16)
-def _found(job: Job, most_executors: int) -> Findings:
+def _found(job: SimulatedJob, most_executors: int) -> Findings:
     """Many runs meet the same job: it is profiled once per process."""
     return findings(job, most_executors)
 
 
-def _latencies(job: Job, executors: int, most_rps: float, seed: int) -> list[LatencyPoint]:
+def _latencies(job: SimulatedJob, executors: int, most_rps: float, seed: int) -> list[LatencyPoint]:
     """Latency at rising rates, up to the one at which it is no longer normal."""
     points: list[LatencyPoint] = []
     for share in SHARES:
@@ -116,7 +116,7 @@ def _latencies(job: Job, executors: int, most_rps: float, seed: int) -> list[Lat
     return points
 
 
-def _latency_s(job: Job, executors: int, rate_rps: float, seed: int) -> float:
+def _latency_s(job: SimulatedJob, executors: int, rate_rps: float, seed: int) -> float:
     """What the engine reports or what records waited, whichever is longer."""
     engine = job.start([rate_rps] * (SETTLE_S + WATCH_S), executors=executors, seed=seed)
     engine.read(float(SETTLE_S))
@@ -131,7 +131,7 @@ def _latency_s(job: Job, executors: int, rate_rps: float, seed: int) -> float:
     return max(waited_s, sum(reported) / len(reported) if reported else 0.0)
 
 
-def _run(job: Job, executors: int, rate_rps: float, seed: int) -> Outcome:
+def _run(job: SimulatedJob, executors: int, rate_rps: float, seed: int) -> Outcome:
     rates = [rate_rps] * (SETTLE_S + WATCH_S)
     return job.start(rates, executors=executors, seed=seed).finish()
 

@@ -20,13 +20,13 @@ from penstock.lab.experiments.score import Score, score
 from penstock.policies.phoebe import Phoebe
 from penstock.settings.goal import Goal
 from penstock.simulation.engines.continuous import ContinuousJob
-from penstock.simulation.engines.engine import Job, Outcome
+from penstock.simulation.engines.engine import Outcome, SimulatedJob
 from penstock.simulation.engines.microbatch import MicroBatchJob
 from penstock.simulation.engines.sensors import impaired, is_impaired
 from penstock.simulation.faults import Fault, SourceSilence, with_silence
 from penstock.simulation.workloads.expressions import parse_workload
 
-ENGINES: dict[str, Job] = {
+ENGINES: dict[str, SimulatedJob] = {
     MicroBatchJob.engine_name: MicroBatchJob(),
     ContinuousJob.engine_name: ContinuousJob(),
 }
@@ -65,7 +65,7 @@ class Scenario:
     faults: tuple[Fault, ...] = field(default=())
 
     @property
-    def job(self) -> Job:
+    def job(self) -> SimulatedJob:
         if self.engine not in ENGINES:
             raise unknown("engine", self.engine, ENGINES)
         return ENGINES[self.engine]

@@ -40,7 +40,7 @@ class Spread(Protocol):
     ) -> object: ...
 
 
-class Header(Struct, frozen=True):
+class SweepHeader(Struct, frozen=True):
     """The first line of the file."""
 
     format: str
@@ -114,11 +114,11 @@ class Kept:
         # A line that was being written when the sweep was killed is cut off.
         self._file.truncate(len(whole))
         if not lines:
-            self._write(Header(FORMAT, VERSION))
+            self._write(SweepHeader(FORMAT, VERSION))
             return
         try:
-            header = msgspec.json.decode(lines[0], type=Header)
-            if header != Header(FORMAT, VERSION):
+            header = msgspec.json.decode(lines[0], type=SweepHeader)
+            if header != SweepHeader(FORMAT, VERSION):
                 raise self._refusal()
             for line in lines[1:]:
                 done = msgspec.json.decode(line, type=Finished)

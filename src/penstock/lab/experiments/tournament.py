@@ -19,7 +19,7 @@ from penstock.lab.experiments.spread import spread
 from penstock.policies import POLICIES
 from penstock.settings.goal import Goal
 from penstock.settings.notation import keys_of, parse
-from penstock.settings.policy_spec import contender
+from penstock.settings.policy_spec import read_policy_spec
 from penstock.simulation.faults import Fault
 
 #: The name under which the lower bound takes part. It knows the future, so it is no policy.
@@ -131,7 +131,7 @@ def play(cell: Cell) -> Row:
     if cell.policy == ORACLE:
         result = oracle_score(cell.scenario, cell.goal, Limits(**cell.bounds))
     else:
-        entry = contender(cell.policy, cell.bounds, cell.goal)
+        entry = read_policy_spec(cell.policy, cell.bounds, cell.goal)
         outcome = simulate(cell.scenario, entry.policy, entry.limits)
         result = score(outcome, cell.goal, entry.limits.max_executors)
     return Row(

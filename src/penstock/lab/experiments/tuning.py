@@ -24,7 +24,7 @@ from penstock.lab.experiments.tournament import Cell, Row
 from penstock.policies import POLICIES
 from penstock.settings.goal import Goal
 from penstock.settings.notation import keys_of, parse
-from penstock.settings.policy_spec import Contender, contender
+from penstock.settings.policy_spec import PolicySpec, read_policy_spec
 
 #: Of how many candidates one goes on to the next round.
 ONE_OF = 3
@@ -119,7 +119,7 @@ def space(
     kind = POLICIES.get(notation.name)
     if kind is None:
         raise unknown("policy", notation.name, POLICIES)
-    entry = contender(policy)
+    entry = read_policy_spec(policy)
     own, around = keys_of(kind), keys_of(Limits)
     names = list(dict.fromkeys(own.values()))
     fixed = {(own | around).get(key) for key in notation.options}
@@ -145,7 +145,7 @@ def space(
     return dimensions
 
 
-def _dimension(entry: Contender, name: str, span: tuple[float, float] | None) -> Dimension | None:
+def _dimension(entry: PolicySpec, name: str, span: tuple[float, float] | None) -> Dimension | None:
     """``None`` for what is no number, or has no range that suggests itself."""
     owner: Any = entry.policy if hasattr(entry.policy, name) else entry.limits
     number, least, most = _numeric(get_type_hints(type(owner), include_extras=True)[name])
@@ -203,7 +203,7 @@ def candidates(policy: str, dimensions: Sequence[Dimension], count: int, seed: i
         values = ",".join(f"{each.name}={each.draw(random)!r}" for each in dimensions)
         text = f"{policy}{',' if ':' in policy else ':'}{values}"
         try:
-            contender(text)
+            read_policy_spec(text)
         except ConfigError:
             continue  # the values do not go together
         found[text] = None
@@ -323,7 +323,7 @@ def values_of(policy: str, goal: Goal) -> dict[str, Any]:
     >>> values_of("ds2:overprovisioning=0.5", Goal())
     {'overprovisioning': 0.5}
     """
-    found = contender(policy, goal=goal).policy
+    found = read_policy_spec(policy, goal=goal).policy
     plain = type(found)()
     return {
         field.name: value

@@ -22,12 +22,12 @@ from penstock.lab.experiments.tournament import interval_95
 from penstock.lab.live_comparison.forecast import fitted_job, folded, forecast
 from penstock.lab.live_comparison.trial import Figures, Trial, contestants, measured
 from penstock.simulation.engines.microbatch import MicroBatchJob
-from penstock.testbed.demo.plan import Plan
+from penstock.testbed.demo.plan import DemoPlan
 from penstock.testbed.demo.scene import Say
 
 #: The load of each run: as high as in the fast demo and a third slower, since what is compared is
 #: who sizes the fleet, and not how fast one machine starts executors.
-LOAD = Plan(load_s=110, full_peak_rps=2600.0)
+LOAD = DemoPlan(load_s=110, full_peak_rps=2600.0)
 #: What a run takes besides its load, for telling how long all of them will.
 AROUND_S = 45
 
@@ -60,7 +60,7 @@ def order(names: Sequence[str], numbers: Sequence[int], seed: int = 1) -> list[t
     return runs
 
 
-def read_trials(path: Path, plan: Plan) -> list[Trial]:
+def read_trials(path: Path, plan: DemoPlan) -> list[Trial]:
     """The finished runs of a file; none if there is no such file."""
     try:
         lines = path.read_bytes().splitlines(keepends=True) if path.exists() else []
@@ -82,10 +82,10 @@ def read_trials(path: Path, plan: Plan) -> list[Trial]:
 
 def play_missing(
     path: Path,
-    plan: Plan,
+    plan: DemoPlan,
     runs: Sequence[tuple[str, int]],
     say: Say,
-    play: Callable[[str, int, Plan, Path], Trial] | None = None,
+    play: Callable[[str, int, DemoPlan, Path], Trial] | None = None,
 ) -> Iterator[Trial]:
     """Make the runs that are not in the file, and add each to it when it is finished.
 
@@ -109,7 +109,7 @@ def play_missing(
         yield trial
 
 
-def play_for_real(name: str, number: int, plan: Plan, path: Path) -> Trial:
+def play_for_real(name: str, number: int, plan: DemoPlan, path: Path) -> Trial:
     """One run in a process of its own; its journal goes into a directory named like the file."""
     journals = path.with_suffix("")
     journals.mkdir(parents=True, exist_ok=True)

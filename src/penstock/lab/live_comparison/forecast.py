@@ -18,14 +18,14 @@ from penstock.core.guards import chain
 from penstock.core.knowledge import Knowledge
 from penstock.core.model import Batch
 from penstock.lab.live_comparison.observer import Observation, quantile, startups_s
-from penstock.lab.live_comparison.trial import Contestant, Figures, Trial, entry_of, figures
-from penstock.settings.policy_spec import Contender, contender
+from penstock.lab.live_comparison.trial import Figures, LiveScaler, Trial, entry_of, figures
+from penstock.settings.policy_spec import PolicySpec, read_policy_spec
 from penstock.simulation.calibration import fit_batches
 from penstock.simulation.engines.engine import Outcome
 from penstock.simulation.engines.fleet import Startup
 from penstock.simulation.engines.microbatch import MicroBatchJob
 from penstock.testbed.demo import plan as sizes
-from penstock.testbed.demo.plan import Plan
+from penstock.testbed.demo.plan import DemoPlan
 
 SEEDS = range(1, 11)
 
@@ -62,7 +62,7 @@ def _batches(seen: Observation) -> list[fit_batches.Seen]:
 
 
 def forecast(
-    one: Contestant,
+    one: LiveScaler,
     trials: Sequence[Trial],
     *,
     executors: int,
@@ -98,25 +98,25 @@ def folded(found: Sequence[Figures], how: Callable[[list[float]], float]) -> Fig
     return msgspec.convert(made, Figures)
 
 
-def _rates(plan: Plan, span_s: float) -> list[float]:
+def _rates(plan: DemoPlan, span_s: float) -> list[float]:
     """The load as it was, with what was low before it began."""
     rates = plan.rates_rps()
     return [sizes.LOW_RPS] * max(0, round(span_s) - len(rates)) + rates
 
 
-def _entry(one: Contestant, plan: Plan) -> Contender:
+def _entry(one: LiveScaler, plan: DemoPlan) -> PolicySpec:
     if one.policy is not None:
         return entry_of(one.policy, plan)
     bounds = {"min_executors": 1, "max_executors": sizes.MAX_EXECUTORS}
     if not one.settings:
-        return contender(f"static:{one.executors}", bounds)
+        return read_policy_spec(f"static:{one.executors}", bounds)
     idle = one.settings["spark.dynamicAllocation.executorIdleTimeout"]
-    return contender(f"spark_dra:idle_timeout={idle}", bounds)
+    return read_policy_spec(f"spark_dra:idle_timeout={idle}", bounds)
 
 
 def _run(
     job: MicroBatchJob,
-    entry: Contender,
+    entry: PolicySpec,
     rates_rps: Sequence[float],
     executors: int,
     every_s: float,

@@ -26,7 +26,7 @@ SAMPLE_EVERY_S = 0.5
 ONE_RESCALE_S = 5.0
 
 
-class Life(Struct, frozen=True):
+class ExecutorLifetime(Struct, frozen=True):
     """An executor: its process was there, it registered, the process was gone.
 
     Seconds since the load began; ``None`` is what did not happen.
@@ -62,7 +62,7 @@ class Observation(Struct, frozen=True):
     span_s: float
     arrived: list[tuple[float, int]]
     batches: list[Committed]
-    lives: list[Life]
+    lives: list[ExecutorLifetime]
     task_s: float = 0.0
 
     @property
@@ -99,10 +99,10 @@ class Observation(Struct, frozen=True):
         )
 
 
-def levels(lives: Iterable[Life], span_s: float) -> list[Level]:
+def levels(lives: Iterable[ExecutorLifetime], span_s: float) -> list[Level]:
     """How many executors there were, from launch to end, over the run.
 
-    >>> two = [Life("1", -20.0, -15.0, None), Life("2", 10.0, 14.0, 40.0)]
+    >>> two = [ExecutorLifetime("1", -20.0, -15.0, None), ExecutorLifetime("2", 10.0, 14.0, 40.0)]
     >>> [(level.at_s, level.executors) for level in levels(two, 60.0)]
     [(0.0, 1), (10.0, 2), (40.0, 1)]
     """
@@ -222,7 +222,7 @@ class Observer:
     def _task_s(self) -> float:
         return float(sum(each["totalDuration"] for each in self._driver.executors_ever())) / 1e3
 
-    def _lives(self) -> list[Life]:
+    def _lives(self) -> list[ExecutorLifetime]:
         from penstock.spark.sensor.progress import parse_instant
 
         told = {each["id"]: each for each in self._driver.executors_ever()}
@@ -234,7 +234,7 @@ class Observer:
             if summary is not None:
                 registered_s = parse_instant(summary["addTime"]) - self._began_at_s
             lives.append(
-                Life(
+                ExecutorLifetime(
                     name,
                     # A process that is older than our first look is at least as old as its word.
                     min(seen_s - self._began_at_s, inf if registered_s is None else registered_s),

@@ -36,10 +36,10 @@ from penstock.core.protocols import Policy
 from penstock.lab.experiments.score import score
 from penstock.lab.live_comparison.observer import Observation, observed, rescaled
 from penstock.settings.goal import Goal
-from penstock.settings.policy_spec import Contender
+from penstock.settings.policy_spec import PolicySpec
 from penstock.simulation.engines.engine import Outcome
 from penstock.testbed.demo import plan as sizes
-from penstock.testbed.demo.plan import Plan, quickened
+from penstock.testbed.demo.plan import DemoPlan, with_scaled_time
 from penstock.testbed.demo.scene import Say, Scene, staged
 from penstock.testbed.demo.stage import elapsed, performance
 from penstock.testbed.jars import BROKER
@@ -54,7 +54,7 @@ WARM_UP_S = 90.0
 GOAL = Goal(slo_s=sizes.SLO_S, warmup_s=0.0)
 
 
-class Contestant(Struct, frozen=True):
+class LiveScaler(Struct, frozen=True):
     """Who sizes the fleet: a policy of Penstock, Spark itself by its settings, or nobody."""
 
     name: str
@@ -70,7 +70,7 @@ class Trial(Struct, frozen=True):
     contestant: str
     number: int
     began_at: str
-    plan: Plan
+    plan: DemoPlan
     machine: dict[str, str]
     observation: Observation
     sent: Report | None = None
@@ -88,10 +88,10 @@ class Figures(Struct, frozen=True):
     failed_tasks: float | None = None
 
 
-def contestants(plan: Plan) -> dict[str, Contestant]:
+def contestants(plan: DemoPlan) -> dict[str, LiveScaler]:
     """The five that are compared, by name.
 
-    >>> five = contestants(Plan("q11", 81))
+    >>> five = contestants(DemoPlan("q11", 81))
     >>> list(five), five["static"].executors
     (['static', 'spark', 'hpa', 'ds2', 'penstock'], 3)
     """
@@ -108,24 +108,24 @@ def contestants(plan: Plan) -> dict[str, Contestant]:
         "spark.dynamicAllocation.executorIdleTimeout": "60s",
     }
     five = (
-        Contestant(
+        LiveScaler(
             "static",
             f"{peak_fleet} executors all the time, of which the peak fills {filled:.0f} %",
             executors=peak_fleet,
         ),
-        Contestant(
+        LiveScaler(
             "spark",
             "Spark's own dynamic allocation with its default waits, Penstock off",
             settings=own,
         ),
-        Contestant("hpa", "the rule of Kubernetes", policy="hpa"),
-        Contestant("ds2", "true processing rates", policy="ds2"),
-        Contestant("penstock", "the default policy", policy="penstock"),
+        LiveScaler("hpa", "the rule of Kubernetes", policy="hpa"),
+        LiveScaler("ds2", "true processing rates", policy="ds2"),
+        LiveScaler("penstock", "the default policy", policy="penstock"),
     )
     return {one.name: one for one in five}
 
 
-def find_contestant(name: str, plan: Plan) -> Contestant:
+def find_contestant(name: str, plan: DemoPlan) -> LiveScaler:
     known = contestants(plan)
     if name not in known:
         raise unknown("contestant", name, known)
@@ -154,13 +154,13 @@ class WaitingIsWork:
         return self.policy.decide(replace(snapshot, executors=executors), knowledge)
 
 
-def entry_of(policy: str, plan: Plan) -> Contender:
+def entry_of(policy: str, plan: DemoPlan) -> PolicySpec:
     """A policy in the time of the plan, as it is run here live and on paper."""
-    entry = quickened(policy, plan)
-    return Contender(entry.label, WaitingIsWork(entry.policy), entry.limits)
+    entry = with_scaled_time(policy, plan)
+    return PolicySpec(entry.label, WaitingIsWork(entry.policy), entry.limits)
 
 
-def run_trial(name: str, number: int, plan: Plan, journal: Path, say: Say) -> Trial:
+def run_trial(name: str, number: int, plan: DemoPlan, journal: Path, say: Say) -> Trial:
     """Put the load on, watch it to its end, and tell what was seen."""
     one = find_contestant(name, plan)
     with _on(one, plan, journal, say) as scene, observed(scene) as observer:
@@ -174,17 +174,17 @@ def run_trial(name: str, number: int, plan: Plan, journal: Path, say: Say) -> Tr
 
 
 @contextmanager
-def _on(one: Contestant, plan: Plan, journal: Path, say: Say) -> Iterator[Scene]:
+def _on(one: LiveScaler, plan: DemoPlan, journal: Path, say: Say) -> Iterator[Scene]:
     """The scene with or without Penstock. Batches are not capped, so that all are alike."""
     if one.policy is None:
         with staged(
-            plan, say, executors=one.executors, settings=one.settings, warm_up_s=WARM_UP_S
+            plan, say, executors=one.executors, settings=one.settings, warmup_s=WARM_UP_S
         ) as scene:
             yield scene
     else:
         journal.unlink(missing_ok=True)  # of a run that was interrupted
         entry = entry_of(one.policy, plan)
-        with performance(plan, entry, journal, say, admission=False, warm_up_s=WARM_UP_S) as live:
+        with performance(plan, entry, journal, say, admission=False, warmup_s=WARM_UP_S) as live:
             yield live.scene
 
 
@@ -240,7 +240,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         sys.stderr.write(f"{since_s():7.1f} s  {line}\n")
 
     try:
-        plan = msgspec.json.decode(told.plan, type=Plan)
+        plan = msgspec.json.decode(told.plan, type=DemoPlan)
         trial = run_trial(told.contestant, told.number, plan, told.journal, say)
     except (PenstockError, msgspec.MsgspecError) as error:
         say(str(error))

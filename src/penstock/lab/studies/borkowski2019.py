@@ -98,7 +98,7 @@ RULED_OUT = (
 Say = Callable[[str], None]
 
 
-class Cell(Struct, frozen=True):
+class BorkowskiCell(Struct, frozen=True):
     """One run: which load, under which rule, on which testbed."""
 
     scenario: str
@@ -107,7 +107,7 @@ class Cell(Struct, frozen=True):
     testbed: Cloud
 
 
-class Measured(Struct, frozen=True):
+class BorkowskiRun(Struct, frozen=True):
     """What the study reports of a run. VM time counts VMs that run, not those that boot."""
 
     vm_hours: float
@@ -189,7 +189,7 @@ def reproduce(
     )
 
 
-def run(cell: Cell) -> Measured:
+def run(cell: BorkowskiCell) -> BorkowskiRun:
     """Carry out one cell."""
     testbed = cell.testbed
     vms = warm_start(cell.scenario, cell.policy.filter)
@@ -199,7 +199,7 @@ def run(cell: Cell) -> Measured:
     wait_s = np.maximum(0.0, image_s - testbed.work_s)
     late = float((image_s > IMAGE_SLA_S).sum())
     late += QUERIES_PER_IMAGE * float((wait_s > QUERY_SLA_S).sum())
-    return Measured(
+    return BorkowskiRun(
         vm_hours=engine.vm_s / 3600.0,
         events=float(rescales(outcome.targets)),
         image_s=float(image_s.mean()),
@@ -234,17 +234,17 @@ def _lab() -> list[float]:
     Its rates and times are like those of Pyramid and Square, which were made after it; its mean,
     37 images/s, is what the paper's VM time on Lab says against that on Pyramid.
     """
-    lots = np.random.default_rng(2019)
+    rng = np.random.default_rng(2019)
     rates = np.empty(RUN_S)
     at, level = 0, 35.0
     while at < RUN_S:
-        length = int(lots.integers(40, 240))
-        aim = float(lots.uniform(0.0, 65.0))
-        sudden = lots.random() < 0.5
+        length = int(rng.integers(40, 240))
+        aim = float(rng.uniform(0.0, 65.0))
+        sudden = rng.random() < 0.5
         piece = np.full(length, aim) if sudden else np.linspace(level, aim, length)
         rates[at : at + length] = piece[: RUN_S - at]
         at, level = at + length, aim
-    rates += lots.normal(0.0, 1.5, RUN_S)
+    rates += rng.normal(0.0, 1.5, RUN_S)
     return [float(rate) for rate in (rates * 37.0 / rates.mean()).clip(0.0, 65.0)]
 
 
@@ -266,7 +266,7 @@ def calibrate(
     """The testbed on which all three filters come nearest to the paper, and how near."""
     told = spread(partial(rules_on, sized_for=sized_for), grid, processes)
     rules = dict(zip(grid, told, strict=True))
-    found: dict[tuple[Cloud, str, str], list[Measured]] = {}
+    found: dict[tuple[Cloud, str, str], list[BorkowskiRun]] = {}
 
     def pairs(testbed: Cloud) -> list[tuple[float, float]]:
         return [
@@ -280,7 +280,9 @@ def calibrate(
     nearest_ones = list(grid)
     for seeds, kept in stages:
         keys = list(product(nearest_ones, FITTED_LOADS, FILTERS, seeds))
-        cells = [Cell(name, rules[each][rule], seed, each) for each, name, rule, seed in keys]
+        cells = [
+            BorkowskiCell(name, rules[each][rule], seed, each) for each, name, rule, seed in keys
+        ]
         for (each, name, rule, _), one in zip(keys, spread(run, cells, processes), strict=True):
             found.setdefault((each, name, rule), []).append(one)
         nearest_ones = sorted(nearest_ones, key=lambda each: _apart(pairs(each)))[:kept]
@@ -312,11 +314,11 @@ def kalman(testbed: Cloud) -> Thresholds:
 
 def _all_runs(
     rules: dict[str, Thresholds], testbed: Cloud, runs: int, processes: int | None
-) -> dict[tuple[str, str], list[Measured]]:
+) -> dict[tuple[str, str], list[BorkowskiRun]]:
     """All runs by load and filter."""
     keys = list(product(SCENARIOS, FILTERS))
     cells = [
-        Cell(scenario, rules[name], seed, testbed)
+        BorkowskiCell(scenario, rules[name], seed, testbed)
         for scenario, name in keys
         for seed in range(1, runs + 1)
     ]
@@ -330,7 +332,7 @@ def size_rules(rule: Thresholds, testbed: Cloud, runs: int, processes: int | Non
     The seeds are not those of the runs that are judged.
     """
     cells = [
-        Cell("Pyramid", dataclasses.replace(rule, sized_for_fraction=each), seed, testbed)
+        BorkowskiCell("Pyramid", dataclasses.replace(rule, sized_for_fraction=each), seed, testbed)
         for each, seed in product(READINGS, range(101, 101 + runs))
     ]
     found = spread(run, cells, processes)

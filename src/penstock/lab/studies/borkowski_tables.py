@@ -41,7 +41,7 @@ _TESTED = ("vm_hours", "events", "image_s", "violations")
 _LEVEL = 0.05
 
 
-class Measured(Protocol):
+class BorkowskiResult(Protocol):
     """One run, as the study reports it."""
 
     @property
@@ -56,7 +56,7 @@ class Measured(Protocol):
     def violations(self) -> float: ...
 
 
-Results = Mapping[tuple[str, str], Sequence[Measured]]
+Results = Mapping[tuple[str, str], Sequence[BorkowskiResult]]
 
 
 def column(results: Results, scenario: str, rule: str, metric: str) -> list[float]:

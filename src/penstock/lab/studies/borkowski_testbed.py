@@ -18,7 +18,7 @@ from msgspec import Struct
 
 from penstock.core.model import ExecutorSample, Fleet, Receipt, Snapshot
 from penstock.simulation.engines.engine import Curve, Outcome
-from penstock.simulation.engines.fleet import Executor, Roster, Startup
+from penstock.simulation.engines.fleet import Roster, SimulatedExecutor, Startup
 from penstock.simulation.faults import Fault
 
 #: VMs differ for good (uniform in 1 ± this), images among each other (relative deviation).
@@ -78,7 +78,7 @@ class Vm:
 
     __slots__ = ("dealt_s", "done_s", "free_at_s", "id", "joined_at_s", "speed")
 
-    def __init__(self, worker: Executor, now_s: float) -> None:
+    def __init__(self, worker: SimulatedExecutor, now_s: float) -> None:
         self.id = worker.id
         self.speed = worker.speed
         self.joined_at_s = now_s
@@ -119,9 +119,9 @@ class CloudRun:
         self._works_s: list[float] = works_s.tolist()
         self._rates_rps = rates_rps
         self._testbed = testbed
-        self._lots = Random(seed)
+        self._rng = Random(seed)
         self._roster = Roster(
-            executors, startup=testbed.startup, speed_spread=_SPEED_SPREAD, lots=self._lots
+            executors, startup=testbed.startup, speed_spread=_SPEED_SPREAD, rng=self._rng
         )
         self._vms = [Vm(worker, 0.0) for worker in self._roster.ready]
         self._turn = 0
@@ -134,7 +134,7 @@ class CloudRun:
         """Run on to `now_s`; the rate is the generator's own, "very accurately known"."""
         self._advance(now_s)
         length_s, self._read_at_s = now_s - self._read_at_s, now_s
-        noise, gauss = self._testbed.gauge_noise, self._lots.gauss
+        noise, gauss = self._testbed.gauge_noise, self._rng.gauss
         samples = []
         for vm in self._vms:
             busy = vm.busy_s(now_s) / length_s if length_s > 0.0 else 0.0
@@ -170,7 +170,7 @@ class CloudRun:
         to_s = min(to_s, self._end_s)
         while (event_s := self._roster.next_event_s) <= to_s:
             self._deal(event_s)
-            self._roster.happen(event_s)
+            self._roster.advance(event_s)
             self._regroup(event_s)
         if to_s > self._now_s:
             self._deal(to_s)

@@ -87,7 +87,7 @@ class Recovery(Struct, frozen=True):
     caught_up_s: float | None = None
 
 
-class Measured(Struct, frozen=True):
+class DaedalusResult(Struct, frozen=True):
     """One run: what the study reports, and what Daedalus believed on the way."""
 
     workers: float
@@ -101,7 +101,7 @@ class Measured(Struct, frozen=True):
     latencies_ms: tuple[float, ...] = ()
 
 
-class Cell(Struct, frozen=True):
+class DaedalusCell(Struct, frozen=True):
     """One run to be made; `request_fraction` is what a worker requests of the cpu it may use."""
 
     job: str
@@ -141,7 +141,7 @@ def reproduce(processes: int | None, say: Say, runs: int = RUNS) -> Study:
     say(f"{runs} runs of each policy on {len(PAPER)} jobs")
     keys = [(job, policy) for job in PAPER for policy in PAPER[job]]
     cells = [
-        Cell(job, policy, seed, requests.get(job, 1.0))
+        DaedalusCell(job, policy, seed, requests.get(job, 1.0))
         for job, policy in keys
         for seed in range(1, runs + 1)
     ]
@@ -219,7 +219,7 @@ def reproduce(processes: int | None, say: Say, runs: int = RUNS) -> Study:
 def calibrate(processes: int | None, requests: Sequence[float] = REQUESTS) -> dict[str, float]:
     """The request of cpu with which HPA 80 has the mean workers of the paper, for each job."""
     fitted_on = {**dict.fromkeys(JOBS, "HPA 80"), KAFKA_STREAMS: "HPA 60"}
-    cells = [Cell(job, hpa, 0, r) for job, hpa in fitted_on.items() for r in requests]
+    cells = [DaedalusCell(job, hpa, 0, r) for job, hpa in fitted_on.items() for r in requests]
     best: dict[str, tuple[float, float]] = {}
     for cell, measured in zip(cells, spread(run, cells, processes), strict=True):
         apart = abs(measured.workers - PAPER[cell.job][cell.policy]["workers"])
@@ -273,7 +273,7 @@ def _loads() -> _Loads:
     return msgspec.json.decode(text, type=_Loads)
 
 
-def run(cell: Cell) -> Measured:
+def run(cell: DaedalusCell) -> DaedalusResult:
     """Carry out one cell."""
     policy, limits = cell.rule()
     middle = most_workers(cell.job) // 2
@@ -283,7 +283,7 @@ def run(cell: Cell) -> Measured:
     outcome = steer(engine, policy, limits, float(RUN_S), beliefs.watch)
     waits_s = seconds_waited(outcome)
     latency = Ecdf.of((1000.0 * (waits_s + own_latency_s(cell.job))).tolist())
-    return Measured(
+    return DaedalusResult(
         workers=mean_level(outcome.paid, outcome.duration_s),
         latency_ms=mean(latency.values),
         p50_ms=latency.quantile(0.5),

@@ -9,9 +9,9 @@ from penstock.lab.experiments.statistics import Ecdf, mean
 from penstock.lab.studies.study import Claim
 
 if TYPE_CHECKING:
-    from penstock.lab.studies.daedalus2024 import Measured
+    from penstock.lab.studies.daedalus2024 import DaedalusResult
 
-Results = Mapping[tuple[str, str], Sequence["Measured"]]
+Results = Mapping[tuple[str, str], Sequence["DaedalusResult"]]
 
 HPAS = ("HPA 80", "HPA 85")
 #: "Typically", "almost always": so large a part.
@@ -174,7 +174,7 @@ def _recovery(results: Results) -> Claim:
 _D6 = "The predicted recovery time is nearly always at least the measured one"
 
 
-def _daedalus(results: Results) -> list[Measured]:
+def _daedalus(results: Results) -> list[DaedalusResult]:
     return [one for job in _jobs(results) for one in results[job, "Daedalus"]]
 
 

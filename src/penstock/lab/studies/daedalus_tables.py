@@ -8,12 +8,21 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from penstock.lab.experiments.statistics import mean
-from penstock.lab.studies.study import Bar, Bars, Chart, Comparison, Entry, Line, Metric, Number
+from penstock.lab.studies.study import (
+    Bar,
+    Bars,
+    Chart,
+    ChartLine,
+    Comparison,
+    Entry,
+    Metric,
+    Number,
+)
 
 if TYPE_CHECKING:
-    from penstock.lab.studies.daedalus2024 import Measured
+    from penstock.lab.studies.daedalus2024 import DaedalusResult
 
-Results = Mapping[tuple[str, str], Sequence["Measured"]]
+Results = Mapping[tuple[str, str], Sequence["DaedalusResult"]]
 
 MOST = 12
 JOBS = ("WordCount", "YSB", "Traffic")
@@ -96,7 +105,7 @@ def latency_table(results: Results) -> Comparison:
 def distribution(job: str, results: Results) -> Chart:
     """The latency of a job under each policy: of every share of seconds, the mean over runs."""
     lines = tuple(
-        Line(
+        ChartLine(
             policy,
             np.mean([one.latencies_ms for one in results[job, policy]], axis=0).tolist(),
             [100.0 * share for share in SHARES],

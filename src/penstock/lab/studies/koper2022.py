@@ -36,15 +36,15 @@ from penstock.lab.studies.koper_recordings import (
 from penstock.lab.studies.koper_sensors import as_the_study_measured
 from penstock.lab.studies.study import (
     Chart,
+    ChartLine,
     Claim,
     Comparison,
     Entry,
-    Line,
     Metric,
     Study,
     distances,
 )
-from penstock.settings.policy_spec import contender
+from penstock.settings.policy_spec import read_policy_spec
 from penstock.simulation.engines.continuous import ContinuousJob
 from penstock.simulation.engines.engine import Level, Outcome
 
@@ -87,7 +87,7 @@ METRICS = (
 AIMS = {"workers": 0.8, "latency": 0.7}
 
 
-class Cell(Struct, frozen=True):
+class KoperCell(Struct, frozen=True):
     """One run: a query's job under one setting of one scaler."""
 
     query: str
@@ -97,7 +97,7 @@ class Cell(Struct, frozen=True):
     seed: int
 
 
-class Measured(Struct, frozen=True):
+class KoperResult(Struct, frozen=True):
     """What the study measures of a run."""
 
     latency_s: float
@@ -106,7 +106,7 @@ class Measured(Struct, frozen=True):
 
 
 #: Of each query, scaler and setting.
-Found = dict[tuple[str, str, int], Measured]
+Found = dict[tuple[str, str, int], KoperResult]
 
 
 def reproduce(processes: int | None, say: Callable[[str], None]) -> Study:
@@ -119,7 +119,7 @@ def reproduce(processes: int | None, say: Callable[[str], None]) -> Study:
     halves = dict(zip(QUERIES, jobs[len(used) :], strict=True))
     published = {query: recordings().published(query) for query in QUERIES}
     grid = [
-        Cell(query, fits[query], row.scaler, row.setting, seed)
+        KoperCell(query, fits[query], row.scaler, row.setting, seed)
         for query in QUERIES
         for row in published[query]
         for seed in SEEDS
@@ -204,7 +204,7 @@ def against(table: Comparison, metric: Metric) -> Chart:
     for scaler in SCALERS:
         settings = [e for e in table.entries if e.label.rsplit(" ", 1)[0] == scaler]
         x = [entry.paper[metric.name] or 0.0 for entry in settings]
-        lines.append(Line(scaler, x, [entry.ours[metric.name] for entry in settings]))
+        lines.append(ChartLine(scaler, x, [entry.ours[metric.name] for entry in settings]))
         labels.append([entry.label for entry in settings])
     unit, logs = f" ({metric.unit})" if metric.unit else "", metric.name == "latency"
     return Chart(
@@ -213,9 +213,9 @@ def against(table: Comparison, metric: Metric) -> Chart:
     )  # fmt: skip
 
 
-def run(cell: Cell) -> Measured:
+def run(cell: KoperCell) -> KoperResult:
     """One run of 140 minutes, measured as in the study."""
-    entry = contender(SCALERS[cell.scaler](cell.setting), BOUNDS)
+    entry = read_policy_spec(SCALERS[cell.scaler](cell.setting), BOUNDS)
     rates = [rps for rps in recordings().loads_rps[cell.query] for _ in range(60)]
     by_kubernetes = cell.scaler == "hpa"
     # Kubernetes counts the cpu time that was used; the others read gauges, which err.
@@ -236,7 +236,7 @@ def run(cell: Cell) -> Measured:
     return measure(engine.finish(), cell.job.pipeline_latency_s)
 
 
-def measure(outcome: Outcome, base_s: float) -> Measured:
+def measure(outcome: Outcome, base_s: float) -> KoperResult:
     """Means over samples every 15 s; a record that does not wait still takes `base_s`."""
     at_s = np.arange(SAMPLE_S, outcome.duration_s + 1.0, SAMPLE_S)
     departed = np.interp(at_s, outcome.departures.at_s, outcome.departures.records)
@@ -244,7 +244,7 @@ def measure(outcome: Outcome, base_s: float) -> Measured:
     waited_s = np.maximum(0.0, at_s - arrived_at_s)
     workers = _sampled(outcome.paid, at_s.tolist())
     changes = sum(before != after for before, after in pairwise(workers))
-    return Measured(float(waited_s.mean()) + base_s, fmean(workers), float(changes))
+    return KoperResult(float(waited_s.mean()) + base_s, fmean(workers), float(changes))
 
 
 def _sampled(levels: Sequence[Level], at_s: Sequence[float]) -> list[int]:
@@ -257,8 +257,8 @@ def _sampled(levels: Sequence[Level], at_s: Sequence[float]) -> list[int]:
     return values
 
 
-def _mean(results: Sequence[Measured]) -> Measured:
-    return Measured(
+def _mean(results: Sequence[KoperResult]) -> KoperResult:
+    return KoperResult(
         fmean(one.latency_s for one in results),
         fmean(one.workers for one in results),
         fmean(one.rescales for one in results),

@@ -11,10 +11,10 @@ from typing import NamedTuple
 import msgspec
 from msgspec import Struct
 
-from penstock.lab.studies.study import Calibration, Chart, Line
+from penstock.lab.studies.study import Calibration, Chart, ChartLine
 from penstock.simulation.calibration.fit_continuous import fit, replay
 from penstock.simulation.calibration.fit_search import ROUNDS
-from penstock.simulation.calibration.rows import Errors, Row, errors
+from penstock.simulation.calibration.rows import Errors, RecordedSample, errors
 from penstock.simulation.engines.continuous import ContinuousJob
 from penstock.simulation.engines.dataflow import Dataflow, Operator
 from penstock.simulation.engines.fleet import Startup
@@ -61,7 +61,7 @@ class Published(NamedTuple):
     rescales: int
 
 
-class Run(Struct, frozen=True):
+class KoperRecording(Struct, frozen=True):
     """A recorded run, a row per 15 s."""
 
     query: str
@@ -79,7 +79,7 @@ class Recordings(Struct, frozen=True):
     #: Records/s in each minute, the same in all runs of a query.
     loads_rps: dict[str, list[float]]
     run_columns: list[str]
-    runs: list[Run]
+    runs: list[KoperRecording]
 
     def published(self, query: str) -> list[Published]:
         return [Published(*row) for row in self.tables[query]]
@@ -91,7 +91,7 @@ def recordings() -> Recordings:
     return msgspec.json.decode(text, type=Recordings)
 
 
-def rows_of(run: Run) -> list[Row]:
+def rows_of(run: KoperRecording) -> list[RecordedSample]:
     """A recorded run as rows of records at the source.
 
     The study counts throughput at the sink: what comes out there per record that arrives brings
@@ -100,7 +100,7 @@ def rows_of(run: Run) -> list[Row]:
     """
     kept, joins = sink_records(run.query), run.query == "q3"
     return [
-        Row(*row[:3], None if joins and row[5] > IN_TIME_S else row[3] / kept, *row[4:])
+        RecordedSample(*row[:3], None if joins and row[5] > IN_TIME_S else row[3] / kept, *row[4:])
         for row in run.rows[SETTLED_ROWS:]
     ]
 
@@ -143,7 +143,9 @@ def busiest_to_mean(query: str) -> float:
     return (low + high) / 2.0
 
 
-def _told_by(seen: Row, last: Row, after: Row, counted: int) -> tuple[float, float] | None:
+def _told_by(
+    seen: RecordedSample, last: RecordedSample, after: RecordedSample, counted: int
+) -> tuple[float, float] | None:
     """From where to where the ratio lies if DS2 made this rescale; ``None`` if there was none."""
     done_rps, busy = seen.throughput_rps, seen.busy_fraction
     if not busy or done_rps is None or done_rps < 0.5 * seen.arrival_rps:
@@ -232,11 +234,11 @@ def calibration(query: str, job: ContinuousJob, judged_job: ContinuousJob) -> Ca
     return Calibration(query, text, found, off)
 
 
-def _rows(query: str) -> list[list[Row]]:
+def _rows(query: str) -> list[list[RecordedSample]]:
     return [rows_of(run) for run in recordings().runs if run.query == query]
 
 
-def _judged(job: ContinuousJob, recorded: list[list[Row]]) -> list[Errors]:
+def _judged(job: ContinuousJob, recorded: list[list[RecordedSample]]) -> list[Errors]:
     """How far a fit to the first part of each run is off on what comes after."""
     parted = [(rows, int(len(rows) * JUDGED_AFTER)) for rows in recorded]
     return [errors(rows[middle:], replay(job, rows, WINDOW_S)[middle:]) for rows, middle in parted]
@@ -260,7 +262,7 @@ def replayed(query: str, job: ContinuousJob) -> list[Chart]:
                 [[_rounded(row.backlog_records) for row in side] for side in (rows, shown)],
             ),
         ):
-            lines = (Line("recorded", at_s, sides[0]), Line("simulated", at_s, sides[1]))
+            lines = (ChartLine("recorded", at_s, sides[0]), ChartLine("simulated", at_s, sides[1]))
             charts.append(Chart(f"{name}: {what}", "time", unit, lines))
     return charts
 

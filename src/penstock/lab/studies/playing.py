@@ -12,11 +12,11 @@ from penstock.core.knowledge import Knowledge
 from penstock.core.model import Limits, Step
 from penstock.core.protocols import Policy
 from penstock.lab.experiments.score import Delays
-from penstock.simulation.engines.engine import Engine, Job, Level, Outcome
+from penstock.simulation.engines.engine import Engine, Level, Outcome, SimulatedJob
 
 
 def play(
-    job: Job,
+    job: SimulatedJob,
     rates_rps: Sequence[float],
     policy: Policy,
     limits: Limits,

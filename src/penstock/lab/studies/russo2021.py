@@ -85,7 +85,7 @@ class Setting(Struct, frozen=True):
 GRID = tuple(Setting(*point) for point in product((0.4, 0.45, 0.5, 0.55, 0.6), (1.3, 1.4, 1.5)))
 
 
-class Cell(Struct, frozen=True):
+class RussoCell(Struct, frozen=True):
     """One run."""
 
     rule: str
@@ -93,7 +93,7 @@ class Cell(Struct, frozen=True):
     setting: Setting
 
 
-class Measured(Struct, frozen=True):
+class RussoResult(Struct, frozen=True):
     """What the study reports of a run: means, and the longest response."""
 
     instances: float
@@ -107,7 +107,7 @@ def reproduce(processes: int | None, say: Say, runs: int = RUNS) -> Study:
     say(f"calibrating on {len(GRID)} pipelines")
     setting = calibrate(processes)
     say(f"{runs} runs of three rules")
-    cells = [Cell(rule, seed, setting) for rule in RULES for seed in range(1, runs + 1)]
+    cells = [RussoCell(rule, seed, setting) for rule in RULES for seed in range(1, runs + 1)]
     found = spread(run, cells, processes)
     results = {
         rule: _average(found[index * runs : (index + 1) * runs]) for index, rule in enumerate(RULES)
@@ -162,13 +162,13 @@ def reproduce(processes: int | None, say: Say, runs: int = RUNS) -> Study:
     )
 
 
-def run(cell: Cell) -> Measured:
+def run(cell: RussoCell) -> RussoResult:
     """Carry out one cell."""
     rates = cell.setting.rates()
     job = cell.setting.job()
     pipeline = job.start(rates, executors=1, seed=cell.seed)
     outcome = steer(pipeline, RULES[cell.rule], LIMITS, float(len(rates)))
-    return Measured(
+    return RussoResult(
         instances=OTHERS + mean_level(outcome.paid, outcome.duration_s),
         response_s=mean(pipeline.responses_s),
         longest_s=max(pipeline.responses_s),
@@ -179,7 +179,7 @@ def run(cell: Cell) -> Measured:
 def calibrate(processes: int | None, grid: Sequence[Setting] = GRID) -> Setting:
     """The pipeline on which the backlog threshold comes nearest to what the paper measured."""
     rule = "backlog threshold"
-    found = spread(run, [Cell(rule, 0, setting) for setting in grid], processes)
+    found = spread(run, [RussoCell(rule, 0, setting) for setting in grid], processes)
 
     def distance(index: int) -> float:
         pairs = [(getattr(found[index], n), PAPER[rule][n]) for n in ("instances", "response_s")]
@@ -188,7 +188,7 @@ def calibrate(processes: int | None, grid: Sequence[Setting] = GRID) -> Setting:
     return grid[min(range(len(grid)), key=distance)]
 
 
-def claims(results: dict[str, Measured]) -> tuple[Claim, ...]:
+def claims(results: dict[str, RussoResult]) -> tuple[Claim, ...]:
     """R1 to R3."""
     queueing, backlog, ds2 = (results[n] for n in ("queueing", "backlog threshold", "DS2"))
     evidence = {
@@ -232,11 +232,11 @@ def _claim(name: str, text: str, holds: bool, evidence: dict[str, float], reason
     return Claim(name, text, holds, evidence, "" if holds else reason)
 
 
-def _average(group: Sequence[Measured]) -> Measured:
-    return Measured(
-        *(mean([getattr(one, name) for one in group]) for name in Measured.__struct_fields__)
+def _average(group: Sequence[RussoResult]) -> RussoResult:
+    return RussoResult(
+        *(mean([getattr(one, name) for one in group]) for name in RussoResult.__struct_fields__)
     )
 
 
-def _numbers(measured: Measured) -> dict[str, Number]:
-    return {name: getattr(measured, name) for name in Measured.__struct_fields__}
+def _numbers(measured: RussoResult) -> dict[str, Number]:
+    return {name: getattr(measured, name) for name in RussoResult.__struct_fields__}

@@ -93,7 +93,7 @@ class Calibration(Struct, frozen=True):
     errors: dict[str, float] = field(default_factory=dict)
 
 
-class Line(Struct, frozen=True):
+class ChartLine(Struct, frozen=True):
     """A line or a cloud of points; ``None`` in `y` is a gap."""
 
     name: str
@@ -113,7 +113,7 @@ class Chart(Struct, frozen=True, tag="chart", tag_field="kind"):
     title: str
     x_unit: str
     y_unit: str
-    lines: tuple[Line, ...]
+    lines: tuple[ChartLine, ...]
     drawn: str = "lines"
     log_x: bool = False
     log_y: bool = False

@@ -19,15 +19,15 @@ from penstock.lab.experiments.statistics import Regression, regression
 from penstock.lab.studies.study import (
     Calibration,
     Chart,
+    ChartLine,
     Claim,
     Comparison,
     Entry,
-    Line,
     Metric,
     Number,
     Study,
 )
-from penstock.lab.studies.varga_job import PARTITIONS, STRING_BYTES, Order, Sample
+from penstock.lab.studies.varga_job import PARTITIONS, STRING_BYTES, Order, StateSample
 from penstock.testbed import Testbed
 
 Say = Callable[[str], None]
@@ -102,7 +102,7 @@ def reproduce(
 
 def measure(
     say: Say, sizes_bytes: Sequence[float], fleets: Sequence[int], repeats: int
-) -> Iterator[Sample]:
+) -> Iterator[StateSample]:
     """Every snapshot and load, from a driver of its own for each size of the fleet."""
     with Testbed(slots=max(fleets), kafka=False, say=say) as bed:
         for executors in fleets:
@@ -116,7 +116,7 @@ def measure(
             yield from _driven(order, bed.driver_environment, say)
 
 
-def _driven(order: Order, environment: dict[str, str], say: Say) -> Iterator[Sample]:
+def _driven(order: Order, environment: dict[str, str], say: Say) -> Iterator[StateSample]:
     command = [sys.executable, "-m", "penstock.lab.studies.varga_job"]
     with subprocess.Popen(
         command,
@@ -132,7 +132,7 @@ def _driven(order: Order, environment: dict[str, str], say: Say) -> Iterator[Sam
             driver.stdin.write(msgspec.json.encode(order))
             driver.stdin.close()
             for line in driver.stdout:
-                sample = msgspec.json.decode(line, type=Sample)
+                sample = msgspec.json.decode(line, type=StateSample)
                 say(
                     f"{order.executors} executors: {sample.what} of "
                     f"{sample.state_bytes / 1e6:.0f} MB took {sample.took_s:.2f} s"
@@ -146,14 +146,14 @@ def _driven(order: Order, environment: dict[str, str], say: Say) -> Iterator[Sam
             driver.kill()
 
 
-def least_disturbed(samples: Sequence[Sample]) -> list[Sample]:
+def least_disturbed(samples: Sequence[StateSample]) -> list[StateSample]:
     """Of each measurement the quickest repeat: whatever else a machine does only adds.
 
-    >>> slow, quick = Sample("load", 1e6, 2, 0.9), Sample("load", 1e6, 2, 0.4)
+    >>> slow, quick = StateSample("load", 1e6, 2, 0.9), StateSample("load", 1e6, 2, 0.4)
     >>> least_disturbed([slow, quick]) == [quick]
     True
     """
-    best: dict[tuple[str, float, int], Sample] = {}
+    best: dict[tuple[str, float, int], StateSample] = {}
     for one in samples:
         key = one.what, one.state_bytes, one.executors
         if key not in best or one.took_s < best[key].took_s:
@@ -161,13 +161,13 @@ def least_disturbed(samples: Sequence[Sample]) -> list[Sample]:
     return list(best.values())
 
 
-def over_size(samples: Sequence[Sample], what: str) -> Regression:
+def over_size(samples: Sequence[StateSample], what: str) -> Regression:
     """Seconds that a store takes, over bytes of all state."""
     chosen = [one for one in samples if one.what == what]
     return regression([one.state_bytes for one in chosen], [_store_s(one) for one in chosen])
 
 
-def over_fleet(samples: Sequence[Sample], what: str, line: Regression) -> Regression:
+def over_fleet(samples: Sequence[StateSample], what: str, line: Regression) -> Regression:
     """Time relative to what the size alone explains, over the number of executors."""
     chosen = [one for one in samples if one.what == what]
     return regression(
@@ -176,12 +176,12 @@ def over_fleet(samples: Sequence[Sample], what: str, line: Regression) -> Regres
     )
 
 
-def _store_s(sample: Sample) -> float:
+def _store_s(sample: StateSample) -> float:
     return sample.took_s / PARTITIONS
 
 
 def claims(
-    samples: Sequence[Sample],
+    samples: Sequence[StateSample],
     by_size: dict[str, Regression],
     by_fleet: dict[str, Regression],
 ) -> tuple[Claim, ...]:
@@ -234,7 +234,7 @@ def claims(
     return tuple(found)
 
 
-def _measured_table(samples: Sequence[Sample]) -> Comparison:
+def _measured_table(samples: Sequence[StateSample]) -> Comparison:
     entries = []
     for state_bytes, executors in sorted({(s.state_bytes, s.executors) for s in samples}):
         ours = {
@@ -260,12 +260,14 @@ def _lines_table(by_size: dict[str, Regression], by_fleet: dict[str, Regression]
     return Comparison("Lines", (Metric("R^2", "", 3), Metric("p", "", 4)), tuple(entries))
 
 
-def _chart(samples: Sequence[Sample], what: str, line: Regression) -> Chart:
+def _chart(samples: Sequence[StateSample], what: str, line: Regression) -> Chart:
     clouds = []
     for executors in sorted({one.executors for one in samples}):
         chosen = [one for one in samples if (one.what, one.executors) == (what, executors)]
         x = [one.state_bytes / 1e6 for one in chosen]
-        clouds.append(Line(f"{executors} executors", x, [1e3 * _store_s(one) for one in chosen]))
+        clouds.append(
+            ChartLine(f"{executors} executors", x, [1e3 * _store_s(one) for one in chosen])
+        )
     return Chart(
         f"Time of a {what} (R² {line.r_squared:.2f})",
         "MB of state",

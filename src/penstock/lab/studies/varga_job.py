@@ -44,7 +44,7 @@ class Order(Struct, frozen=True):
     settings: dict[str, str]
 
 
-class Sample(Struct, frozen=True):
+class StateSample(Struct, frozen=True):
     """One snapshot or load: of how much state, on how many executors, and how long it took.
 
     The time is what all stores took, one after the other.
@@ -76,14 +76,14 @@ def main(text: str) -> None:
         spark.stop()
 
 
-def _measured(spark: SparkSession, order: Order, size_bytes: float, name: str) -> list[Sample]:
+def _measured(spark: SparkSession, order: Order, size_bytes: float, name: str) -> list[StateSample]:
     """Snapshots of a state of that size, then loads of it."""
     checkpoint = str(Path(order.directory) / f"{name}-{order.executors}")
     keys = max(1, round(size_bytes / STRING_BYTES))
     samples = []
 
-    def sample(what: str, took_ms: float) -> Sample:
-        return Sample(what, float(keys * STRING_BYTES), order.executors, took_ms / 1e3)
+    def sample(what: str, took_ms: float) -> StateSample:
+        return StateSample(what, float(keys * STRING_BYTES), order.executors, took_ms / 1e3)
 
     for _ in range(order.repeats):
         # One batch and then none for long: a batch that is cut short would be run again.

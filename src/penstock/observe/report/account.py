@@ -14,7 +14,7 @@ from itertools import accumulate, pairwise
 from msgspec import Struct
 
 from penstock.core.model import Fleet, Snapshot, Step
-from penstock.observe.report.decisions import Row
+from penstock.observe.report.decisions import DecisionRow
 
 
 class Cost(Struct, frozen=True):
@@ -31,7 +31,7 @@ class Cost(Struct, frozen=True):
     peak_fleet_s: float
 
 
-class Delays(Struct, frozen=True):
+class DelayShares(Struct, frozen=True):
     """Delays in ascending order, and the share of records that stayed within each."""
 
     delay_s: list[float]
@@ -50,7 +50,7 @@ class Delays(Struct, frozen=True):
         place = bisect_left(self.fraction, fraction - 1e-9)
         return self.delay_s[min(place, len(self.delay_s) - 1)]
 
-    def drawn(self, points: int = 200) -> Delays:
+    def drawn(self, points: int = 200) -> DelayShares:
         """The same curve with fewer points: even in its height, and finer over the last percent."""
         if len(self.delay_s) <= 2 * points:
             return self
@@ -59,7 +59,7 @@ class Delays(Struct, frozen=True):
         places = sorted({bisect_left(self.fraction, share - 1e-9) for share in wanted} | {0})
         last = len(self.delay_s) - 1
         places = sorted({min(place, last) for place in places} | {last})
-        return Delays([self.delay_s[p] for p in places], [self.fraction[p] for p in places])
+        return DelayShares([self.delay_s[p] for p in places], [self.fraction[p] for p in places])
 
 
 class Account(Struct, frozen=True):
@@ -125,7 +125,7 @@ def cost(steps: Sequence[Step]) -> Cost:
     )
 
 
-def delays(steps: Sequence[Step]) -> Delays:
+def delays(steps: Sequence[Step]) -> DelayShares:
     """How long records waited, each turn with the weight of the records it processed.
 
     >>> from penstock.core.model import Decision, Reason
@@ -147,18 +147,22 @@ def delays(steps: Sequence[Step]) -> Delays:
             weighed.append((seen.delay_s, (rps or 0.0) * max(0.0, gap_s)))
     weighed.sort()
     if not weighed:
-        return Delays([], [])
+        return DelayShares([], [])
     total = sum(weight for _, weight in weighed)
     if total == 0.0:  # no record moved or no rate was measured: each turn counts alike
         weighed = [(delay_s, 1.0) for delay_s, _ in weighed]
         total = float(len(weighed))
     sums = accumulate(weight for _, weight in weighed)
     by_delay = {delay_s: upto / total for (delay_s, _), upto in zip(weighed, sums, strict=True)}
-    return Delays(list(by_delay), list(by_delay.values()))
+    return DelayShares(list(by_delay), list(by_delay.values()))
 
 
 def account(
-    steps: Sequence[Step], rows: Sequence[Row], paid: Cost, waited: Delays, slo_s: float
+    steps: Sequence[Step],
+    rows: Sequence[DecisionRow],
+    paid: Cost,
+    waited: DelayShares,
+    slo_s: float,
 ) -> Account:
     """The figures of a run, from what was counted of it."""
     span_s = steps[-1].at_s - steps[0].at_s

@@ -16,7 +16,7 @@ Kind = Literal["up", "down", "hold", "refused", "blind"]
 MOST_ROWS = 3000
 
 
-class Row(Struct, frozen=True):
+class DecisionRow(Struct, frozen=True):
     """What was decided over one or more turns in a row, told by the first of them."""
 
     at_s: float
@@ -53,10 +53,10 @@ def kind_of(step: Step) -> Kind:
     return "up" if after > before else "down"
 
 
-def rows(steps: Sequence[Step]) -> list[Row]:
+def rows(steps: Sequence[Step]) -> list[DecisionRow]:
     """All decisions in the order of time."""
     zero_s = begin_s(steps)
-    found: list[Row] = []
+    found: list[DecisionRow] = []
     first = last = steps[0]
     key, turns = _key(first), 1
     for step in steps[1:]:
@@ -70,7 +70,7 @@ def rows(steps: Sequence[Step]) -> list[Row]:
     return found
 
 
-def weightiest(found: Sequence[Row], most: int = MOST_ROWS) -> list[Row]:
+def weightiest(found: Sequence[DecisionRow], most: int = MOST_ROWS) -> list[DecisionRow]:
     """At most `most` rows, in the order of time; holds give way first, the latest before others."""
     if len(found) <= most:
         return list(found)
@@ -89,12 +89,12 @@ def _key(step: Step) -> tuple[object, ...]:
     )
 
 
-def _row(first: Step, last: Step, turns: int, zero_s: float) -> Row:
+def _row(first: Step, last: Step, turns: int, zero_s: float) -> DecisionRow:
     decision, seen, kind = first.decision, first.snapshot, kind_of(first)
     texts = [reason.text for reason in decision.reasons]
     if kind == "refused" and first.receipt is not None and first.receipt.text:
         texts.append(f"refused: {first.receipt.text}")
-    return Row(
+    return DecisionRow(
         at_s=round(first.at_s - zero_s, 2),
         until_s=round(last.at_s - zero_s, 2),
         turns=turns,

@@ -10,16 +10,16 @@ from msgspec import Struct
 
 from penstock.core.errors import ConfigError
 from penstock.core.model import Step
-from penstock.observe.report.account import Account, Cost, Delays, account, cost, delays
-from penstock.observe.report.decisions import Row, rows, weightiest
+from penstock.observe.report.account import Account, Cost, DelayShares, account, cost, delays
+from penstock.observe.report.decisions import DecisionRow, rows, weightiest
 from penstock.observe.report.frame import framed, template
-from penstock.observe.report.series import Foresight, Lines, begin_s, foresight, lines
+from penstock.observe.report.series import Foresight, RunSeries, begin_s, foresight, lines
 
 #: More lines than this cannot be told apart by colour.
 MOST_JOURNALS = 8
 
 
-class Run(Struct, frozen=True):
+class ReportedRun(Struct, frozen=True):
     """All that the page shows of one journal."""
 
     name: str
@@ -27,10 +27,10 @@ class Run(Struct, frozen=True):
     end_s: float
     account: Account
     cost: Cost
-    delays: Delays
-    lines: Lines
+    delays: DelayShares
+    lines: RunSeries
     foresight: Foresight | None
-    rows: list[Row]
+    rows: list[DecisionRow]
     rows_left_out: int
 
 
@@ -90,11 +90,11 @@ def summary(journals: Sequence[tuple[str, Sequence[Step]]], slo_s: float) -> lis
     return found
 
 
-def _run(name: str, steps: Sequence[Step], slo_s: float) -> Run:
+def _run(name: str, steps: Sequence[Step], slo_s: float) -> ReportedRun:
     _require_steps(name, steps)
     paid, waited, every = cost(steps), delays(steps), rows(steps)
     kept = weightiest(every)
-    return Run(
+    return ReportedRun(
         name=name,
         begin_s=begin_s(steps),
         end_s=steps[-1].at_s - begin_s(steps),
@@ -113,7 +113,7 @@ def _require_steps(name: str, steps: Sequence[Step]) -> None:
         raise ConfigError(f"journal {name} holds no step")
 
 
-def _facts(runs: Sequence[Run], slo_s: float) -> str:
+def _facts(runs: Sequence[ReportedRun], slo_s: float) -> str:
     """The figures in words: tiles for one run, a table for several."""
     told: list[tuple[str, Callable[[Account], tuple[str, str]]]] = [
         ("executor-hours", lambda a: (f"{a.executor_hours:.3g}", f"mean {a.mean_executors:.1f}")),

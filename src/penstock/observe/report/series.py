@@ -27,7 +27,7 @@ FORECASTS = ("forecast_peak_rps", "peak_rps")
 Values = Sequence[float | None]
 
 
-class Line(Struct, frozen=True):
+class SeriesLine(Struct, frozen=True):
     """A curve: seconds since the start, and a value or a gap at each."""
 
     at_s: list[float]
@@ -41,24 +41,24 @@ class Foresight(Struct, frozen=True):
     """
 
     horizon_s: float
-    foreseen: Line
-    came: Line
-    low: Line
-    high: Line
+    foreseen: SeriesLine
+    came: SeriesLine
+    low: SeriesLine
+    high: SeriesLine
     typical_error_fraction: float | None
 
 
-class Lines(Struct, frozen=True):
+class RunSeries(Struct, frozen=True):
     """All curves of one run."""
 
-    load: Line
-    throughput: Line
-    promised: Line
-    requested: Line
-    registered: Line
-    active: Line
-    delay: Line
-    backlog: Line
+    load: SeriesLine
+    throughput: SeriesLine
+    promised: SeriesLine
+    requested: SeriesLine
+    registered: SeriesLine
+    active: SeriesLine
+    delay: SeriesLine
+    backlog: SeriesLine
 
 
 def begin_s(steps: Sequence[Step]) -> float:
@@ -67,7 +67,7 @@ def begin_s(steps: Sequence[Step]) -> float:
     return first if first >= EPOCH_BEGINS_S else 0.0
 
 
-def lines(steps: Sequence[Step]) -> Lines:
+def lines(steps: Sequence[Step]) -> RunSeries:
     """The curves of a run."""
     zero_s = begin_s(steps)
     at_s = [step.at_s - zero_s for step in steps]
@@ -75,7 +75,7 @@ def lines(steps: Sequence[Step]) -> Lines:
     def seen(read: Callable[[Snapshot], float | None]) -> list[float | None]:
         return [None if step.snapshot is None else read(step.snapshot) for step in steps]
 
-    return Lines(
+    return RunSeries(
         load=thin(at_s, seen(lambda s: s.arrival_rps)),
         throughput=thin(at_s, seen(lambda s: s.throughput_rps)),
         promised=levels(at_s, promises(steps)),
@@ -109,11 +109,11 @@ def promises(steps: Sequence[Step]) -> list[float | None]:
     return found
 
 
-def thin(at_s: Sequence[float], values: Values, most: int = MOST_POINTS) -> Line:
+def thin(at_s: Sequence[float], values: Values, most: int = MOST_POINTS) -> SeriesLine:
     """At most about `most` points: of each of equal spans its lowest, its highest and its gap.
 
     >>> thin([0.0, 1.0, 2.0, 3.0, 4.0, 5.0], [1.0, 1.0, 9.0, 1.0, 0.0, 1.0], most=2)
-    Line(at_s=[0.0, 2.0, 4.0, 5.0], values=[1, 9, 0, 1])
+    SeriesLine(at_s=[0.0, 2.0, 4.0, 5.0], values=[1, 9, 0, 1])
     """
     return _line(at_s, values, _kept(values, most))
 
@@ -136,11 +136,11 @@ def _kept(values: Values, most: int) -> Sequence[int]:
     return sorted(kept)
 
 
-def levels(at_s: Sequence[float], values: Values, most: int = MOST_POINTS) -> Line:
+def levels(at_s: Sequence[float], values: Values, most: int = MOST_POINTS) -> SeriesLine:
     """A curve that moves in steps: only where it moves, and its end.
 
     >>> levels([0.0, 10.0, 20.0, 30.0], [3, 3, 4, 4])
-    Line(at_s=[0.0, 20.0, 30.0], values=[3, 4, 4])
+    SeriesLine(at_s=[0.0, 20.0, 30.0], values=[3, 4, 4])
     """
     last = len(values) - 1
     kept = [
@@ -218,15 +218,15 @@ def _peak(evidence: dict[str, float]) -> float:
     return next(evidence[name] for name in FORECASTS if name in evidence)
 
 
-def _edge(at_s: Sequence[float], values: Values, middle: Values) -> Line:
+def _edge(at_s: Sequence[float], values: Values, middle: Values) -> SeriesLine:
     """An edge of the fan around `middle`, at the same instants; no points at all where none was."""
     if all(value is None for value in values):
-        return Line([], [])
+        return SeriesLine([], [])
     return _line(at_s, values, _kept(middle, MOST_POINTS))
 
 
-def _line(at_s: Sequence[float], values: Values, kept: Sequence[int]) -> Line:
-    return Line([round(at_s[i], 2) for i in kept], [_rounded(values[i]) for i in kept])
+def _line(at_s: Sequence[float], values: Values, kept: Sequence[int]) -> SeriesLine:
+    return SeriesLine([round(at_s[i], 2) for i in kept], [_rounded(values[i]) for i in kept])
 
 
 def _rounded(value: float | None) -> float | None:

@@ -40,7 +40,7 @@ class TrueRates(Struct, frozen=True, gc=False):
     output_rps: float
 
 
-class Demand(Struct, frozen=True, gc=False):
+class OperatorDemand(Struct, frozen=True, gc=False):
     """What an operator would have to process, and the instances that takes, unrounded."""
 
     target_rps: float
@@ -51,7 +51,7 @@ class Demand(Struct, frozen=True, gc=False):
         return with_margin(self.instances, 1.0 + overprovisioning)
 
 
-class Source(Struct, frozen=True, gc=False):
+class SourceOperator(Struct, frozen=True, gc=False):
     """Where records come from: not sized itself."""
 
     name: str
@@ -63,11 +63,11 @@ class Source(Struct, frozen=True, gc=False):
         return self.rps_per_instance * self.instances
 
 
-class Dataflow(Struct, frozen=True, gc=False):
+class OperatorDemands(Struct, frozen=True, gc=False):
     """A job's operators with what the present load asks of each."""
 
     operators: tuple[TrueRates, ...]
-    demands: dict[str, Demand]
+    demands: dict[str, OperatorDemand]
     arrival_rps: float
     takes_turns: bool
     cores_per_executor: int
@@ -113,7 +113,9 @@ def topological_order(upstream: Mapping[str, Sequence[str]]) -> list[str]:
         raise ModelError(f"the dataflow has a cycle: {' -> '.join(error.args[1])}") from None
 
 
-def demands(operators: Sequence[TrueRates], sources: Sequence[Source]) -> dict[str, Demand]:
+def demands(
+    operators: Sequence[TrueRates], sources: Sequence[SourceOperator]
+) -> dict[str, OperatorDemand]:
     """One walk from the sources: what each operator has to do, and the instances that takes.
 
     ``target = sum of what its upstream emits``, ``instances = target / true rate per instance``,
@@ -123,16 +125,17 @@ def demands(operators: Sequence[TrueRates], sources: Sequence[Source]) -> dict[s
 
     >>> split = TrueRates("split", ("lines",), 2, processing_rps=250e3, output_rps=2500e3)
     >>> count = TrueRates("count", ("split",), 1, processing_rps=2e6, output_rps=0.0)
-    >>> found = demands([split, count], [Source("lines", 500e3)])
+    >>> found = demands([split, count], [SourceOperator("lines", 500e3)])
     >>> found["split"], found["count"]
-    (Demand(target_rps=500000.0, instances=4.0), Demand(target_rps=5000000.0, instances=2.5))
+    (OperatorDemand(target_rps=500000.0, instances=4.0),
+     OperatorDemand(target_rps=5000000.0, instances=2.5))
     """
     by_name = {operator.name: operator for operator in operators}
     if len(by_name) < len(operators):
         raise ModelError("two operators of the dataflow bear the same name")
     emitted = {source.name: source.emitted_rps for source in sources}
     inner = {o.name: [feed for feed in o.upstream if feed not in emitted] for o in operators}
-    found: dict[str, Demand] = {}
+    found: dict[str, OperatorDemand] = {}
     for name in topological_order(inner):
         operator = by_name[name]
         target_rps = sum([emitted[feed] for feed in operator.upstream])
@@ -142,7 +145,7 @@ def demands(operators: Sequence[TrueRates], sources: Sequence[Source]) -> dict[s
         else:
             instances = inf if target_rps > 0.0 else 0.0
             emitted[name] = 0.0
-        found[name] = Demand(target_rps, instances)
+        found[name] = OperatorDemand(target_rps, instances)
     return found
 
 
@@ -205,7 +208,7 @@ def true_rates(
 
 def measure(
     snapshot: Snapshot, window: Sequence[Snapshot], sharing: Sharing = "auto"
-) -> Dataflow | Decision:
+) -> OperatorDemands | Decision:
     """The job as a dataflow under its present load, or the decision to hold with its reason.
 
     What arrives is divided among several sources in proportion to what each takes in.
@@ -241,12 +244,12 @@ def measure(
     if unknown:
         return not_measured(holding, *unknown)
     cores = snapshot.fleet.cores_per_executor
-    return Dataflow(rates, found, arrival_rps, takes_turns, cores)
+    return OperatorDemands(rates, found, arrival_rps, takes_turns, cores)
 
 
 def _with_sources(
     rates: tuple[TrueRates, ...], window: Sequence[Snapshot], arrival_rps: float
-) -> tuple[tuple[TrueRates, ...], list[Source]]:
+) -> tuple[tuple[TrueRates, ...], list[SourceOperator]]:
     """Put a topic in front of each operator that reads from none, with its share of arrivals."""
     taken = {rate.name: 0.0 for rate in rates if not rate.upstream}
     for snapshot in window:
@@ -257,7 +260,7 @@ def _with_sources(
     sources = []
     for name, rps in taken.items():
         share = rps / total if total > 0.0 else 1.0 / len(taken)
-        sources.append(Source(f"topic of {name}", arrival_rps * share))
+        sources.append(SourceOperator(f"topic of {name}", arrival_rps * share))
     fed = tuple(
         rate
         if rate.upstream

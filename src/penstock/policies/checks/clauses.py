@@ -265,7 +265,7 @@ def _wire(snapshot: Snapshot, knowledge: Knowledge) -> bytes:
             knowledge.now_s,
             list(knowledge.history),
             list(knowledge.rescales),
-            list(knowledge.wishes),
+            list(knowledge.recommendations),
             knowledge.last_step,
         )
     )

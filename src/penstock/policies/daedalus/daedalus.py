@@ -22,7 +22,7 @@ from penstock.policies.algorithms.recovery import (
     predicted_recovery_s,
     repeated_s,
 )
-from penstock.policies.daedalus.regression import Line, ScaleOuts, fleet_capacity_rps
+from penstock.policies.daedalus.regression import RunningRegression, ScaleOuts, fleet_capacity_rps
 
 #: Rates are forecast in bins of so many seconds, from so much past, so far ahead.
 BIN_S, PAST_S, HORIZON_S = 60.0, 3600.0, 900
@@ -36,9 +36,9 @@ class DaedalusMemory(Struct, frozen=True, tag=True, omit_defaults=True):
     """What was learned on the job: a few numbers per executor and per size of the fleet."""
 
     #: Throughput over cpu, per executor.
-    lines: dict[str, Line] = {}
+    lines: dict[str, RunningRegression] = {}
     #: Cpu of the busiest executor over the share of its time that a micro-batch job works.
-    full_cpu: Line = Line()
+    full_cpu: RunningRegression = RunningRegression()
     scale_outs: ScaleOuts = ScaleOuts()
     #: Arrivals minus throughput, as it usually is.
     usual: Normal = Normal()
@@ -48,7 +48,7 @@ class DaedalusMemory(Struct, frozen=True, tag=True, omit_defaults=True):
     trust: Trust = Trust()
 
 
-class Outlook(NamedTuple):
+class CapacityOutlook(NamedTuple):
     """What Algorithm 1 looks at: C (by number of executors), W, TSF (by second), lag."""
 
     executors: int
@@ -61,7 +61,7 @@ class Outlook(NamedTuple):
     checkpoint_interval_s: float = 10.0
 
 
-class Plan(NamedTuple):
+class SizeChoice(NamedTuple):
     """What Algorithm 1 returns, and how long recovery would take there if it looked."""
 
     executors: int
@@ -92,7 +92,7 @@ class Daedalus:
         No plan this soon after a rescale.
     lasting_s
         Only a necessary plan this soon after a rescale.
-    warmup_s
+    executor_warmup_s
         Samples this soon after the start of an executor or after a rescale teach nothing.
     checkpoint_interval_s
         What a stop repeats at worst, where the job does not say; a micro-batch job repeats a
@@ -111,9 +111,10 @@ class Daedalus:
     three would do, and would have recovered from 375,000 + 250,000 records in 141 s.
 
     >>> import numpy as np
-    >>> now = Outlook(4, [10_000.0 * n for n in range(9)], 25_000.0, np.full(900, 25_000.0), 0.0)
+    >>> capacities = [10_000.0 * n for n in range(9)]
+    >>> now = CapacityOutlook(4, capacities, 25_000.0, np.full(900, 25_000.0), 0.0)
     >>> Daedalus().plan(now)
-    Plan(executors=3, code='scale_down', recovery_s=141)
+    SizeChoice(executors=3, code='scale_down', recovery_s=141)
 
     With 60,000 records waiting, giving back executors has to wait until six would do it:
 
@@ -150,7 +151,7 @@ class Daedalus:
     loop_s: Annotated[float, Meta(gt=0)] = 60.0
     grace_s: Annotated[float, Meta(ge=0)] = 180.0
     lasting_s: Annotated[float, Meta(ge=0)] = 600.0
-    warmup_s: Annotated[float, Meta(ge=0)] = 120.0
+    executor_warmup_s: Annotated[float, Meta(ge=0)] = 120.0
     checkpoint_interval_s: Annotated[float, Meta(ge=0)] = 10.0
     most_executors: Annotated[int, Meta(ge=1)] = 512
     auto_arima: bool = False
@@ -190,7 +191,7 @@ class Daedalus:
             memory = structs.replace(memory, watch=watch)
         return _told(plan, outlook, memory)
 
-    def plan(self, now: Outlook) -> Plan:
+    def plan(self, now: CapacityOutlook) -> SizeChoice:
         """Algorithm 1; all conditions must hold, so those that cost nothing are asked first."""
         current, forecast = now.executors, now.forecast_rps
         most = min(self.most_executors, len(now.capacities_rps) - 1)
@@ -198,7 +199,7 @@ class Daedalus:
         if now.since_rescale_s < self.lasting_s and current <= most:
             soon_rps = float(forecast[: int(self.loop_s)].max())
             if now.capacities_rps[current] > max(now.arrival_rps, soon_rps):
-                return Plan(current, "lasting")
+                return SizeChoice(current, "lasting")
         for i in range(1, most + 1):
             capacity_rps = now.capacities_rps[i]
             if capacity_rps <= now.arrival_rps:
@@ -213,10 +214,10 @@ class Daedalus:
             if capacity_rps < forecast[: int(recovery_s)].max():
                 continue
             code = "scale_up" if i > current else "scale_down" if i < current else "right_size"
-            return Plan(i, code, recovery_s)
-        return Plan(most, "largest")
+            return SizeChoice(i, code, recovery_s)
+        return SizeChoice(most, "largest")
 
-    def _recovery_s(self, now: Outlook, executors: int) -> int | None:
+    def _recovery_s(self, now: CapacityOutlook, executors: int) -> int | None:
         return predicted_recovery_s(
             now.forecast_rps,
             now.capacities_rps[executors],
@@ -233,15 +234,21 @@ class Daedalus:
 
         They start anew after a rescale: who shares the work with how many changes the line.
         """
-        known: dict[str, Line] = memory.lines if since_rescale_s >= self.warmup_s else {}
-        lines: dict[str, Line] = {}
-        born_by_s = snapshot.at_s - self.warmup_s if since_rescale_s >= self.warmup_s else -inf
+        known: dict[str, RunningRegression] = (
+            memory.lines if since_rescale_s >= self.executor_warmup_s else {}
+        )
+        lines: dict[str, RunningRegression] = {}
+        born_by_s = (
+            snapshot.at_s - self.executor_warmup_s
+            if since_rescale_s >= self.executor_warmup_s
+            else -inf
+        )
         busiest: float | None = None
         for executor in snapshot.executors:
             cpu, rps, line = executor.cpu_fraction, executor.throughput_rps, known.get(executor.id)
             is_warm = executor.ready and executor.started_at_s <= born_by_s
             if is_warm and cpu is not None and rps is not None:
-                line = (line or Line()).seen(cpu, rps)
+                line = (line or RunningRegression()).seen(cpu, rps)
                 busiest = cpu if busiest is None or cpu > busiest else busiest
             if line is not None:
                 lines[executor.id] = line
@@ -278,7 +285,7 @@ class Daedalus:
     ) -> DaedalusMemory:
         """The table of capacities with what the present fleet can do."""
         executors = len(memory.lines)
-        if since_rescale_s < self.warmup_s or not 0 < executors == snapshot.fleet.active:
+        if since_rescale_s < self.executor_warmup_s or not 0 < executors == snapshot.fleet.active:
             return memory
         full = _full_cpu(memory.full_cpu) if snapshot.trigger_interval_s else 1.0
         table = memory.scale_outs
@@ -290,7 +297,7 @@ class Daedalus:
 
     def _outlook(
         self, memory: DaedalusMemory, snapshot: Snapshot, knowledge: Knowledge
-    ) -> tuple[DaedalusMemory, Outlook]:
+    ) -> tuple[DaedalusMemory, CapacityOutlook]:
         """What Algorithm 1 needs to know, and the trust in the model that foresees it."""
         past = knowledge.window(PAST_S) or [snapshot]
         looks = max(1, round(self.loop_s / self.period_s))
@@ -299,7 +306,7 @@ class Daedalus:
         trust, forecast = self._forecast(memory.trust, past, arrival_rps, knowledge.now_s)
         trigger_s = snapshot.trigger_interval_s
         usual_lag = 2.0 * trigger_s * arrival_rps if trigger_s else 0.0
-        outlook = Outlook(
+        outlook = CapacityOutlook(
             executors=snapshot.fleet.target,
             capacities_rps=memory.scale_outs.up_to(self.most_executors),
             arrival_rps=arrival_rps,
@@ -352,7 +359,7 @@ def _working_fraction(snapshot: Snapshot) -> float | None:
     return min(1.0, sum(durations) / len(durations) / snapshot.trigger_interval_s)
 
 
-def _full_cpu(line: Line) -> float:
+def _full_cpu(line: RunningRegression) -> float:
     """The cpu of the busiest executor when batches fill the trigger interval."""
     if line.is_firm_at(1.0):
         return min(1.0, line.at(1.0))
@@ -365,7 +372,7 @@ def _hold(executors: int, code: str, why: str, memory: DaedalusMemory) -> Decisi
     )
 
 
-def _told(plan: Plan, now: Outlook, memory: DaedalusMemory) -> Decision:
+def _told(plan: SizeChoice, now: CapacityOutlook, memory: DaedalusMemory) -> Decision:
     """The plan as a decision, with its numbers."""
     capacity_rps = float(now.capacities_rps[plan.executors])
     peak_rps = float(now.forecast_rps.max())

@@ -19,12 +19,12 @@ FEWEST_SAMPLES, MOST_ERROR = 4, 0.03
 MOST_GAIN = 2.0
 
 
-class Line(Struct, frozen=True, gc=False, array_like=True):
+class RunningRegression(Struct, frozen=True, gc=False, array_like=True):
     """A least-squares line as Welford's running sums: means, and sums of squared deviations.
 
     One sample after the other gives exactly the line through all of them.
 
-    >>> line = Line.through([0.2, 0.4, 0.6, 0.8], [1500.0, 3900.0, 6100.0, 8500.0])
+    >>> line = RunningRegression.through([0.2, 0.4, 0.6, 0.8], [1500.0, 3900.0, 6100.0, 8500.0])
     >>> line.slope, line.intercept, line.at(1.0)
     (11600.0, -800.0, 10800.0)
     """
@@ -37,19 +37,19 @@ class Line(Struct, frozen=True, gc=False, array_like=True):
     yy: float = 0.0
 
     @classmethod
-    def through(cls, xs: Iterable[float], ys: Iterable[float]) -> Line:
+    def through(cls, xs: Iterable[float], ys: Iterable[float]) -> RunningRegression:
         line = cls()
         for x, y in zip(xs, ys, strict=True):
             line = line.seen(x, y)
         return line
 
-    def seen(self, x: float, y: float) -> Line:
+    def seen(self, x: float, y: float) -> RunningRegression:
         """The line that has also seen this point."""
         samples = self.samples + 1
         x_off, y_off = x - self.x_mean, y - self.y_mean
         x_mean, y_mean = self.x_mean + x_off / samples, self.y_mean + y_off / samples
         # One deviation from the old mean times one from the new: that is what makes it exact.
-        return Line(
+        return RunningRegression(
             samples,
             x_mean,
             y_mean,
@@ -58,18 +58,18 @@ class Line(Struct, frozen=True, gc=False, array_like=True):
             self.yy + y_off * (y - y_mean),
         )
 
-    def sloping_as(self, others: Sequence[Line]) -> Line:
+    def sloping_as(self, others: Sequence[RunningRegression]) -> RunningRegression:
         """The line through the middle of its own points that rises as those of all do.
 
         Only how each one's points lie about their own middle counts, so that executors which
         differ by a constant do not blur the slope. What happens to a job happens to all of its
         executors at once: many of them are no more samples than one.
 
-        >>> steep = Line.through([0.2, 0.4], [20.0, 60.0])
-        >>> Line.through([0.5], [70.0]).sloping_as([steep, steep]).at(1.0)
+        >>> steep = RunningRegression.through([0.2, 0.4], [20.0, 60.0])
+        >>> RunningRegression.through([0.5], [70.0]).sloping_as([steep, steep]).at(1.0)
         170.0
         """
-        return Line(
+        return RunningRegression(
             max(other.samples for other in others),
             self.x_mean,
             self.y_mean,
@@ -90,7 +90,7 @@ class Line(Struct, frozen=True, gc=False, array_like=True):
     def error_at(self, x: float) -> float:
         """The standard error of the line at x: it grows with the distance from the points.
 
-        >>> line = Line.through([0.1, 0.2, 0.3, 0.4], [11.0, 19.0, 31.0, 39.0])
+        >>> line = RunningRegression.through([0.1, 0.2, 0.3, 0.4], [11.0, 19.0, 31.0, 39.0])
         >>> round(line.error_at(0.25), 2), round(line.error_at(1.0), 2)
         (0.63, 4.29)
         """
@@ -121,11 +121,11 @@ def full_cpu_fractions(mean_cpus: Sequence[float], full: float = 1.0) -> list[fl
     return [full - (busiest - cpu) for cpu in mean_cpus]
 
 
-def executor_capacities_rps(lines: Sequence[Line], full: float = 1.0) -> list[int]:
+def executor_capacities_rps(lines: Sequence[RunningRegression], full: float = 1.0) -> list[int]:
     """What each executor can process, in whole records/s; what they can together is the sum.
 
-    >>> even = Line.through([0.2, 0.4], [200.0, 400.0])
-    >>> behind = Line.through([0.1, 0.3], [100.0, 300.0])
+    >>> even = RunningRegression.through([0.2, 0.4], [200.0, 400.0])
+    >>> behind = RunningRegression.through([0.1, 0.3], [100.0, 300.0])
     >>> executor_capacities_rps([even, behind])
     [1000, 900]
     """
@@ -134,7 +134,7 @@ def executor_capacities_rps(lines: Sequence[Line], full: float = 1.0) -> list[in
 
 
 def fleet_capacity_rps(
-    lines: Sequence[Line], full: float = 1.0, least_cpu: float = 0.0
+    lines: Sequence[RunningRegression], full: float = 1.0, least_cpu: float = 0.0
 ) -> int | None:
     """What the executors can process together, also while some are hardly known.
 
@@ -142,8 +142,8 @@ def fleet_capacity_rps(
     throughput grows in proportion to its cpu. An idle executor uses cpu too, so proportion says
     too little at low load: below `least_cpu` it does not count, and the capacity is unknown.
 
-    >>> known = Line.through([0.2, 0.4, 0.6, 0.8], [250.0, 450.0, 650.0, 850.0])
-    >>> barely = Line.through([0.5], [550.0])
+    >>> known = RunningRegression.through([0.2, 0.4, 0.6, 0.8], [250.0, 450.0, 650.0, 850.0])
+    >>> barely = RunningRegression.through([0.5], [550.0])
     >>> fleet_capacity_rps([known, barely]), fleet_capacity_rps([barely])
     (2100, 1100)
     >>> fleet_capacity_rps([barely], least_cpu=0.7)

@@ -17,7 +17,7 @@ class Flow(Struct, frozen=True, gc=False):
     out_rps: float | None = None
 
 
-class Demand(Struct, frozen=True, gc=False):
+class VertexDemand(Struct, frozen=True, gc=False):
     """What arrives for a vertex, and what it should work off on top of that."""
 
     target_rps: float | None
@@ -46,16 +46,16 @@ def source_demand(
     lag_growth_rps: float | None,
     lag_records: float,
     catch_up_s: float,
-) -> Demand:
+) -> VertexDemand:
     """What really arrives is what was read plus what the backlog grew by.
 
     >>> source_demand(100.0, 50.0, 1000.0, catch_up_s=2.0)
-    Demand(target_rps=150.0, catch_up_rps=500.0)
+    VertexDemand(target_rps=150.0, catch_up_rps=500.0)
     """
     catch_up_rps = lag_records / catch_up_s if catch_up_s else 0.0
     if input_rps is None or lag_growth_rps is None:
-        return Demand(None, catch_up_rps)
-    return Demand(max(0.0, input_rps + lag_growth_rps), catch_up_rps)
+        return VertexDemand(None, catch_up_rps)
+    return VertexDemand(max(0.0, input_rps + lag_growth_rps), catch_up_rps)
 
 
 def edge_rps(inputs: Inputs, flows: Mapping[str, Flow], upstream: str, vertex: str) -> float | None:
@@ -98,8 +98,8 @@ def output_ratio(inputs: Inputs, flows: Mapping[str, Flow], upstream: str, verte
 
 
 def inner_demand(
-    inputs: Inputs, flows: Mapping[str, Flow], demands: Mapping[str, Demand], vertex: str
-) -> Demand:
+    inputs: Inputs, flows: Mapping[str, Flow], demands: Mapping[str, VertexDemand], vertex: str
+) -> VertexDemand:
     """What a vertex gets to do if all before it do what they have to."""
     target_rps: float | None = 0.0
     catch_up_rps: float | None = 0.0
@@ -107,7 +107,7 @@ def inner_demand(
         ratio, demand = output_ratio(inputs, flows, upstream, vertex), demands[upstream]
         target_rps = _plus(target_rps, demand.target_rps, ratio)
         catch_up_rps = _plus(catch_up_rps, demand.catch_up_rps, ratio)
-    return Demand(target_rps, catch_up_rps)
+    return VertexDemand(target_rps, catch_up_rps)
 
 
 def _plus(total: float | None, part: float | None, ratio: float) -> float | None:
@@ -115,13 +115,13 @@ def _plus(total: float | None, part: float | None, ratio: float) -> float | None
 
 
 def required_rps(
-    demand: Demand, utilization: float, options: Options, restart_s: float | None = None
+    demand: VertexDemand, utilization: float, options: Options, restart_s: float | None = None
 ) -> float | None:
     """The capacity that meets a demand at some utilisation, a whole number.
 
     With `restart_s` it also works off in time what the restart of a rescale leaves lying.
 
-    >>> required_rps(Demand(700.0, 350.0), 0.7, Options(catch_up_s=60.0), restart_s=300.0)
+    >>> required_rps(VertexDemand(700.0, 350.0), 0.7, Options(catch_up_s=60.0), restart_s=300.0)
     4850.0
     """
     target_rps, total_rps = demand.target_rps, demand.catch_up_rps
@@ -138,13 +138,13 @@ def required_rps(
 
 
 def band(
-    demand: Demand, options: Options, *, restart_s: float, processing_backlog: bool = False
+    demand: VertexDemand, options: Options, *, restart_s: float, processing_backlog: bool = False
 ) -> Band:
     """Where nothing is done. While a backlog is worked off nothing shrinks, and nothing grows
     that can just bear the load.
 
     >>> options = Options(utilization_max=0.9, utilization_min=0.7, catch_up_s=2.0)
-    >>> band(Demand(700.0, 0.0), options, restart_s=1.0)
+    >>> band(VertexDemand(700.0, 0.0), options, restart_s=1.0)
     Band(scale_up_below_rps=778.0, scale_down_above_rps=1350.0)
     """
     highest, lowest = 1.0, 0.0

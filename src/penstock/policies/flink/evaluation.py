@@ -11,8 +11,8 @@ from penstock.core.errors import ModelError
 from penstock.policies.flink.capacity import busy_ms_per_s, input_rps, true_processing_rps
 from penstock.policies.flink.demand import (
     Band,
-    Demand,
     Flow,
+    VertexDemand,
     band,
     inner_demand,
     is_processing_backlog,
@@ -32,7 +32,7 @@ class Vertex(Struct, frozen=True, gc=False):
     keyed: bool = False
 
 
-class Sample(Struct, frozen=True, gc=False):
+class VertexSample(Struct, frozen=True, gc=False):
     """What was collected of one vertex at one time; counters count from the start of the job."""
 
     records_in: float | None = None
@@ -44,16 +44,16 @@ class Sample(Struct, frozen=True, gc=False):
     observed_rps: float | None = None
 
 
-class Load(Struct, frozen=True, gc=False):
+class VertexLoad(Struct, frozen=True, gc=False):
     """What a vertex can do, would have to do, and within which band it is left alone."""
 
     capacity_rps: float | None
-    demand: Demand
+    demand: VertexDemand
     band: Band
 
 
 #: Samples by vertex, each with its time, oldest first.
-Samples = Mapping[str, Sequence[tuple[float, Sample]]]
+Samples = Mapping[str, Sequence[tuple[float, VertexSample]]]
 
 
 def evaluate(
@@ -63,7 +63,7 @@ def evaluate(
     *,
     restart_s: float,
     busy_aggregator: Aggregator = "max",
-) -> dict[str, Load]:
+) -> dict[str, VertexLoad]:
     """Walk the job once from its sources on.
 
     `busy_aggregator` says which instance stands for a vertex: the busiest, the idlest, the mean.
@@ -77,8 +77,8 @@ def evaluate(
         for name, vertex in vertices.items()
         if not vertex.inputs
     )
-    demands: dict[str, Demand] = {}
-    loads: dict[str, Load] = {}
+    demands: dict[str, VertexDemand] = {}
+    loads: dict[str, VertexLoad] = {}
     for name in in_order(inputs):
         points = samples[name]
         if inputs[name]:
@@ -89,9 +89,9 @@ def evaluate(
             demand = source_demand(
                 flows[name].in_rps, lag_growth_rps, lag_records, options.catch_up_s
             )
-        demand = Demand(_rounded(demand.target_rps), _rounded(demand.catch_up_rps))
+        demand = VertexDemand(_rounded(demand.target_rps), _rounded(demand.catch_up_rps))
         demands[name] = demand
-        loads[name] = Load(
+        loads[name] = VertexLoad(
             _rounded(capacity_rps(points, vertices[name].parallelism, options, busy_aggregator)),
             demand,
             band(demand, options, restart_s=restart_s, processing_backlog=processing_backlog),
@@ -100,7 +100,7 @@ def evaluate(
 
 
 def capacity_rps(
-    points: Sequence[tuple[float, Sample]],
+    points: Sequence[tuple[float, VertexSample]],
     parallelism: int,
     options: Options,
     aggregator: Aggregator,
@@ -120,7 +120,7 @@ def capacity_rps(
     )
 
 
-def mean_load_fraction(points: Iterable[tuple[float, Sample]]) -> float | None:
+def mean_load_fraction(points: Iterable[tuple[float, VertexSample]]) -> float | None:
     """How busy a vertex was over the window."""
     load = mean(sample.load_fraction for _, sample in points)
     return _rounded(load)
@@ -134,11 +134,13 @@ def in_order(inputs: Mapping[str, Sequence[str]]) -> Iterator[str]:
         raise ModelError(f"operators read from each other in a circle: {error.args[1]}") from None
 
 
-def _records_in(points: Sequence[tuple[float, Sample]]) -> Iterator[tuple[float, float | None]]:
+def _records_in(
+    points: Sequence[tuple[float, VertexSample]],
+) -> Iterator[tuple[float, float | None]]:
     return ((at_s, sample.records_in) for at_s, sample in points)
 
 
-def _flow(points: Sequence[tuple[float, Sample]]) -> Flow:
+def _flow(points: Sequence[tuple[float, VertexSample]]) -> Flow:
     records_out = ((at_s, sample.records_out) for at_s, sample in points)
     return Flow(rate(_records_in(points)), rate(records_out))
 

@@ -10,7 +10,7 @@ from msgspec import Meta, Struct, structs
 
 from penstock.core.knowledge import Knowledge
 from penstock.core.model import Decision, Limits, Reason, Snapshot, not_measured
-from penstock.policies.flink.evaluation import Load, evaluate
+from penstock.policies.flink.evaluation import VertexLoad, evaluate
 from penstock.policies.flink.history import (
     Pending,
     Restart,
@@ -22,7 +22,7 @@ from penstock.policies.flink.history import (
 from penstock.policies.flink.job import decide_job
 from penstock.policies.flink.metrics_window import heap_fraction, look, missing, unchanged
 from penstock.policies.flink.options import Options, Seconds
-from penstock.policies.flink.outlook import Outlook
+from penstock.policies.flink.outlook import JobEvaluation
 from penstock.policies.flink.windows import Collected, collect
 
 
@@ -193,7 +193,7 @@ class Flink(Options):
         if plan.under_memory_pressure:
             text = f"memory is above {self.heap_threshold:.0%} of an executor: nothing is scaled"
             return Decision.of(current, Reason("memory_pressure", text), memory=memory)
-        outlook = Outlook(sight, loads, plan, self, restart_time_s)
+        outlook = JobEvaluation(sight, loads, plan, self, restart_time_s)
         return self._conclude(snapshot, knowledge, outlook, memory)
 
     def _window(self, seen: list[Snapshot], running_at_s: float) -> Collected:
@@ -216,7 +216,7 @@ class Flink(Options):
         return Reason("window_not_full", text, {"span_s": span_s})
 
     def _conclude(
-        self, snapshot: Snapshot, knowledge: Knowledge, outlook: Outlook, memory: Scalings
+        self, snapshot: Snapshot, knowledge: Knowledge, outlook: JobEvaluation, memory: Scalings
     ) -> Decision:
         """The widest vertex decides about the fleet, and explains it."""
         current, sight, plan = snapshot.fleet.target, outlook.sight, outlook.plan
@@ -279,7 +279,7 @@ class Flink(Options):
         )
 
 
-def _scaling(at_s: float, before: int, after: int, load: Load) -> Scaling:
+def _scaling(at_s: float, before: int, after: int, load: VertexLoad) -> Scaling:
     """A scaling to remember; a capacity without limit promises nothing."""
     can_rps = load.capacity_rps
     if can_rps is None or isinf(can_rps):

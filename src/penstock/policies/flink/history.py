@@ -11,7 +11,7 @@ from msgspec import Struct
 from penstock.policies.flink.options import Options
 
 
-class Wish(Struct, frozen=True, gc=False):
+class DelayedScaleDown(Struct, frozen=True, gc=False):
     """A smaller parallelism that was wanted, and whether capacity was outside its band then."""
 
     at_s: float
@@ -27,13 +27,13 @@ class Pending(Struct, frozen=True, gc=False):
     """
 
     since_s: float
-    wishes: tuple[Wish, ...]
+    wishes: tuple[DelayedScaleDown, ...]
 
     @staticmethod
-    def begin(wish: Wish) -> Pending:
+    def begin(wish: DelayedScaleDown) -> Pending:
         return Pending(wish.at_s, (wish,))
 
-    def with_wish(self, wish: Wish) -> Pending:
+    def with_wish(self, wish: DelayedScaleDown) -> Pending:
         wishes = self.wishes
         while wishes and wishes[-1].parallelism <= wish.parallelism:
             wishes = wishes[:-1]
@@ -42,12 +42,12 @@ class Pending(Struct, frozen=True, gc=False):
     def since(self, window_start_s: float) -> Pending:
         """Without wishes from before the window.
 
-        >>> wishes = [Wish(0, 5), Wish(1, 9), Wish(2, 4), Wish(3, 5), Wish(4, 6)]
+        >>> wishes = [DelayedScaleDown(at, wish) for at, wish in enumerate((5, 9, 4, 5, 6))]
         >>> pending = Pending.begin(wishes[0])
         >>> for wish in wishes[1:]:
         ...     pending = pending.with_wish(wish)
         >>> pending.since(1).wishes[0], pending.since(2).wishes[0].parallelism
-        (Wish(at_s=1, parallelism=9, outside=False), 6)
+        (DelayedScaleDown(at_s=1, parallelism=9, outside=False), 6)
         """
         wishes = self.wishes
         while wishes and wishes[0].at_s < window_start_s:

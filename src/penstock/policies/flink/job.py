@@ -7,20 +7,20 @@ from math import ceil
 
 from msgspec import Struct
 
-from penstock.policies.flink.evaluation import Load, Vertex
+from penstock.policies.flink.evaluation import Vertex, VertexLoad
 from penstock.policies.flink.history import Pending, Scaling
 from penstock.policies.flink.memory import is_under_pressure
 from penstock.policies.flink.options import Options
-from penstock.policies.flink.vertex import Change, decide_vertex
+from penstock.policies.flink.vertex import VertexChange, decide_vertex
 
 
-class Plan(Struct, frozen=True, gc=False):
+class JobPlan(Struct, frozen=True, gc=False):
     """What becomes of each vertex that was looked at, and which of them are to be scaled.
 
     `scaled` is empty as long as no vertex that would change is outside its band.
     """
 
-    changes: dict[str, Change]
+    changes: dict[str, VertexChange]
     scaled: dict[str, int]
     under_memory_pressure: bool = False
 
@@ -36,7 +36,7 @@ class Plan(Struct, frozen=True, gc=False):
 
 def decide_job(
     vertices: Mapping[str, Vertex],
-    loads: Mapping[str, Load],
+    loads: Mapping[str, VertexLoad],
     options: Options,
     *,
     restart_s: float,
@@ -47,7 +47,7 @@ def decide_job(
     gc_fraction: float | None = None,
     heap_fraction: float | None = None,
     gc_threshold: float = 1.0,
-) -> Plan:
+) -> JobPlan:
     """If one vertex leaves its band, each goes to its own target; else none does."""
     if is_under_pressure(
         gc_fraction,
@@ -55,7 +55,7 @@ def decide_job(
         gc_threshold=gc_threshold,
         heap_threshold=options.heap_threshold,
     ):
-        return Plan({}, {}, under_memory_pressure=True)
+        return JobPlan({}, {}, under_memory_pressure=True)
     changes = {
         name: decide_vertex(
             vertex,
@@ -76,7 +76,7 @@ def decide_job(
     }
     if not any(changes[name].outside for name in scaled):
         scaled = {}
-    return Plan(changes, scaled)
+    return JobPlan(changes, scaled)
 
 
 def slots_after(current: Mapping[str, int], scaled: Mapping[str, int], slots_used: int) -> int:
@@ -101,7 +101,7 @@ def workers(slots: int, slots_per_worker: int) -> int:
     return ceil(slots / slots_per_worker)
 
 
-class Worker(Struct, frozen=True, gc=False):
+class WorkerResources(Struct, frozen=True, gc=False):
     """What one worker offers and takes."""
 
     slots: int
@@ -113,7 +113,7 @@ def exceeds_quota(
     current: Mapping[str, int],
     scaled: Mapping[str, int],
     slot_sharing_groups: Sequence[Collection[str]],
-    worker: Worker,
+    worker: WorkerResources,
     *,
     cpu_quota: float | None = None,
     memory_quota_bytes: float | None = None,
@@ -123,7 +123,7 @@ def exceeds_quota(
     As in the original, only vertices that change are counted, and a worker that would be
     filled in part is not.
 
-    >>> worker = Worker(slots=2, cpu=2.0, memory_bytes=2e9)
+    >>> worker = WorkerResources(slots=2, cpu=2.0, memory_bytes=2e9)
     >>> exceeds_quota({"a": 1}, {"a": 4}, [["a"]], worker, cpu_quota=3.0)
     True
     """

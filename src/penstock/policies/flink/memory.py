@@ -28,7 +28,7 @@ class WorkerMemory(Struct, frozen=True, kw_only=True, gc=False):
     slots_used: float | None = None
 
 
-class Metric(Struct, frozen=True, gc=False):
+class WindowedMetric(Struct, frozen=True, gc=False):
     """The latest value, and the mean of the window."""
 
     current: float | None
@@ -38,12 +38,12 @@ class Metric(Struct, frozen=True, gc=False):
 class MemoryWindow(Struct, frozen=True, kw_only=True, gc=False):
     """The memory of all workers over a window."""
 
-    gc_fraction: Metric
-    heap_fraction: Metric
-    heap_bytes: Metric
-    managed_bytes: Metric
-    metaspace_bytes: Metric
-    slots_used: Metric
+    gc_fraction: WindowedMetric
+    heap_fraction: WindowedMetric
+    heap_bytes: WindowedMetric
+    managed_bytes: WindowedMetric
+    metaspace_bytes: WindowedMetric
+    slots_used: WindowedMetric
 
 
 def heap_fraction(used_bytes: float, max_bytes: float) -> float:
@@ -55,17 +55,17 @@ def memory_window(samples: Sequence[WorkerMemory]) -> MemoryWindow:
     """Garbage collection and slots as they are now, the rest also as a mean."""
     last = samples[-1]
 
-    def metric(name: str) -> Metric:
+    def metric(name: str) -> WindowedMetric:
         average = mean(getattr(sample, name) for sample in samples)
-        return Metric(_rounded(getattr(last, name)), _rounded(average))
+        return WindowedMetric(_rounded(getattr(last, name)), _rounded(average))
 
     return MemoryWindow(
-        gc_fraction=Metric(_rounded(last.gc_fraction)),
+        gc_fraction=WindowedMetric(_rounded(last.gc_fraction)),
         heap_fraction=metric("heap_fraction"),
         heap_bytes=metric("heap_bytes"),
         managed_bytes=metric("managed_bytes"),
         metaspace_bytes=metric("metaspace_bytes"),
-        slots_used=Metric(_rounded(last.slots_used)),
+        slots_used=WindowedMetric(_rounded(last.slots_used)),
     )
 
 

@@ -16,14 +16,14 @@ from msgspec import Struct
 
 from penstock.core.model import OperatorSample, Snapshot
 from penstock.policies.flink.capacity import MS_PER_S, SourceSample, observed_series_rps
-from penstock.policies.flink.evaluation import Sample, Samples, Vertex
+from penstock.policies.flink.evaluation import Samples, Vertex, VertexSample
 from penstock.policies.flink.options import Options
 
 #: The one vertex of a micro-batch job.
 STAGES = "all stages"
 
 
-class Sight(Struct, frozen=True, gc=False):
+class MetricsWindow(Struct, frozen=True, gc=False):
     """A job's vertices, their samples, and the slots that an executor has for them."""
 
     vertices: dict[str, Vertex]
@@ -76,7 +76,7 @@ def unchanged(
     return seen[::-1], min(max(started, default=-inf), now_s)
 
 
-def look(snapshots: Sequence[Snapshot], options: Options) -> Sight:
+def look(snapshots: Sequence[Snapshot], options: Options) -> MetricsWindow:
     """A window of snapshots, oldest first, the last one without `missing` values."""
     last = snapshots[-1]
     measured = [snapshot for snapshot in snapshots if not missing(snapshot)]
@@ -84,7 +84,7 @@ def look(snapshots: Sequence[Snapshot], options: Options) -> Sight:
     if last.trigger_interval_s is not None:
         slots = active * last.fleet.cores_per_executor
         vertex = Vertex(slots, source_partitions=last.partitions or 0)
-        return Sight({STAGES: vertex}, {STAGES: _turns(measured)}, slots / active)
+        return MetricsWindow({STAGES: vertex}, {STAGES: _turns(measured)}, slots / active)
     known = {operator.name for operator in last.operators}
     rows = [
         (snapshot, {operator.name: operator for operator in snapshot.operators})
@@ -101,7 +101,7 @@ def look(snapshots: Sequence[Snapshot], options: Options) -> Sight:
         )
         samples[name] = _samples(name, rows, options)
     widest = max(vertex.parallelism for vertex in vertices.values())
-    return Sight(vertices, samples, widest / active)
+    return MetricsWindow(vertices, samples, widest / active)
 
 
 def heap_fraction(snapshots: Iterable[Snapshot]) -> float | None:
@@ -116,7 +116,7 @@ def heap_fraction(snapshots: Iterable[Snapshot]) -> float | None:
 
 def _samples(
     name: str, rows: Sequence[tuple[Snapshot, dict[str, OperatorSample]]], options: Options
-) -> list[tuple[float, Sample]]:
+) -> list[tuple[float, VertexSample]]:
     """Samples of one operator; rates since the last one make up its counters."""
     points = [
         (
@@ -148,7 +148,7 @@ def _samples(
         records_in += (operator.input_rps or 0.0) * (at_s - before_s)
         records_out += (operator.output_rps or 0.0) * (at_s - before_s)
         before_s = at_s
-        sample = Sample(
+        sample = VertexSample(
             records_in,
             None if operator.output_rps is None else records_out,
             lag,
@@ -160,7 +160,7 @@ def _samples(
     return samples
 
 
-def _turns(snapshots: Sequence[Snapshot]) -> list[tuple[float, Sample]]:
+def _turns(snapshots: Sequence[Snapshot]) -> list[tuple[float, VertexSample]]:
     """Samples of all stages together."""
     samples = []
     records_in, before_s = 0.0, snapshots[0].at_s
@@ -173,7 +173,7 @@ def _turns(snapshots: Sequence[Snapshot]) -> list[tuple[float, Sample]]:
         records_in += read_rps * (snapshot.at_s - before_s)
         before_s = snapshot.at_s
         lag = _total_lag_records(snapshot)
-        samples.append((before_s, Sample(records_in, lag_records=lag, load_fraction=busy)))
+        samples.append((before_s, VertexSample(records_in, lag_records=lag, load_fraction=busy)))
     return samples
 
 

@@ -8,18 +8,18 @@ from msgspec import Struct
 
 from penstock.core.model import Reason
 from penstock.policies.flink.demand import required_rps
-from penstock.policies.flink.evaluation import Load
-from penstock.policies.flink.job import Plan
-from penstock.policies.flink.metrics_window import Sight
+from penstock.policies.flink.evaluation import VertexLoad
+from penstock.policies.flink.job import JobPlan
+from penstock.policies.flink.metrics_window import MetricsWindow
 from penstock.policies.flink.options import Options
 
 
-class Outlook(Struct, frozen=True, gc=False):
+class JobEvaluation(Struct, frozen=True, gc=False):
     """All that was found out about a job at one turn."""
 
-    sight: Sight
-    loads: dict[str, Load]
-    plan: Plan
+    sight: MetricsWindow
+    loads: dict[str, VertexLoad]
+    plan: JobPlan
     options: Options
     restart_s: float
 

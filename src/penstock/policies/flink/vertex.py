@@ -10,8 +10,8 @@ from msgspec import Struct
 
 from penstock.policies.flink.alignment import scale
 from penstock.policies.flink.demand import required_rps
-from penstock.policies.flink.evaluation import Load, Vertex
-from penstock.policies.flink.history import Pending, Scaling, Wish, scaling_coefficient
+from penstock.policies.flink.evaluation import Vertex, VertexLoad
+from penstock.policies.flink.history import DelayedScaleDown, Pending, Scaling, scaling_coefficient
 from penstock.policies.flink.options import Options
 
 #: Why a vertex comes out as it does.
@@ -20,7 +20,7 @@ Cause = Literal[
 ]
 
 
-class Change(Struct, frozen=True, gc=False):
+class VertexChange(Struct, frozen=True, gc=False):
     """What becomes of one vertex.
 
     `wanted` is the parallelism that its load asks for, `parallelism` the one that it gets now.
@@ -38,21 +38,21 @@ class Change(Struct, frozen=True, gc=False):
 
 def decide_vertex(
     vertex: Vertex,
-    load: Load,
+    load: VertexLoad,
     options: Options,
     *,
     restart_s: float,
     now_s: float,
     past: Sequence[Scaling] = (),
     pending: Pending | None = None,
-) -> Change:
+) -> VertexChange:
     """Required capacity over capacity, times the parallelism; down later than up.
 
     `past` are the scalings of this vertex, oldest first; `pending` its scale down that waits.
 
-    >>> from penstock.policies.flink.demand import Demand, band
-    >>> options, demand = Options(catch_up_s=0.0), Demand(1100.0, 0.0)
-    >>> load = Load(1000.0, demand, band(demand, options, restart_s=300.0))
+    >>> from penstock.policies.flink.demand import VertexDemand, band
+    >>> options, demand = Options(catch_up_s=0.0), VertexDemand(1100.0, 0.0)
+    >>> load = VertexLoad(1000.0, demand, band(demand, options, restart_s=300.0))
     >>> change = decide_vertex(Vertex(10), load, options, restart_s=300.0, now_s=0.0)
     >>> change.parallelism, change.outside, change.expected_rps
     (16, True, 1600.0)
@@ -60,7 +60,7 @@ def decide_vertex(
     current, capacity_rps = vertex.parallelism, load.capacity_rps
     needed_rps = required_rps(load.demand, options.utilization_target, options, restart_s)
     if capacity_rps is None or needed_rps is None:
-        return Change(current, current, "unknown", pending=pending)
+        return VertexChange(current, current, "unknown", pending=pending)
     factor = _scale_factor(needed_rps, capacity_rps, past, options)
     wanted = scale(
         vertex,
@@ -70,16 +70,18 @@ def decide_vertex(
         alignment=options.alignment,
     )
     if wanted == current:
-        return Change(current, current, "right_size")
+        return VertexChange(current, current, "right_size")
     expected_rps = capacity_rps / current * wanted
     outside = load.band.is_left_by(capacity_rps)
     if wanted < current:
-        return _shrink(current, Wish(now_s, wanted, outside), expected_rps, pending, options)
+        return _shrink(
+            current, DelayedScaleDown(now_s, wanted, outside), expected_rps, pending, options
+        )
     gained = gained_fraction(past[-1], current, capacity_rps) if past else None
     was_effective = gained is None or gained >= options.effectiveness_threshold
     if options.effectiveness_enabled and not was_effective:
-        return Change(current, wanted, "ineffective", False, expected_rps, None, gained)
-    return Change(wanted, wanted, "scale_up", outside, expected_rps, None, gained)
+        return VertexChange(current, wanted, "ineffective", False, expected_rps, None, gained)
+    return VertexChange(wanted, wanted, "scale_up", outside, expected_rps, None, gained)
 
 
 def gained_fraction(last: Scaling, current: int, capacity_rps: float) -> float | None:
@@ -121,17 +123,21 @@ def _scale_factor(
 
 
 def _shrink(
-    current: int, wish: Wish, expected_rps: float, pending: Pending | None, options: Options
-) -> Change:
+    current: int,
+    wish: DelayedScaleDown,
+    expected_rps: float,
+    pending: Pending | None,
+    options: Options,
+) -> VertexChange:
     """At once if so configured; else wait, then take the largest wish of the interval."""
     interval_s, wanted = options.scale_down_interval_s, wish.parallelism
     if interval_s <= 0.0:
-        return Change(wanted, wanted, "scale_down", wish.outside, expected_rps)
+        return VertexChange(wanted, wanted, "scale_down", wish.outside, expected_rps)
     pending = Pending.begin(wish) if pending is None else pending.with_wish(wish)
     window_start_s = wish.at_s - interval_s
     if window_start_s < pending.since_s:
-        return Change(current, wanted, "scale_down_delayed", False, expected_rps, pending)
+        return VertexChange(current, wanted, "scale_down_delayed", False, expected_rps, pending)
     pending = pending.since(window_start_s)
     largest = pending.wishes[0]
     cause: Cause = "scale_down" if largest.parallelism < current else "scale_down_delayed"
-    return Change(largest.parallelism, wanted, cause, largest.outside, expected_rps, pending)
+    return VertexChange(largest.parallelism, wanted, cause, largest.outside, expected_rps, pending)

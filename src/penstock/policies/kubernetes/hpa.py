@@ -22,7 +22,7 @@ from penstock.core.model import (
 from penstock.policies.kubernetes.behavior import Behavior
 from penstock.policies.kubernetes.metrics import MetricError, Tolerance, utilization_replicas
 from penstock.policies.kubernetes.pacing import Recommendations, seeded, settle
-from penstock.policies.kubernetes.pods import Pod, Readiness, Sample
+from penstock.policies.kubernetes.pods import Pod, PodSample, Readiness
 
 #: A fraction of 1 in the thousandths that Kubernetes counts in.
 MILLI = 1000
@@ -190,18 +190,18 @@ class Hpa:
             return blind
         return best
 
-    def _metrics(self, snapshot: Snapshot) -> list[tuple[str, int, dict[str, Sample]]]:
+    def _metrics(self, snapshot: Snapshot) -> list[tuple[str, int, dict[str, PodSample]]]:
         """Name, target in percent and samples of each metric in use."""
         at_s, window_s = snapshot.at_s, self.metric_window_s
         cpu = {
-            executor.id: Sample(int(used * MILLI + 0.5), at_s, window_s)
+            executor.id: PodSample(int(used * MILLI + 0.5), at_s, window_s)
             for executor in snapshot.executors
             if (used := executor.cpu_fraction) is not None
         }
         metrics = [("cpu", round(self.cpu_target_fraction * 100), cpu)]
         if self.memory_target_fraction is not None:
             memory = {
-                executor.id: Sample(int(used * MILLI + 0.5), at_s, window_s)
+                executor.id: PodSample(int(used * MILLI + 0.5), at_s, window_s)
                 for executor in snapshot.executors
                 if (used := executor.memory_fraction) is not None
             }

@@ -16,8 +16,8 @@ from penstock.policies.kubernetes.pods import (
     READINESS,
     Pod,
     PodGroups,
+    PodSample,
     Readiness,
-    Sample,
     group_pods,
     serving,
 )
@@ -60,7 +60,7 @@ def utilization_replicas(
     current: int,
     target_pct: int,
     pods: Sequence[Pod],
-    samples: Mapping[str, Sample],
+    samples: Mapping[str, PodSample],
     *,
     resource: str = "cpu",
     now_s: float = 0.0,
@@ -70,7 +70,7 @@ def utilization_replicas(
     """Replicas for a share of the request: ``ceil(utilisation/target x ready pods)``.
 
     >>> pods = [Pod(name, started_at_s=-900.0, request_milli=1000) for name in ("a", "b", "c")]
-    >>> busy = {"a": Sample(300), "b": Sample(500), "c": Sample(700)}
+    >>> busy = {"a": PodSample(300), "b": PodSample(500), "c": PodSample(700)}
     >>> utilization_replicas(3, 30, pods, busy)
     Proposal(replicas=5, usage_milli=500, utilization_pct=50)
     """
@@ -98,7 +98,7 @@ def average_replicas(
     current: int,
     target_milli: int,
     pods: Sequence[Pod],
-    samples: Mapping[str, Sample],
+    samples: Mapping[str, PodSample],
     *,
     resource: str = "",
     now_s: float = 0.0,
@@ -110,7 +110,7 @@ def average_replicas(
     `resource` is empty for a custom metric; for ``cpu``, readiness is looked at.
 
     >>> pods = [Pod("a"), Pod("b")]
-    >>> average_replicas(2, 15_000, pods, {"a": Sample(20_000), "b": Sample(40_000)})
+    >>> average_replicas(2, 15_000, pods, {"a": PodSample(20_000), "b": PodSample(40_000)})
     Proposal(replicas=4, usage_milli=30000, utilization_pct=None)
     """
     if not samples:
@@ -275,7 +275,7 @@ def _replicas(
 
 def _grouped(
     pods: Sequence[Pod],
-    samples: Mapping[str, Sample],
+    samples: Mapping[str, PodSample],
     resource: str,
     now_s: float,
     readiness: Readiness,
@@ -285,7 +285,7 @@ def _grouped(
     return group_pods(pods, samples, resource=resource, now_s=now_s, readiness=readiness)
 
 
-def _counted(samples: Mapping[str, Sample], groups: PodGroups) -> dict[str, int]:
+def _counted(samples: Mapping[str, PodSample], groups: PodGroups) -> dict[str, int]:
     dropped = {*groups.ignored, *groups.unready}
     values = {name: s.value_milli for name, s in samples.items() if name not in dropped}
     if not values:

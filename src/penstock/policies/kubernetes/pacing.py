@@ -16,7 +16,11 @@ from msgspec import Struct
 from penstock.core.model import Decision, Reason
 from penstock.policies.kubernetes.behavior import Behavior, ScaleEvent, paces, rate_limited
 from penstock.policies.kubernetes.numbers import MAX_INT32
-from penstock.policies.kubernetes.stabilization import Recommendation, keep_highest, keep_lowest
+from penstock.policies.kubernetes.stabilization import (
+    ReplicaRecommendation,
+    keep_highest,
+    keep_lowest,
+)
 
 
 class Recommendations(Struct, frozen=True, tag=True, omit_defaults=True):
@@ -26,11 +30,11 @@ class Recommendations(Struct, frozen=True, tag=True, omit_defaults=True):
     the highest (the lowest) of the window. Empty is the cold start.
     """
 
-    highest: tuple[Recommendation, ...] = ()
-    lowest: tuple[Recommendation, ...] = ()
+    highest: tuple[ReplicaRecommendation, ...] = ()
+    lowest: tuple[ReplicaRecommendation, ...] = ()
 
 
-class Change(Protocol):
+class PastRescale(Protocol):
     """A rescale that was made."""
 
     @property
@@ -48,7 +52,7 @@ def seeded(past: Recommendations, current: int, now_s: float) -> Recommendations
     """
     if past.highest:
         return past
-    first = (Recommendation(current, now_s),)
+    first = (ReplicaRecommendation(current, now_s),)
     return Recommendations(first, first)
 
 
@@ -60,7 +64,7 @@ def settle(
     *reasons: Reason,
     down_window_s: float,
     behavior: Behavior | None = None,
-    changes: Sequence[Change] = (),
+    changes: Sequence[PastRescale] = (),
 ) -> Decision:
     """The decision that is left of `wanted`; each limit that spoke adds its reason.
 
@@ -75,7 +79,7 @@ def settle(
     wanted = max(0, wanted)
     if not past.highest:
         past = seeded(past, current, now_s)
-    newest = Recommendation(wanted, now_s)
+    newest = ReplicaRecommendation(wanted, now_s)
     if behavior is not None:
         return _paced(newest, current, past, reasons, behavior, down_window_s, changes)
     highest = keep_highest(past.highest, newest, now_s - down_window_s)
@@ -91,13 +95,13 @@ def settle(
 
 
 def _paced(
-    newest: Recommendation,
+    newest: ReplicaRecommendation,
     current: int,
     past: Recommendations,
     reasons: tuple[Reason, ...],
     behavior: Behavior,
     down_window_s: float,
-    changes: Sequence[Change],
+    changes: Sequence[PastRescale],
 ) -> Decision:
     """With a behaviour: both directions have a window, and policies limit the rate."""
     now_s, wanted = newest.at_s, newest.replicas
@@ -127,7 +131,7 @@ def _paced(
     return Decision(left, reasons, left, None, Recommendations(highest, lowest))
 
 
-def _first_after(kept: tuple[Recommendation, ...], cutoff_s: float, otherwise: int) -> int:
+def _first_after(kept: tuple[ReplicaRecommendation, ...], cutoff_s: float, otherwise: int) -> int:
     for recommendation in kept:
         if recommendation.at_s > cutoff_s:
             return recommendation.replicas
@@ -135,7 +139,7 @@ def _first_after(kept: tuple[Recommendation, ...], cutoff_s: float, otherwise: i
 
 
 def _events(
-    changes: Sequence[Change], cutoff_s: float
+    changes: Sequence[PastRescale], cutoff_s: float
 ) -> tuple[list[ScaleEvent], list[ScaleEvent]]:
     """Rescales up and down since `cutoff_s`; newest last, so look from the end."""
     up_events: list[ScaleEvent] = []

@@ -27,7 +27,7 @@ class Pod(Struct, frozen=True, gc=False):
     request_milli: int | None = None
 
 
-class Sample(Struct, frozen=True, gc=False):
+class PodSample(Struct, frozen=True, gc=False):
     """One pod's metric, in thousandths, measured over the `window_s` that end at `at_s`."""
 
     value_milli: int
@@ -66,7 +66,7 @@ class PodGroups(Struct, frozen=True):
 
 def group_pods(
     pods: Iterable[Pod],
-    samples: Mapping[str, Sample],
+    samples: Mapping[str, PodSample],
     *,
     resource: str,
     now_s: float,
@@ -77,7 +77,7 @@ def group_pods(
     Readiness is looked at for cpu only: a starting process burns cpu without serving anything.
 
     >>> young = Pod("young", started_at_s=50.0, ready_changed_at_s=50.0)
-    >>> fresh = {"young": Sample(900, at_s=60.0, window_s=30.0)}
+    >>> fresh = {"young": PodSample(900, at_s=60.0, window_s=30.0)}
     >>> group_pods([young, Pod("gone", deleting=True)], fresh, resource="cpu", now_s=60.0)
     PodGroups(ready=0, unready=('young',), missing=(), ignored=('gone',))
     >>> group_pods([young], fresh, resource="memory", now_s=60.0).ready
@@ -110,7 +110,7 @@ def serving(pods: Iterable[Pod]) -> int:
     return sum(1 for pod in pods if pod.phase == "Running" and pod.ready)
 
 
-def _cpu_counts(pod: Pod, sample: Sample, now_s: float, readiness: Readiness) -> bool:
+def _cpu_counts(pod: Pod, sample: PodSample, now_s: float, readiness: Readiness) -> bool:
     if pod.ready is None or pod.started_at_s is None:
         return False
     changed_at_s = -inf if pod.ready_changed_at_s is None else pod.ready_changed_at_s

@@ -27,8 +27,12 @@ from penstock.policies.kubernetes.metrics import (
     object_replicas,
     utilization_replicas,
 )
-from penstock.policies.kubernetes.pods import Pod, Readiness, Sample
-from penstock.policies.kubernetes.stabilization import Recommendation, stabilize, stabilize_down
+from penstock.policies.kubernetes.pods import Pod, PodSample, Readiness
+from penstock.policies.kubernetes.stabilization import (
+    ReplicaRecommendation,
+    stabilize,
+    stabilize_down,
+)
 
 
 class Scale(Struct, frozen=True):
@@ -48,7 +52,7 @@ class View(Struct, frozen=True):
     readiness: Readiness = Readiness()
 
 
-class Metric(Protocol):
+class MetricSpec(Protocol):
     """One entry of ``spec.metrics``; `works_from_zero` if it exists without any pod."""
 
     works_from_zero: ClassVar[bool]
@@ -64,7 +68,7 @@ class UtilizationMetric(Struct, frozen=True):
     works_from_zero: ClassVar[bool] = False
 
     target_pct: int
-    samples: Mapping[str, Sample]
+    samples: Mapping[str, PodSample]
     resource: str = "cpu"
 
     def proposal(self, view: View) -> Proposal:
@@ -86,7 +90,7 @@ class AverageMetric(Struct, frozen=True):
     works_from_zero: ClassVar[bool] = False
 
     target_milli: int
-    samples: Mapping[str, Sample]
+    samples: Mapping[str, PodSample]
     resource: str = ""
 
     def proposal(self, view: View) -> Proposal:
@@ -169,7 +173,7 @@ class UnknownMetric(Struct, frozen=True):
 class Autoscaler(Struct, frozen=True):
     """The object that a user writes, and the flags and gates of the cluster."""
 
-    metrics: tuple[Metric, ...]
+    metrics: tuple[MetricSpec, ...]
     max_replicas: int
     min_replicas: int = 1
     behavior: Behavior | None = None
@@ -180,47 +184,47 @@ class Autoscaler(Struct, frozen=True):
     configurable_tolerance: bool = True
 
 
-class Past(Struct, frozen=True):
+class History(Struct, frozen=True):
     """What the controller remembers; ``None`` for recommendations is the very first pass."""
 
-    recommendations: tuple[Recommendation, ...] | None = None
+    recommendations: tuple[ReplicaRecommendation, ...] | None = None
     up_events: tuple[ScaleEvent, ...] = ()
     down_events: tuple[ScaleEvent, ...] = ()
     scaled_to_zero: bool = False
 
 
-class Pass(Struct, frozen=True):
+class ReconcileResult(Struct, frozen=True):
     """How a pass ended: the replicas, which limit spoke, what failed, what to remember."""
 
     replicas: int
     reason: str
     error: str | None
-    past: Past
+    past: History
 
 
-class Strongest(Struct, frozen=True, gc=False):
+class MaxProposal(Struct, frozen=True, gc=False):
     """The most that any metric asks for; ``None`` if nothing may be done. And the first error."""
 
     replicas: int | None
     error: str | None
 
 
-def reconcile(autoscaler: Autoscaler, scale: Scale, past: Past, now_s: float) -> Pass:
+def reconcile(autoscaler: Autoscaler, scale: Scale, past: History, now_s: float) -> ReconcileResult:
     """One pass.
 
     >>> load = ExternalMetric(target_milli=10_000, values_milli=(65_000,), per_pod=True)
-    >>> one = reconcile(Autoscaler((load,), max_replicas=20), Scale(3, 3), Past(), now_s=0.0)
+    >>> one = reconcile(Autoscaler((load,), max_replicas=20), Scale(3, 3), History(), now_s=0.0)
     >>> one.replicas, one.reason  # 7 are wanted, a pass at most doubles
     (6, 'ScaleUpLimit')
     """
     current = scale.spec_replicas
     if past.recommendations is None:
-        past = _with(past, recommendations=(Recommendation(current, now_s),))
+        past = _with(past, recommendations=(ReplicaRecommendation(current, now_s),))
     zeroed = autoscaler.scale_to_zero and past.scaled_to_zero
     if current == 0:
         from_zero = any(metric.works_from_zero for metric in autoscaler.metrics)
         if not zeroed or (autoscaler.min_replicas == 0 and not from_zero):
-            return Pass(0, "ScalingDisabled", None, past)
+            return ReconcileResult(0, "ScalingDisabled", None, past)
     elif current > autoscaler.max_replicas:
         return _scaled(autoscaler, past, current, autoscaler.max_replicas, "TooManyReplicas", now_s)
     elif current < autoscaler.min_replicas:
@@ -229,17 +233,17 @@ def reconcile(autoscaler: Autoscaler, scale: Scale, past: Past, now_s: float) ->
     view = View(scale, now_s, _tolerance(autoscaler), autoscaler.readiness)
     wanted = strongest(autoscaler.metrics, view)
     if wanted.replicas is None:
-        return Pass(current, "FailedComputeMetricsReplicas", wanted.error, past)
+        return ReconcileResult(current, "FailedComputeMetricsReplicas", wanted.error, past)
     desired = max(0, wanted.replicas)
     limited, past = _normalized(autoscaler, past, current, desired, now_s)
     replicas = limited.replicas
     if current == 0 and zeroed:
         replicas = max(replicas, autoscaler.min_replicas)
     done = _scaled(autoscaler, past, current, replicas, limited.reason, now_s)
-    return Pass(done.replicas, done.reason, wanted.error, done.past)
+    return ReconcileResult(done.replicas, done.reason, wanted.error, done.past)
 
 
-def strongest(metrics: Sequence[Metric], view: View) -> Strongest:
+def strongest(metrics: Sequence[MetricSpec], view: View) -> MaxProposal:
     """The maximum over metrics; with some of them blind, only as long as nothing shrinks."""
     most: int | None = None
     error = None
@@ -251,9 +255,9 @@ def strongest(metrics: Sequence[Metric], view: View) -> Strongest:
         else:
             most = replicas if most is None else max(most, replicas)
     if error is not None and (most is None or most < view.scale.spec_replicas):
-        return Strongest(None, error)
+        return MaxProposal(None, error)
     # Without any metric Kubernetes goes on with nothing wanted; its API server lets none through.
-    return Strongest(0 if most is None else most, error)
+    return MaxProposal(0 if most is None else most, error)
 
 
 def _tolerance(autoscaler: Autoscaler) -> Tolerance:
@@ -268,8 +272,8 @@ def _tolerance(autoscaler: Autoscaler) -> Tolerance:
 
 
 def _normalized(
-    autoscaler: Autoscaler, past: Past, current: int, desired: int, now_s: float
-) -> tuple[Limited, Past]:
+    autoscaler: Autoscaler, past: History, current: int, desired: int, now_s: float
+) -> tuple[Limited, History]:
     """Stabilise, then limit; the raw wish is what is remembered."""
     recommendations = past.recommendations or ()
     least, most = autoscaler.min_replicas, autoscaler.max_replicas
@@ -300,11 +304,11 @@ def _normalized(
 
 
 def _scaled(
-    autoscaler: Autoscaler, past: Past, current: int, replicas: int, reason: str, now_s: float
-) -> Pass:
+    autoscaler: Autoscaler, past: History, current: int, replicas: int, reason: str, now_s: float
+) -> ReconcileResult:
     """Write the new size and the event down."""
     if replicas == current:
-        return Pass(current, reason, None, past)
+        return ReconcileResult(current, reason, None, past)
     up_events, down_events = past.up_events, past.down_events
     if autoscaler.behavior is not None:
         rules = paces(autoscaler.behavior, autoscaler.down_window_s)
@@ -318,8 +322,10 @@ def _scaled(
         and autoscaler.min_replicas == 0
         and any(metric.works_from_zero for metric in autoscaler.metrics)
     )
-    return Pass(replicas, reason, None, Past(past.recommendations, up_events, down_events, zeroed))
+    return ReconcileResult(
+        replicas, reason, None, History(past.recommendations, up_events, down_events, zeroed)
+    )
 
 
-def _with(past: Past, *, recommendations: tuple[Recommendation, ...]) -> Past:
-    return Past(recommendations, past.up_events, past.down_events, past.scaled_to_zero)
+def _with(past: History, *, recommendations: tuple[ReplicaRecommendation, ...]) -> History:
+    return History(recommendations, past.up_events, past.down_events, past.scaled_to_zero)

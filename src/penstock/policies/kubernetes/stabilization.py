@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from msgspec import Struct
 
 
-class Recommendation(Struct, frozen=True, gc=False, array_like=True):
+class ReplicaRecommendation(Struct, frozen=True, gc=False, array_like=True):
     """How many replicas the metrics asked for, and when."""
 
     replicas: int
@@ -24,15 +24,15 @@ class Stabilized(Struct, frozen=True):
     """The replicas to go on with, and the list to keep."""
 
     replicas: int
-    recommendations: tuple[Recommendation, ...]
+    recommendations: tuple[ReplicaRecommendation, ...]
 
 
 def stabilize_down(
-    desired: int, past: Sequence[Recommendation], window_s: float, now_s: float
+    desired: int, past: Sequence[ReplicaRecommendation], window_s: float, now_s: float
 ) -> Stabilized:
     """Without ``spec.behavior``: the highest recommendation that is at most `window_s` old.
 
-    >>> past = [Recommendation(9, -540.0), Recommendation(5, -120.0)]
+    >>> past = [ReplicaRecommendation(9, -540.0), ReplicaRecommendation(5, -120.0)]
     >>> stabilize_down(3, past, 300.0, now_s=0.0).replicas
     5
     """
@@ -44,13 +44,13 @@ def stabilize_down(
             reuse = index
         else:
             highest = max(highest, recommendation.replicas)
-    return Stabilized(highest, _stored(past, reuse, Recommendation(desired, now_s)))
+    return Stabilized(highest, _stored(past, reuse, ReplicaRecommendation(desired, now_s)))
 
 
 def stabilize(
     desired: int,
     current: int,
-    past: Sequence[Recommendation],
+    past: Sequence[ReplicaRecommendation],
     *,
     up_window_s: float,
     down_window_s: float,
@@ -58,7 +58,7 @@ def stabilize(
 ) -> Stabilized:
     """With ``spec.behavior``: `current`, moved no further than all recent recommendations agree.
 
-    >>> past = [Recommendation(4, -60.0), Recommendation(9, -90.0)]
+    >>> past = [ReplicaRecommendation(4, -60.0), ReplicaRecommendation(9, -90.0)]
     >>> stabilize(8, 5, past, up_window_s=300.0, down_window_s=300.0, now_s=0.0).replicas
     5
     >>> stabilize(8, 5, past, up_window_s=0.0, down_window_s=300.0, now_s=0.0).replicas
@@ -75,17 +75,17 @@ def stabilize(
         if recommendation.at_s < up_cutoff_s and recommendation.at_s < down_cutoff_s:
             reuse = index
     replicas = min(max(current, lowest), highest)
-    return Stabilized(replicas, _stored(past, reuse, Recommendation(desired, now_s)))
+    return Stabilized(replicas, _stored(past, reuse, ReplicaRecommendation(desired, now_s)))
 
 
 def keep_highest(
-    past: tuple[Recommendation, ...], newest: Recommendation, cutoff_s: float
-) -> tuple[Recommendation, ...]:
+    past: tuple[ReplicaRecommendation, ...], newest: ReplicaRecommendation, cutoff_s: float
+) -> tuple[ReplicaRecommendation, ...]:
     """Add a recommendation; the first of the answer is the highest since `cutoff_s`.
 
-    >>> past = (Recommendation(9, 0.0), Recommendation(4, 15.0))
-    >>> keep_highest(past, Recommendation(6, 30.0), cutoff_s=0.0)
-    (Recommendation(replicas=9, at_s=0.0), Recommendation(replicas=6, at_s=30.0))
+    >>> past = (ReplicaRecommendation(9, 0.0), ReplicaRecommendation(4, 15.0))
+    >>> keep_highest(past, ReplicaRecommendation(6, 30.0), cutoff_s=0.0)
+    (ReplicaRecommendation(replicas=9, at_s=0.0), ReplicaRecommendation(replicas=6, at_s=30.0))
     """
     replicas = newest.replicas
     if not past or past[0].replicas <= replicas:
@@ -96,8 +96,8 @@ def keep_highest(
 
 
 def keep_lowest(
-    past: tuple[Recommendation, ...], newest: Recommendation, cutoff_s: float
-) -> tuple[Recommendation, ...]:
+    past: tuple[ReplicaRecommendation, ...], newest: ReplicaRecommendation, cutoff_s: float
+) -> tuple[ReplicaRecommendation, ...]:
     """Add a recommendation; the first of the answer is the lowest since `cutoff_s`."""
     replicas = newest.replicas
     if not past or past[0].replicas >= replicas:
@@ -108,8 +108,8 @@ def keep_lowest(
 
 
 def _stored(
-    past: Sequence[Recommendation], reuse: int | None, newest: Recommendation
-) -> tuple[Recommendation, ...]:
+    past: Sequence[ReplicaRecommendation], reuse: int | None, newest: ReplicaRecommendation
+) -> tuple[ReplicaRecommendation, ...]:
     if reuse is None:
         return (*past, newest)
     return (*past[:reuse], newest, *past[reuse + 1 :])

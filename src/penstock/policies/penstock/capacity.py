@@ -1,7 +1,7 @@
 """What a job can carry at each size of its fleet, learned while it runs.
 
 Two kinds of job, one kind of answer: `Capacity` tells the highest rate of any size, with an
-uncertainty. What was learned is a frozen `Track` that a policy keeps in its memory.
+uncertainty. What was learned is a frozen `CapacityEstimate` that a policy keeps in its memory.
 
 - Micro-batch: a batch takes ``fixed + records x work(n)``, where a stage of `tasks` runs in
   ``ceil(tasks / slots)`` waves. The driver reports the fixed part apart from the work, so both
@@ -22,7 +22,13 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from penstock.core.model import Snapshot
-from penstock.policies.penstock.track import FAR, Measured, Track, Wave, with_one
+from penstock.policies.penstock.capacity_estimate import (
+    OUTLIER_SIGMAS,
+    CapacityEstimate,
+    Wave,
+    WorkMeasurement,
+    updated,
+)
 
 #: What each further executor costs all others, where nothing else is known.
 CONTENTION = 0.01
@@ -46,7 +52,7 @@ class Capacity(Struct, frozen=True, gc=False):
     `most` is the number of executors beyond which further ones have nothing to do.
     """
 
-    track: Track
+    track: CapacityEstimate
     cores: int
     most: int | None = None
 
@@ -100,24 +106,27 @@ def spread(waves: Sequence[Wave], executors: int, cores: int) -> float:
 
 
 def learn(
-    track: Track, snapshot: Snapshot, previous: Snapshot | None, warm_up_s: float = WARM_UP_S
-) -> Track:
+    track: CapacityEstimate,
+    snapshot: Snapshot,
+    previous: Snapshot | None,
+    warmup_s: float = WARM_UP_S,
+) -> CapacityEstimate:
     """Take in one snapshot; the same track comes back when it tells nothing about capacity.
 
-    Executors that are younger than `warm_up_s` are slower than they will be, and do not count.
+    Executors that are younger than `warmup_s` are slower than they will be, and do not count.
     """
     fleet = snapshot.fleet
     if fleet.active < 1:
         return track
-    settled = _settled(snapshot, previous, warm_up_s)
+    settled = _settled(snapshot, previous, warmup_s)
     if snapshot.trigger_interval_s is not None:
         return _learn_batches(track, snapshot, previous, settled)
     return _learn_flow(track, snapshot, previous) if settled else track
 
 
 def _learn_batches(
-    track: Track, snapshot: Snapshot, previous: Snapshot | None, settled: bool
-) -> Track:
+    track: CapacityEstimate, snapshot: Snapshot, previous: Snapshot | None, settled: bool
+) -> CapacityEstimate:
     batches = [batch for batch in snapshot.batches if batch.input_records >= 100]
     if not batches:
         return track
@@ -143,11 +152,11 @@ def _learn_batches(
             parallel_s = min(s_per_record, USUAL_IMBALANCE * core_s * wave_s)
         ended_s = batch.started_at_s + batch.duration_s
         rest_s = s_per_record - parallel_s
-        work = Measured(
+        work = WorkMeasurement(
             parallel_s / wave_s, rest_s, wave_s, executors, ended_s,
             batch.input_records, work_s,
         )  # fmt: skip
-        track = with_one(track, work)
+        track = updated(track, work)
         if settled:
             overhead = track.overhead.with_batch(batch.input_records, wave_s, work_s)
             track = replace(track, overhead=overhead)
@@ -160,12 +169,12 @@ def _growing(snapshot: Snapshot, previous: Snapshot | None) -> bool:
     return previous is not None and previous.fleet.active <= active <= snapshot.fleet.target
 
 
-def _far_below(track: Track, s_per_record: float, wave_s: float) -> bool:
+def _far_below(track: CapacityEstimate, s_per_record: float, wave_s: float) -> bool:
     """Whether records cost far less than was known: who is cold can do no less when warm."""
     if track.work_s is None:
         return False
     known_s = track.work_s * wave_s + track.serial_s
-    return s_per_record < known_s * (1.0 - FAR * max(0.02, track.noise))
+    return s_per_record < known_s * (1.0 - OUTLIER_SIGMAS * max(0.02, track.noise))
 
 
 def _stages(snapshot: Snapshot) -> tuple[tuple[Wave, ...], float | None]:
@@ -185,7 +194,9 @@ def _stages(snapshot: Snapshot) -> tuple[tuple[Wave, ...], float | None]:
     return tuple(Wave(tasks, cost / core_s) for tasks, cost in costs), core_s
 
 
-def _learn_flow(track: Track, snapshot: Snapshot, previous: Snapshot | None) -> Track:
+def _learn_flow(
+    track: CapacityEstimate, snapshot: Snapshot, previous: Snapshot | None
+) -> CapacityEstimate:
     throughput = snapshot.throughput_rps
     busy = max((op.busy_fraction or 0.0 for op in snapshot.operators), default=0.0)
     serial = _hot_share(snapshot)
@@ -210,7 +221,7 @@ def _learn_flow(track: Track, snapshot: Snapshot, previous: Snapshot | None) -> 
     wave_s = spread((), executors, cores)
     work_s = (even_s - serial_s) / wave_s
     known = replace(track, fixed_s=0.0, waves=(), busy_when_full=full, samples=samples)
-    return with_one(known, Measured(work_s, serial_s, wave_s, executors, snapshot.at_s))
+    return updated(known, WorkMeasurement(work_s, serial_s, wave_s, executors, snapshot.at_s))
 
 
 def _pressed(snapshot: Snapshot) -> bool:
@@ -239,7 +250,7 @@ def _hot_share(snapshot: Snapshot) -> float:
     return min(0.95, excess / (len(busy) - 1)) if excess > 0.2 else 0.0
 
 
-def _settled(snapshot: Snapshot, previous: Snapshot | None, warm_up_s: float) -> bool:
+def _settled(snapshot: Snapshot, previous: Snapshot | None, warmup_s: float) -> bool:
     """Whether the fleet is as it was asked for, was so the last time, and is warm."""
     fleet = snapshot.fleet
     if fleet.active != fleet.target:
@@ -248,4 +259,4 @@ def _settled(snapshot: Snapshot, previous: Snapshot | None, warm_up_s: float) ->
         return False
     newest_s = max((one.started_at_s for one in snapshot.executors), default=-inf)
     begin_s = min((one.started_at_s for one in snapshot.batches), default=snapshot.at_s)
-    return begin_s - newest_s >= warm_up_s or newest_s <= 0.0
+    return begin_s - newest_s >= warmup_s or newest_s <= 0.0

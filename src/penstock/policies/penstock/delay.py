@@ -19,7 +19,7 @@ SWINGS = np.array([-2.857, -1.356, 0.0, 1.356, 2.857])
 SWING_WEIGHTS = np.array([0.01126, 0.22208, 0.53333, 0.22208, 0.01126])
 
 
-class Physics(Struct, frozen=True):
+class JobModel(Struct, frozen=True):
     """What a job does with its executors.
 
     Parameters
@@ -54,14 +54,14 @@ class Physics(Struct, frozen=True):
         return max(self.trigger_s or 0.0, self.fixed_s, SHORTEST_BATCH_S)
 
 
-def levels(physics: Physics, count: int = 28) -> Array:
+def levels(physics: JobModel, count: int = 28) -> Array:
     """How far behind, in seconds: fine below the SLO, coarse far above it."""
     low = 0.0 if physics.trigger_s is None else physics.floor_s
     return np.asarray(low + (FARTHEST * physics.slo_s - low) * np.linspace(0.0, 1.0, count) ** 3)
 
 
 def advance(
-    physics: Physics,
+    physics: JobModel,
     behind_s: Array,
     load_rps: Array,
     capacity_rps: Array,
@@ -95,7 +95,7 @@ def advance(
     return after_batches(step_s / length)
 
 
-def late_share(physics: Physics, behind_s: Array) -> Array:
+def late_share(physics: JobModel, behind_s: Array) -> Array:
     """The share of records that come through late, of a job that is so far behind.
 
     In a micro-batch job waiting times are spread evenly between one batch and two. Its batches

@@ -8,7 +8,7 @@ import numpy as np
 from msgspec import Struct
 from numpy.typing import NDArray
 
-from penstock.policies.penstock.delay import Physics, advance, late_share, levels, part_above
+from penstock.policies.penstock.delay import JobModel, advance, late_share, levels, part_above
 
 Array = NDArray[np.float64]
 
@@ -25,7 +25,7 @@ class Prices(Struct, frozen=True):
     mean_rps: float
 
 
-class Outlook(Struct, frozen=True):
+class LoadScenarios(Struct, frozen=True):
     """The courses that the load may take, and how it changes between them.
 
     Parameters
@@ -41,21 +41,21 @@ class Outlook(Struct, frozen=True):
     changes: Array | None = None
 
     @classmethod
-    def certain(cls, load_rps: Array) -> Outlook:
+    def certain(cls, load_rps: Array) -> LoadScenarios:
         """One course, as the oracle knows it."""
         return cls(load_rps[None, :])
 
 
-class Plan(Struct, frozen=True):
+class CostToGo(Struct, frozen=True):
     """The least cost from every state on: `values[step][course, size, behind]`."""
 
-    physics: Physics
+    physics: JobModel
     prices: Prices
     grid: Array
     values: list[Array]
 
 
-class Present(Struct, frozen=True):
+class StartState(Struct, frozen=True):
     """Where a plan starts from.
 
     `pending_s` is how long it takes until those come that were asked for earlier, `startup_s`
@@ -69,7 +69,9 @@ class Present(Struct, frozen=True):
     pending_s: float
 
 
-def solve(physics: Physics, prices: Prices, outlook: Outlook, steps_s: Sequence[float]) -> Plan:
+def solve(
+    physics: JobModel, prices: Prices, outlook: LoadScenarios, steps_s: Sequence[float]
+) -> CostToGo:
     """Work backwards from the horizon; beyond it, who is behind the SLO pays for catching up."""
     grid, sizes = levels(physics), physics.sizes
     lengths = np.asarray(steps_s, dtype=float)
@@ -129,11 +131,11 @@ def solve(physics: Physics, prices: Prices, outlook: Outlook, steps_s: Sequence[
             value = (outlook.changes[step] @ value.reshape(courses, -1)).reshape(value.shape)
         values.append(value)
     values.reverse()
-    return Plan(physics, prices, grid, values)
+    return CostToGo(physics, prices, grid, values)
 
 
 def first_costs(
-    plan: Plan, present: Present, load_rps: Array, piece_s: float, step: int = 0
+    plan: CostToGo, present: StartState, load_rps: Array, piece_s: float, step: int = 0
 ) -> Array:
     """What each size costs until newly asked executors work, and what it leads to from `step` on.
 
@@ -170,7 +172,7 @@ def first_costs(
     )
 
 
-def _edges(present: Present, piece_s: float) -> list[float]:
+def _edges(present: StartState, piece_s: float) -> list[float]:
     """The instants of the first step at which the load or the fleet changes, and its end."""
     inner = {piece_s * piece for piece in range(1, int(present.startup_s / piece_s) + 1)}
     inner.add(present.pending_s)
@@ -180,7 +182,7 @@ def _edges(present: Present, piece_s: float) -> list[float]:
     ]
 
 
-def _capacity_of(physics: Physics, there: Array, step: int) -> Array:
+def _capacity_of(physics: JobModel, there: Array, step: int) -> Array:
     """The capacity of sizes that may lie between, or below, those that are weighed."""
     sizes, known = physics.sizes, physics.capacity_rps
     if known.ndim > 1:
@@ -188,7 +190,7 @@ def _capacity_of(physics: Physics, there: Array, step: int) -> Array:
     return np.where(there < sizes[0], known[0] * there / sizes[0], np.interp(there, sizes, known))
 
 
-def _late_between(physics: Physics, before: Array, after: Array) -> Array:
+def _late_between(physics: JobModel, before: Array, after: Array) -> Array:
     if physics.trigger_s is None:
         return part_above(before, after, physics.slo_s)
     flat = np.stack([before, after]).reshape(2, -1)

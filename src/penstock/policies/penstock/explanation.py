@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from penstock.core.model import Decision, Reason
-from penstock.policies.penstock.plan_inputs import Sight
+from penstock.policies.penstock.plan_inputs import PlanInputs
 
 #: The edges of the fan around a forecast, in standard deviations: 8 of 10 lie between them.
 FAN = 1.28
 
 
-def catching_up(sight: Sight, executors: int, memory: object) -> Decision:
+def catch_up_decision(sight: PlanInputs, executors: int, memory: object) -> Decision:
     """So far behind that no plan matters: all that help, until it has caught up."""
     carries = sight.capacity.rps(executors)
     text = (
@@ -21,7 +21,7 @@ def catching_up(sight: Sight, executors: int, memory: object) -> Decision:
     return Decision.of(executors, reason, expected_rps=carries, memory=memory)
 
 
-def told(sight: Sight, best: int, saved_s: float, memory: object) -> Decision:
+def explain_plan(sight: PlanInputs, best: int, saved_s: float, memory: object) -> Decision:
     """Why the fleet should have `best` executors, which saves so many executor-seconds."""
     mean = sight.load.mean
     peak_rps = max(mean)
@@ -45,7 +45,7 @@ def told(sight: Sight, best: int, saved_s: float, memory: object) -> Decision:
     )
 
 
-def _course(sight: Sight, peak_rps: float) -> str:
+def _course(sight: PlanInputs, peak_rps: float) -> str:
     """Where the load goes, in words."""
     mean, now, surges = sight.load.mean, sight.load_rps, sight.surges
     if surges.rising:
@@ -61,7 +61,7 @@ def _course(sight: Sight, peak_rps: float) -> str:
     return f"load stays at {_k(now)}"
 
 
-def _verdict(sight: Sight, best: int, saved_s: float) -> tuple[str, str]:
+def _verdict(sight: PlanInputs, best: int, saved_s: float) -> tuple[str, str]:
     """What is done about it, and what for."""
     target, capacity = sight.target, sight.capacity
     carries = f"{target} executors carry {_k(capacity.rps(target))}"
@@ -89,7 +89,7 @@ def _verdict(sight: Sight, best: int, saved_s: float) -> tuple[str, str]:
     )
 
 
-def limit_of(sight: Sight) -> str | None:
+def limit_of(sight: PlanInputs) -> str | None:
     """What holds the job up where no fleet would do better; ``None`` while one would."""
     capacity, target = sight.capacity, sight.target
     # Records wait for up to two batches, and no batch is shorter than its fixed cost.

@@ -15,16 +15,16 @@ from numpy.typing import NDArray
 from penstock.core.knowledge import Knowledge
 from penstock.core.model import Decision, Limits, Reason, Snapshot, not_measured
 from penstock.policies.penstock.capacity import WARM_UP_S, Capacity, learn
-from penstock.policies.penstock.delay import Physics, behind_s
-from penstock.policies.penstock.dynamic_program import Present, Prices, first_costs, solve
-from penstock.policies.penstock.explanation import catching_up, told
+from penstock.policies.penstock.capacity_estimate import CapacityEstimate
+from penstock.policies.penstock.delay import JobModel, behind_s
+from penstock.policies.penstock.dynamic_program import Prices, StartState, first_costs, solve
+from penstock.policies.penstock.explanation import catch_up_decision, explain_plan
 from penstock.policies.penstock.forecasters import Forecast
 from penstock.policies.penstock.load import PAST_BINS, load_ahead
-from penstock.policies.penstock.plan_inputs import Sight, as_many_as_help, sizes
+from penstock.policies.penstock.plan_inputs import PlanInputs, largest_useful_fleet, sizes
 from penstock.policies.penstock.rescaling import ASSUMED_STARTUP_S, learn_hold_up, learn_startup
 from penstock.policies.penstock.scenarios import BINS, courses, steps_s
 from penstock.policies.penstock.surges import Surges, watch
-from penstock.policies.penstock.track import Track
 
 Array = NDArray[np.float64]
 
@@ -40,7 +40,7 @@ FLOW_HOLD_UP_S = 6.0
 class PenstockMemory(Struct, frozen=True, tag=True, omit_defaults=True):
     """What the rule has learned of its job."""
 
-    track: Track = Track()
+    track: CapacityEstimate = CapacityEstimate()
     mean_rps: float = 0.0
     seen_s: float = 0.0
     startup_s: float | None = None
@@ -77,7 +77,7 @@ class Penstock:
         how long, is reckoned in bins as well.
     period_s
         Seconds between decisions.
-    warm_up_s
+    executor_warmup_s
         Executors that are younger are slower than they will be, and are not measured.
 
     Examples
@@ -120,7 +120,7 @@ class Penstock:
     move_price: Annotated[float, Meta(ge=0)] = 1.0 / 60.0
     bin_s: Annotated[float, Meta(gt=0)] = BIN_S
     period_s: Annotated[float, Meta(gt=0)] = 10.0
-    warm_up_s: Annotated[float, Meta(ge=0)] = WARM_UP_S
+    executor_warmup_s: Annotated[float, Meta(ge=0)] = WARM_UP_S
 
     # A plan to shrink must have stood for a moment: where a change stops the job, one that is taken
     # back at the next swing of the load is dear.
@@ -139,11 +139,11 @@ class Penstock:
             return self._first_steps(snapshot, memory)
         limits = knowledge.limits
         sight = self._sight(snapshot, knowledge, memory, load)
-        most = as_many_as_help(sight, limits)
+        most = largest_useful_fleet(sight, limits)
         # More than any fleet carries: all sizes are late, and the cheapest would be the smallest.
         overloaded = sight.coming_rps > sight.capacity.rps(most)
         if (overloaded or sight.behind_s > FAR_BEHIND * self.slo_s) and most > target:
-            return catching_up(sight, most, memory)
+            return catch_up_decision(sight, most, memory)
         choices = sizes(sight, limits)
         costs = _costs(sight, choices, limits)
         best = choices[int(np.argmin(costs))]
@@ -151,7 +151,7 @@ class Penstock:
         if overloaded or sight.waits_s > self.slo_s:
             best = max(best, min(target, limits.max_executors))
         saved_s = float(costs[choices.index(target)] - costs.min()) if target in choices else 0.0
-        return told(sight, best, saved_s, memory)
+        return explain_plan(sight, best, saved_s, memory)
 
     def ahead(self, seen: Sequence[Snapshot], surges: Surges) -> Forecast:
         """The load in bins from now on, from what was seen; the lab puts the truth in its place."""
@@ -175,7 +175,7 @@ class Penstock:
         knowledge: Knowledge,
         memory: PenstockMemory,
         load_rps: float,
-    ) -> Sight:
+    ) -> PlanInputs:
         fleet, trigger_s = snapshot.fleet, snapshot.trigger_interval_s
         # A dataflow runs one instance per worker, a batch one task per core.
         most = snapshot.partitions
@@ -188,7 +188,7 @@ class Penstock:
         pending_s = max(2.0, startup_s - asked_s) if waits and asked_s is not None else 0.0
         assumed_s = FLOW_HOLD_UP_S if trigger_s is None else BATCH_HOLD_UP_S
         seen = knowledge.window(PAST_BINS * self.bin_s) or [snapshot]
-        return Sight(
+        return PlanInputs(
             at_s=snapshot.at_s,
             target=fleet.target,
             active=fleet.active,
@@ -228,7 +228,7 @@ class Penstock:
         asked_s = rescales[-1].at_s if rescales else None
         # What is shown late of a fleet that has changed since tells nothing of the present one.
         if asked_s is None or not asked_s >= snapshot.at_s:
-            track = learn(track, snapshot, previous, self.warm_up_s)
+            track = learn(track, snapshot, previous, self.executor_warmup_s)
         if asked_s is not None:
             if rescales[-1].after > rescales[-1].before:
                 startup_s = learn_startup(startup_s, snapshot, previous, asked_s)
@@ -236,10 +236,10 @@ class Penstock:
         return PenstockMemory(track, mean_rps, seen_s, startup_s, rescale_s, surges)
 
 
-def _costs(sight: Sight, choices: list[int], limits: Limits) -> Array:
+def _costs(sight: PlanInputs, choices: list[int], limits: Limits) -> Array:
     """What each size leads to, over all futures, in executor-seconds."""
     prices = Prices(late_s=sight.late_s, move=sight.move_s, mean_rps=sight.mean_rps)
-    physics = Physics(
+    physics = JobModel(
         np.asarray(choices, dtype=float),
         np.asarray([sight.capacity.rps(size) for size in choices]),
         sight.fixed_s,
@@ -248,7 +248,9 @@ def _costs(sight: Sight, choices: list[int], limits: Limits) -> Array:
         sight.slo_s,
         sight.capacity.track.noise,
     )
-    present = Present(sight.target, sight.active, sight.behind_s, sight.startup_s, sight.pending_s)
+    present = StartState(
+        sight.target, sight.active, sight.behind_s, sight.startup_s, sight.pending_s
+    )
     lengths_s = steps_s(sight)
     ahead = courses(sight, lengths_s, sight.capacity.rps(limits.max_executors))
     plan = solve(physics, prices, ahead.outlook, lengths_s)

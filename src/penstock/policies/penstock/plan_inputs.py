@@ -16,7 +16,7 @@ MOST_SIZES = 14
 
 
 @dataclass(frozen=True, slots=True)
-class Sight:
+class PlanInputs:
     """The job as it is, what is known of it, what may come, and what it costs.
 
     `late_s` is the price of a second of arrivals that come through late, `move_s` that of starting
@@ -59,7 +59,7 @@ class Sight:
         return self.capacity.fixed_s(max(1, self.active))
 
 
-def sizes(sight: Sight, limits: Limits) -> list[int]:
+def sizes(sight: PlanInputs, limits: Limits) -> list[int]:
     """The sizes worth weighing: around what the load needs, what there is, and to catch up."""
     capacity, surges = sight.capacity, sight.surges
     low = min(sight.load.quantile(-1.3)) * 0.85
@@ -83,7 +83,7 @@ def sizes(sight: Sight, limits: Limits) -> list[int]:
     return found
 
 
-def as_many_as_help(sight: Sight, limits: Limits) -> int:
+def largest_useful_fleet(sight: PlanInputs, limits: Limits) -> int:
     """The smallest fleet that carries nearly as much as the largest."""
     most = limits.max_executors
     return smallest(sight.capacity, 0.99 * sight.capacity.rps(most), 1, most)

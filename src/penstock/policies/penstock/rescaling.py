@@ -8,7 +8,7 @@ from math import inf
 
 from penstock.core.model import Snapshot
 from penstock.policies.penstock.capacity import Capacity
-from penstock.policies.penstock.track import Track
+from penstock.policies.penstock.capacity_estimate import CapacityEstimate
 
 #: How much of a new measurement is believed.
 BELIEF = 0.3
@@ -69,7 +69,7 @@ def learn_startup(
 
 
 def learn_hold_up(
-    known_s: float | None, track: Track, recent: Sequence[Snapshot], asked_s: float
+    known_s: float | None, track: CapacityEstimate, recent: Sequence[Snapshot], asked_s: float
 ) -> float | None:
     """How far behind a change of the fleet leaves the job; `recent` ends with the present.
 
@@ -88,7 +88,7 @@ def learn_hold_up(
     return lost_s if known_s is None else known_s + BELIEF * (lost_s - known_s)
 
 
-def _stop_s(track: Track, recent: Sequence[Snapshot], asked_s: float) -> float | None:
+def _stop_s(track: CapacityEstimate, recent: Sequence[Snapshot], asked_s: float) -> float | None:
     """What the stop of a dataflow for a change cost it; told once, when it is over."""
     change = _last_change(recent)
     if change is None or (changed_s := change[1].at_s) < asked_s:
@@ -98,7 +98,9 @@ def _stop_s(track: Track, recent: Sequence[Snapshot], asked_s: float) -> float |
     return _unaccounted_s(track, recent, changed_s)
 
 
-def _unaccounted_s(track: Track, recent: Sequence[Snapshot], since_s: float) -> float | None:
+def _unaccounted_s(
+    track: CapacityEstimate, recent: Sequence[Snapshot], since_s: float
+) -> float | None:
     """How far behind the job fell since then beyond what its load and its capacity account for.
 
     ``None`` where that cannot be told: under a load far above its capacity a hold-up is a small
@@ -126,7 +128,7 @@ def _waiting(snapshot: Snapshot) -> float:
     return (snapshot.delay_s or 0.0) * (snapshot.arrival_rps or 0.0)
 
 
-def _batch_hold_up_s(track: Track, recent: Sequence[Snapshot]) -> float | None:
+def _batch_hold_up_s(track: CapacityEstimate, recent: Sequence[Snapshot]) -> float | None:
     """By how much a batch took longer than the smaller of two fleets needs for it, at worst.
 
     It is the batch that was under way when the fleet changed, or the first one after it. Both may

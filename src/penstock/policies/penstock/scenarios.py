@@ -8,8 +8,8 @@ import numpy as np
 from msgspec import Struct
 from numpy.typing import NDArray
 
-from penstock.policies.penstock.dynamic_program import Outlook
-from penstock.policies.penstock.plan_inputs import Sight
+from penstock.policies.penstock.dynamic_program import LoadScenarios
+from penstock.policies.penstock.plan_inputs import PlanInputs
 
 Array = NDArray[np.float64]
 
@@ -36,16 +36,16 @@ class Courses(Struct, frozen=True):
 
     bins_rps: Array
     weights: Array
-    outlook: Outlook
+    outlook: LoadScenarios
 
 
-def steps_s(sight: Sight) -> list[float]:
+def steps_s(sight: PlanInputs) -> list[float]:
     """The steps of the plan: no shorter than executors take to come."""
     longest_s = max(sight.bin_s, sight.startup_s)
     return [longest_s * step for step in STEPS]
 
 
-def courses(sight: Sight, lengths_s: Sequence[float], most_rps: float) -> Courses:
+def courses(sight: PlanInputs, lengths_s: Sequence[float], most_rps: float) -> Courses:
     """What may come from now on; `most_rps` is what the largest fleet carries."""
     mean, deviation = np.asarray(sight.load.mean), np.asarray(sight.load.deviation)
     # Less capacity than was learned is like more load.
@@ -61,10 +61,10 @@ def courses(sight: Sight, lengths_s: Sequence[float], most_rps: float) -> Course
         weights = np.append(WEIGHTS * (1.0 - other.weight), other.weight)
         changes = _with_other(changes, other)
     stepped = _stepped(bins, sight.startup_s, lengths_s, sight.bin_s)
-    return Courses(bins, weights, Outlook(stepped, changes))
+    return Courses(bins, weights, LoadScenarios(stepped, changes))
 
 
-class _Other(Struct, frozen=True):
+class _SurgeScenario(Struct, frozen=True):
     """One more course: how likely it is now, and to come and to go in each step."""
 
     bins_rps: Array
@@ -73,7 +73,9 @@ class _Other(Struct, frozen=True):
     goes: Array
 
 
-def _surge(sight: Sight, bins: Array, edges_s: Array, most_rps: float) -> _Other | None:
+def _surge(
+    sight: PlanInputs, bins: Array, edges_s: Array, most_rps: float
+) -> _SurgeScenario | None:
     surges, at_s = sight.surges, sight.at_s
     none = np.zeros(len(edges_s) - 1)
     if surges.shapeless:
@@ -83,17 +85,17 @@ def _surge(sight: Sight, bins: Array, edges_s: Array, most_rps: float) -> _Other
         if surges.last_rps > top_rps:
             top_rps = UNHEARD_OF * surges.last_rps
         # What no fleet carries decides nothing.
-        return _Other(np.maximum(bins[0], min(top_rps, most_rps)), RISES_ON, none, none)
+        return _SurgeScenario(np.maximum(bins[0], min(top_rps, most_rps)), RISES_ON, none, none)
     if not surges.recur:
         return None
     begins, ends = surges.begins(at_s, edges_s), surges.ends(at_s, edges_s)
     if surges.began_s is not None:
-        return _Other(np.full_like(bins[0], surges.calm_rps), 0.0, ends, begins)
+        return _SurgeScenario(np.full_like(bins[0], surges.calm_rps), 0.0, ends, begins)
     high = bins[HIGHER] + surges.rise_rps()
-    return _Other(np.minimum(high, np.maximum(bins[HIGHER], most_rps)), 0.0, begins, ends)
+    return _SurgeScenario(np.minimum(high, np.maximum(bins[HIGHER], most_rps)), 0.0, begins, ends)
 
 
-def _with_other(changes: Array, other: _Other) -> Array:
+def _with_other(changes: Array, other: _SurgeScenario) -> Array:
     """The changes between courses with one more course.
 
     The first two chances are those of the time until the plan begins and of its first step. What

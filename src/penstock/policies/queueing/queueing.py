@@ -11,7 +11,12 @@ from msgspec import Meta, Struct
 
 from penstock.core.knowledge import Knowledge
 from penstock.core.model import Decision, Limits, Reason, Snapshot
-from penstock.policies.algorithms.dataflow import Dataflow, Sharing, measure, topological_order
+from penstock.policies.algorithms.dataflow import (
+    OperatorDemands,
+    Sharing,
+    measure,
+    topological_order,
+)
 from penstock.policies.queueing.formulas import (
     Station,
     fewest_servers,
@@ -129,7 +134,7 @@ class Queueing:
         return self._by_path(flow, stations, snapshot, memory)
 
     def _by_operator(
-        self, flow: Dataflow, stations: Mapping[str, Station], snapshot: Snapshot
+        self, flow: OperatorDemands, stations: Mapping[str, Station], snapshot: Snapshot
     ) -> Decision:
         instances = dict.fromkeys(flow.demands, 1)
         for name, station in stations.items():
@@ -142,7 +147,7 @@ class Queueing:
 
     def _by_path(
         self,
-        flow: Dataflow,
+        flow: OperatorDemands,
         stations: Mapping[str, Station],
         snapshot: Snapshot,
         memory: QueueingMemory,
@@ -178,7 +183,7 @@ class Queueing:
         return path.work_s + self.relax_fraction * (path.goal_s - path.work_s)
 
 
-def _stations(flow: Dataflow, snapshot: Snapshot, assumed_cv2: float) -> dict[str, Station]:
+def _stations(flow: OperatorDemands, snapshot: Snapshot, assumed_cv2: float) -> dict[str, Station]:
     """The operators that have work to do, as queues whose servers are slots, or executors."""
     samples = {sample.name: sample for sample in snapshot.operators}
     stations = {}
@@ -203,7 +208,10 @@ def _stations(flow: Dataflow, snapshot: Snapshot, assumed_cv2: float) -> dict[st
 
 
 def _planned(
-    flow: Dataflow, stations: Mapping[str, Station], snapshot: Snapshot, memory: QueueingMemory
+    flow: OperatorDemands,
+    stations: Mapping[str, Station],
+    snapshot: Snapshot,
+    memory: QueueingMemory,
 ) -> dict[str, int]:
     """The plan as it stands: as remembered, but never beyond what the fleet gives now."""
     slots = max(1, snapshot.fleet.target * flow.cores_per_executor)
@@ -218,7 +226,7 @@ def _planned(
 
 
 def _paths(
-    flow: Dataflow, times_s: Mapping[str, float], work_s: Mapping[str, float], goal_s: float
+    flow: OperatorDemands, times_s: Mapping[str, float], work_s: Mapping[str, float], goal_s: float
 ) -> list[Path]:
     """For each sink the slowest way to it from a source: one pass, however many ways there are."""
     upstream = {o.name: [u for u in o.upstream if u in flow.demands] for o in flow.operators}
@@ -287,7 +295,7 @@ def _story(path: Path, more: set[str], fewer: set[str]) -> str:
 
 
 def _sized(
-    flow: Dataflow,
+    flow: OperatorDemands,
     instances: Mapping[str, int],
     story: str,
     snapshot: Snapshot,

@@ -40,7 +40,7 @@ class Estimate(Struct, frozen=True, gc=False, array_like=True):
     z: float
 
 
-class Track(Struct, frozen=True, gc=False, array_like=True):
+class ExecutorFilter(Struct, frozen=True, gc=False, array_like=True):
     """The filter of one executor: how long it has run, and an estimate per metric."""
 
     age_s: float
@@ -60,11 +60,11 @@ class FilterMemory(Struct, frozen=True, tag=True, omit_defaults=True):
     past: dict[str, tuple[tuple[float, ...], ...]] = {}
     at_s: float | None = None
     arrival_rps: float | None = None
-    tracks: dict[str, Track] = {}
+    tracks: dict[str, ExecutorFilter] = {}
     fits: tuple[InputFit, ...] = ()
 
 
-class Load(Struct, frozen=True, gc=False):
+class FilteredLoad(Struct, frozen=True, gc=False):
     """The filtered state of the fleet: per metric, the mean and the sum over executors."""
 
     means: tuple[float, ...]
@@ -232,7 +232,7 @@ class Thresholds:
             wanted = max(0, wanted - 1)
         return self._decision(wanted, snapshot, means, memory)
 
-    def _sized(self, snapshot: Snapshot, load: Load, memory: FilterMemory) -> Decision:
+    def _sized(self, snapshot: Snapshot, load: FilteredLoad, memory: FilterMemory) -> Decision:
         """As many as carry the load with each executor where it should be.
 
         What was asked for and has not come yet counts: it is not asked for again.
@@ -343,7 +343,7 @@ class Thresholds:
         drifts = [a * rate + b * change for a, b in effects]
         moved = [0.0] * len(self.metrics)
         seen = [0] * len(self.metrics)
-        tracks: dict[str, Track] = {}
+        tracks: dict[str, ExecutorFilter] = {}
         for executor in executors:
             before = memory.tracks.get(executor.id)
             measured = [getattr(executor, metric) for metric in self.metrics]
@@ -352,7 +352,7 @@ class Thresholds:
                     tracks[executor.id] = before
                 continue
             if before is None:
-                tracks[executor.id] = Track(
+                tracks[executor.id] = ExecutorFilter(
                     0.0, 1, tuple(Estimate(z, 0.0, 0.0, z) for z in measured)
                 )
                 continue
@@ -370,12 +370,12 @@ class Thresholds:
 
     def _advanced(
         self,
-        track: Track,
+        track: ExecutorFilter,
         measured: Sequence[float],
         drifts: Sequence[float],
         growth: float,
         passed_s: float,
-    ) -> Track:
+    ) -> ExecutorFilter:
         """The filter of one executor after one more measurement."""
         age_s, samples, noise = track.age_s + passed_s, track.samples + 1, self.noise
         estimates = []
@@ -391,9 +391,9 @@ class Thresholds:
             for before, z in zip(track.estimates, measured, strict=True):
                 x, p = bootstrap_step(before.x, before.p, samples, z)
                 estimates.append(Estimate(x, p, system_noise(p, noise) if over else 0.0, z))
-        return Track(age_s, samples, tuple(estimates))
+        return ExecutorFilter(age_s, samples, tuple(estimates))
 
-    def _estimated(self, snapshot: Snapshot, memory: FilterMemory) -> Load | None:
+    def _estimated(self, snapshot: Snapshot, memory: FilterMemory) -> FilteredLoad | None:
         """Means over the trusted filters, sums over all; nothing before one can be trusted."""
         trusted_age_s = self.dead_time_s + self.ease_in_s
         count = len(self.metrics)
@@ -410,7 +410,7 @@ class Thresholds:
             return None
         # Executors at work that no one measured carry as much as the others.
         scale = max(1.0, snapshot.fleet.active / len(memory.tracks))
-        return Load(tuple(s / trusted for s in sums), tuple(t * scale for t in totals))
+        return FilteredLoad(tuple(s / trusted for s in sums), tuple(t * scale for t in totals))
 
     def _bootstrapping(self, target: int, memory: FilterMemory) -> Decision:
         first_or_last = min if self.waits_for_newcomers else max

@@ -14,7 +14,7 @@ from msgspec import Struct
 from penstock.core.errors import ConfigError
 from penstock.core.model import Step
 from penstock.simulation.calibration import fit_batches, fit_continuous
-from penstock.simulation.calibration.rows import Errors, Row, averaged, errors, rows_of
+from penstock.simulation.calibration.rows import Errors, RecordedSample, averaged, errors, rows_of
 from penstock.simulation.engines.continuous import ContinuousJob
 from penstock.simulation.engines.microbatch import MicroBatchJob
 
@@ -84,7 +84,7 @@ def calibrated(steps: Sequence[Step], part: float = 0.5) -> Fitted:
     )
 
 
-def _off(judged: list[Row], shown: list[Row]) -> Errors:
+def _off(judged: list[RecordedSample], shown: list[RecordedSample]) -> Errors:
     """Errors of a part of a run; throughput by those windows that lie in it as a whole."""
     every_s = (judged[-1].at_s - judged[0].at_s) / (len(judged) - 1)
     first = min(len(judged), max(1, round(_WINDOW_S / every_s))) - 1

@@ -22,7 +22,7 @@ import numpy as np
 
 from penstock.core.errors import ConfigError
 from penstock.core.model import Batch, Snapshot, Step
-from penstock.simulation.calibration.rows import Row, rates, row_of
+from penstock.simulation.calibration.rows import RecordedSample, rates, row_of
 from penstock.simulation.engines.batches import MicroBatchRun
 from penstock.simulation.engines.fleet import Startup
 from penstock.simulation.engines.microbatch import MicroBatchJob
@@ -200,15 +200,15 @@ def job_of(
     )
 
 
-def replay(job: MicroBatchJob, rows: Sequence[Row]) -> list[Row]:
+def replay(job: MicroBatchJob, rows: Sequence[RecordedSample]) -> list[RecordedSample]:
     """What the job on paper shows, given the arrivals and the executors of a recording."""
     run = _even(job).start(rates(rows, 0.0), executors=rows[0].workers, seed=1)
     return [rows[0], *_followed(run, rows, rows[0].at_s)]
 
 
 def predicted(
-    job: MicroBatchJob, rows: Sequence[Row], middle: int, steps: Iterable[Step]
-) -> list[Row]:
+    job: MicroBatchJob, rows: Sequence[RecordedSample], middle: int, steps: Iterable[Step]
+) -> list[RecordedSample]:
     """What the job on paper shows from row `middle` on, begun with what was seen before that.
 
     It begins at the last snapshot before with a batch and without executors that have just come:
@@ -224,7 +224,9 @@ def predicted(
     return replay(job, rows)[middle:]
 
 
-def continued(job: MicroBatchJob, rows: Sequence[Row], seen: Snapshot) -> list[Row]:
+def continued(
+    job: MicroBatchJob, rows: Sequence[RecordedSample], seen: Snapshot
+) -> list[RecordedSample]:
     """A replay from a snapshot on: what waited then waits on paper too, as old as it was.
 
     `rows` are those from that snapshot on; the first is given back as it is.
@@ -246,7 +248,7 @@ def continued(job: MicroBatchJob, rows: Sequence[Row], seen: Snapshot) -> list[R
 
 
 def _rates_from(
-    rows: Sequence[Row], backlog: float, begin_s: float, origin_s: float
+    rows: Sequence[RecordedSample], backlog: float, begin_s: float, origin_s: float
 ) -> list[float]:
     """One rate per second from `origin_s` on; the backlog came evenly from `begin_s` on."""
     arrivals = [row.arrival_rps * (row.at_s - before.at_s) for before, row in pairwise(rows)]
@@ -264,7 +266,9 @@ def _even(job: MicroBatchJob) -> MicroBatchJob:
     )
 
 
-def _followed(run: MicroBatchRun, rows: Sequence[Row], origin_s: float) -> Iterator[Row]:
+def _followed(
+    run: MicroBatchRun, rows: Sequence[RecordedSample], origin_s: float
+) -> Iterator[RecordedSample]:
     """Give the run the executors of each row, and read it there; the first row is where it is."""
     for before, row in pairwise(rows):
         if row.workers != before.workers:

@@ -26,7 +26,7 @@ from penstock.simulation.calibration.fit_search import (
     descend,
     search,
 )
-from penstock.simulation.calibration.rows import Row, averaged, rates, row_of, trailing
+from penstock.simulation.calibration.rows import RecordedSample, averaged, rates, row_of, trailing
 from penstock.simulation.engines.continuous import ContinuousJob
 from penstock.simulation.engines.fleet import Startup
 
@@ -59,7 +59,9 @@ _COLLAPSES: tuple[Parameters, ...] = (
 _COLLAPSE_MUST_GAIN = 0.25
 
 
-def replay(job: ContinuousJob, rows: Sequence[Row], window_s: float = 0.0) -> list[Row]:
+def replay(
+    job: ContinuousJob, rows: Sequence[RecordedSample], window_s: float = 0.0
+) -> list[RecordedSample]:
     """What the job on paper shows, given the arrivals and the workers of a recording.
 
     `window_s` is the time over which the recorded rates and busy times are means: arrivals are
@@ -76,10 +78,10 @@ def replay(job: ContinuousJob, rows: Sequence[Row], window_s: float = 0.0) -> li
     return averaged(shown, window_s)
 
 
-class Recording:
+class RecordedRun:
     """A recorded run, made ready to be compared with many a job."""
 
-    def __init__(self, rows: Sequence[Row], window_s: float) -> None:
+    def __init__(self, rows: Sequence[RecordedSample], window_s: float) -> None:
         begin_s = rows[0].at_s
         self._rates = rates(rows, window_s)
         self._first_workers = rows[0].workers
@@ -144,7 +146,7 @@ def _even(job: ContinuousJob) -> ContinuousJob:
 
 def fit(
     template: ContinuousJob,
-    runs: Sequence[Sequence[Row]],
+    runs: Sequence[Sequence[RecordedSample]],
     window_s: float = 0.0,
     rounds: int = ROUNDS,
 ) -> ContinuousJob:
@@ -166,7 +168,7 @@ def fit(
         others = {name: value for name, value in values.items() if name != "capacity"}
         return _scaled(msgspec.structs.replace(template, **others), guess_rps * values["capacity"])
 
-    records = [Recording(rows, window_s) for rows in runs]
+    records = [RecordedRun(rows, window_s) for rows in runs]
 
     def losses(values: Parameters) -> list[float]:
         job = with_flow(values)
@@ -196,7 +198,7 @@ def _explains(collapsing: Sequence[float], best: Sequence[float]) -> bool:
     )
 
 
-def _first_guess_rps(runs: Sequence[Sequence[Row]]) -> float:
+def _first_guess_rps(runs: Sequence[Sequence[RecordedSample]]) -> float:
     """The rate of one worker: what the hardest working ones did, or what busy time promises."""
     every = [row for rows in runs for row in rows]
     done = [row.throughput_rps / row.workers for row in every if row.throughput_rps]

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from penstock.simulation.calibration.fit_search import Parameters, Space, descend
-from penstock.simulation.calibration.rows import Row
+from penstock.simulation.calibration.rows import RecordedSample
 from penstock.simulation.engines.continuous import ContinuousJob
 from penstock.simulation.engines.dataflow import Dataflow
 from penstock.simulation.engines.gauges import LEAST_SEEN
@@ -56,7 +56,9 @@ def plain(job: ContinuousJob) -> ContinuousJob:
 
 
 def with_gauges(
-    job: ContinuousJob, runs: Sequence[Sequence[Row]], shown: Sequence[Sequence[Row]]
+    job: ContinuousJob,
+    runs: Sequence[Sequence[RecordedSample]],
+    shown: Sequence[Sequence[RecordedSample]],
 ) -> ContinuousJob:
     """Fit what the gauges show to how much of its capacity the job used.
 
@@ -117,7 +119,7 @@ def with_gauges(
     return msgspec.structs.replace(job, **found)
 
 
-def _held_back(job: ContinuousJob, runs: Sequence[Sequence[Row]]) -> float | None:
+def _held_back(job: ContinuousJob, runs: Sequence[Sequence[RecordedSample]]) -> float | None:
     """Of the time without work of what feeds the fullest operator, the part that is not idle.
 
     Told by rows of late records. ``None`` if there are none, or if nothing feeds that operator.
@@ -135,7 +137,7 @@ def _held_back(job: ContinuousJob, runs: Sequence[Sequence[Row]]) -> float | Non
     return min(1.0, max(0.0, median(parts))) if parts else None
 
 
-def _overloaded(rows: Sequence[Row]) -> list[bool]:
+def _overloaded(rows: Sequence[RecordedSample]) -> list[bool]:
     """In which rows a settled fleet did all that it can, and it was not enough."""
     flags = [False] * len(rows)
     for place in range(_SETTLED_ROWS, len(rows)):
@@ -156,7 +158,8 @@ def _part_seen(efficiency: Array, calm: float, pressed: float, held_back: Array)
 
 
 def _column(
-    both: Sequence[tuple[Row, Row]], metric: Callable[[Row], float | None]
+    both: Sequence[tuple[RecordedSample, RecordedSample]],
+    metric: Callable[[RecordedSample], float | None],
 ) -> tuple[Array, NDArray[np.bool_]]:
     """What was recorded of a metric, and in which rows."""
     values = [metric(theirs) for theirs, _ in both]
@@ -173,7 +176,7 @@ def _efficiency(job: ContinuousJob, workers: int) -> float:
     return 1.0 / (1.0 + (job.contention + job.coherence * workers) * (workers - 1))
 
 
-def _restart_cpu(runs: Sequence[Sequence[Row]], otherwise: float) -> float:
+def _restart_cpu(runs: Sequence[Sequence[RecordedSample]], otherwise: float) -> float:
     """Mean cpu in the first sample after each rescale."""
     seen = [
         after.cpu_fraction

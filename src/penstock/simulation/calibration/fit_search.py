@@ -37,13 +37,13 @@ def search(space: Space, loss: Callable[[Parameters], float], rounds: int = ROUN
     >>> round(found["x"], 1), round(found["y"], 1)
     (3.0, 3.0)
     """
-    lots = np.random.default_rng(1)
+    rng = np.random.default_rng(1)
     start, step, low, high = (np.array(column) for column in zip(*space.values(), strict=True))
     middle, spread = start, np.diag((_REACH * step) ** 2)
     tried = [(loss(_named(space, start)), start)]
     for round_ in range(rounds + 1):
         count = _PLACES if round_ else _FIRST_PLACES
-        places = np.clip(lots.multivariate_normal(middle, spread, size=count), low, high)
+        places = np.clip(rng.multivariate_normal(middle, spread, size=count), low, high)
         found = sorted(
             [(loss(_named(space, place)), place) for place in places], key=lambda pair: pair[0]
         )

@@ -13,7 +13,7 @@ from msgspec import Struct
 from penstock.core.model import Snapshot, Step
 
 
-class Row(Struct, frozen=True, gc=False):
+class RecordedSample(Struct, frozen=True, gc=False):
     """One sample of a recorded run; ``None`` is what was not measured.
 
     `busy_fraction` and `idle_fraction` are means over operators, `backpressured_fraction` the
@@ -46,7 +46,7 @@ class Errors(Struct, frozen=True):
     busy: float | None
 
 
-def rows_of(steps: Iterable[Step]) -> list[Row]:
+def rows_of(steps: Iterable[Step]) -> list[RecordedSample]:
     """The rows of a journal: its snapshots with arrivals and at least one worker."""
     rows = []
     for step in steps:
@@ -56,7 +56,7 @@ def rows_of(steps: Iterable[Step]) -> list[Row]:
     return rows
 
 
-def row_of(seen: Snapshot, arrival_rps: float) -> Row:
+def row_of(seen: Snapshot, arrival_rps: float) -> RecordedSample:
     """A snapshot as a row."""
     cpu = [one.cpu_fraction for one in seen.executors if one.cpu_fraction is not None]
     busy = [one.busy_fraction for one in seen.operators if one.busy_fraction is not None]
@@ -68,7 +68,7 @@ def row_of(seen: Snapshot, arrival_rps: float) -> Row:
         for one in seen.operators
         if one.backpressured_fraction is not None
     ]
-    return Row(
+    return RecordedSample(
         seen.at_s,
         arrival_rps,
         seen.fleet.active,
@@ -82,7 +82,7 @@ def row_of(seen: Snapshot, arrival_rps: float) -> Row:
     )
 
 
-def errors(recorded: Sequence[Row], simulated: Sequence[Row]) -> Errors:
+def errors(recorded: Sequence[RecordedSample], simulated: Sequence[RecordedSample]) -> Errors:
     """How far the simulated rows are off the recorded ones."""
     return Errors(
         throughput=_weighted(recorded, simulated, lambda row: row.throughput_rps),
@@ -92,7 +92,7 @@ def errors(recorded: Sequence[Row], simulated: Sequence[Row]) -> Errors:
     )
 
 
-def rates(rows: Sequence[Row], window_s: float) -> list[float]:
+def rates(rows: Sequence[RecordedSample], window_s: float) -> list[float]:
     """One arrival rate per second; a mean over a window tells of the time half of it ago."""
     at_s = np.array([row.at_s for row in rows]) - rows[0].at_s
     lead_s = max(0.0, (window_s - float(np.median(np.diff(at_s)))) / 2.0)
@@ -107,7 +107,7 @@ def rates(rows: Sequence[Row], window_s: float) -> list[float]:
     return since
 
 
-def averaged(rows: list[Row], window_s: float) -> list[Row]:
+def averaged(rows: list[RecordedSample], window_s: float) -> list[RecordedSample]:
     """Throughput and busy time as means over a trailing window, as some recordings have them."""
     if window_s <= 0.0 or len(rows) < 2:
         return rows
@@ -137,7 +137,9 @@ def trailing(values: Sequence[float], width: int) -> list[float]:
 
 
 def _weighted(
-    recorded: Sequence[Row], simulated: Sequence[Row], metric: Callable[[Row], float | None]
+    recorded: Sequence[RecordedSample],
+    simulated: Sequence[RecordedSample],
+    metric: Callable[[RecordedSample], float | None],
 ) -> float | None:
     """The sum of deviations over the sum of what was recorded."""
     both = _pairs(recorded, simulated, metric)
@@ -146,7 +148,9 @@ def _weighted(
 
 
 def _of_means(
-    recorded: Sequence[Row], simulated: Sequence[Row], metric: Callable[[Row], float | None]
+    recorded: Sequence[RecordedSample],
+    simulated: Sequence[RecordedSample],
+    metric: Callable[[RecordedSample], float | None],
 ) -> float | None:
     both = _pairs(recorded, simulated, metric)
     total = sum(theirs for theirs, _ in both)
@@ -154,14 +158,18 @@ def _of_means(
 
 
 def _absolute(
-    recorded: Sequence[Row], simulated: Sequence[Row], metric: Callable[[Row], float | None]
+    recorded: Sequence[RecordedSample],
+    simulated: Sequence[RecordedSample],
+    metric: Callable[[RecordedSample], float | None],
 ) -> float | None:
     both = _pairs(recorded, simulated, metric)
     return fmean([abs(mine - theirs) for theirs, mine in both]) if both else None
 
 
 def _pairs(
-    recorded: Sequence[Row], simulated: Sequence[Row], metric: Callable[[Row], float | None]
+    recorded: Sequence[RecordedSample],
+    simulated: Sequence[RecordedSample],
+    metric: Callable[[RecordedSample], float | None],
 ) -> list[tuple[float, float]]:
     """What was recorded with what was simulated, where both were measured."""
     return [

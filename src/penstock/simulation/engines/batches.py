@@ -20,21 +20,21 @@ from random import Random
 from typing import TYPE_CHECKING
 
 from penstock.core.model import Batch, Fleet, OperatorSample, Receipt, Snapshot
-from penstock.simulation.engines.crew import Crew
+from penstock.simulation.engines.batch_scheduler import BatchScheduler
 from penstock.simulation.engines.engine import Curve, Outcome
-from penstock.simulation.engines.fleet import Executor, Roster, edges_s
+from penstock.simulation.engines.fleet import Roster, SimulatedExecutor, edges_s
 from penstock.simulation.engines.meter import Done, Meter
-from penstock.simulation.engines.source import Source
+from penstock.simulation.engines.source import SimulatedSource
 from penstock.simulation.faults import CapacityDrop, Fault, SkewSetsIn, SourceOutage
 
 if TYPE_CHECKING:
     from penstock.simulation.engines.microbatch import MicroBatchJob
 
 
-def _draws(lots: Random, table: list[float]) -> Iterator[float]:
+def _draws(rng: Random, table: list[float]) -> Iterator[float]:
     """One factor after the other, for ever; drawn in bulk, which is cheaper."""
     while True:
-        yield from lots.choices(table, k=1024)
+        yield from rng.choices(table, k=1024)
 
 
 class MicroBatchRun:
@@ -54,20 +54,20 @@ class MicroBatchRun:
         faults: Sequence[Fault] = (),
     ) -> None:
         self._job = job
-        self._source = Source(rates_rps, faults)
-        lots = Random(seed)
-        self._draw = _draws(Random(lots.getrandbits(64)), job.noise_table()).__next__
+        self._source = SimulatedSource(rates_rps, faults)
+        rng = Random(seed)
+        self._draw = _draws(Random(rng.getrandbits(64)), job.noise_table()).__next__
         self._roster = Roster(
             executors,
-            lots=lots,
+            rng=rng,
             startup=job.startup,
             speed_spread=job.speed_spread,
             faults=faults,
         )
-        self._crew = Crew(job, self._roster.ready, faults)
+        self._crew = BatchScheduler(job, self._roster.ready, faults)
         # Instants at which a batch begins to cost more or less though no executor comes or goes.
         self._edges_s = edges_s(faults, CapacityDrop, SkewSetsIn, SourceOutage)
-        self._departing: list[tuple[float, int, list[Executor]]] = []
+        self._departing: list[tuple[float, int, list[SimulatedExecutor]]] = []
 
         # The batch that is running, or will start at `_start_s`.
         self._running = False
@@ -290,7 +290,7 @@ class MicroBatchRun:
 
         What the dead had done of the batch is lost with their shuffle files.
         """
-        change = self._roster.happen(now_s)
+        change = self._roster.advance(now_s)
         self._plan_is_stale = self._rows_are_stale = True
         for one in change.joined:
             heappush(self._edges_s, one.ready_at_s + self._job.cold_s)
@@ -330,7 +330,7 @@ class MicroBatchRun:
         job, crew, share = self._job, self._crew, self._share_done(now_s)
         self._meter.book(crew.executors, crew.plan, self._done(share))
         self._count_from(share)
-        self._extra_s = max(self._extra_s, crew.gather(self._roster.ready, now_s))
+        self._extra_s = max(self._extra_s, crew.replan(self._roster.ready, now_s))
         self._extra_s += self._joining_s
         self._joining_s = 0.0
         self._base_s = job.fixed_s + crew.plan.base_s

@@ -21,9 +21,9 @@ from typing import TYPE_CHECKING
 from penstock.core.model import Receipt, Snapshot
 from penstock.simulation.engines.dataflow import IDLE, Dataflow
 from penstock.simulation.engines.engine import Outcome
-from penstock.simulation.engines.fleet import Executor, Roster, active, edges_s
+from penstock.simulation.engines.fleet import Roster, SimulatedExecutor, active, edges_s
 from penstock.simulation.engines.gauges import Gauges, Means
-from penstock.simulation.engines.stream import Stream, swings
+from penstock.simulation.engines.stream import RecordStream, swings
 from penstock.simulation.faults import (
     CapacityDrop,
     Fault,
@@ -56,9 +56,9 @@ class ContinuousRun:
     ) -> None:
         self._job = job
         self._faults = faults
-        self._lots = Random(seed)
+        self._rng = Random(seed)
         rates_rps = with_silence(rates_rps, faults)
-        self._stream = Stream(
+        self._stream = RecordStream(
             rates_rps, swings(len(rates_rps), job.capacity_noise, seed), job.catch_up_fraction
         )
         self._flow = Dataflow(job.operators)
@@ -66,10 +66,10 @@ class ContinuousRun:
             executors,
             startup=job.startup,
             speed_spread=job.speed_spread,
-            lots=self._lots,
+            rng=self._rng,
             faults=faults,
         )
-        self._gauges = Gauges(job, self._flow, self._lots)
+        self._gauges = Gauges(job, self._flow, self._rng)
         self._means: Means | None = None
         self._totals = (0.0, 0.0, 0.0, 0.0, 0.0, 0.0)
         self._latency_s = job.pipeline_latency_s + self._flow.path_s
@@ -77,7 +77,7 @@ class ContinuousRun:
         #: Where the last checkpoint stands, counted in departures.
         self._checkpoint = 0.0
         self._edges_s = edges_s(faults, CapacityDrop, SkewSetsIn, SourceOutage)[::-1]
-        self._running: list[Executor] = list(self._roster.ready)
+        self._running: list[SimulatedExecutor] = list(self._roster.ready)
         self._down_s = 0.0
         self._down_until_s = 0.0
         #: When workers that were new to it last took up work; before that, all are warm.
@@ -216,7 +216,7 @@ class ContinuousRun:
                 return
         fleet_changes = self._roster.next_event_s <= now_s or self._wave_until_s <= now_s
         if self._roster.next_event_s <= now_s:
-            change = self._roster.happen(now_s)
+            change = self._roster.advance(now_s)
             died = any(one in self._running for one in change.lost)
             self._regroup(now_s, undetected_s=self._job.detect_loss_s if died else 0.0)
         elif self._wave_until_s <= now_s:
@@ -257,7 +257,7 @@ class ContinuousRun:
         if stream.reread <= 0.0 and now_s > self._down_until_s:
             self._checkpoint = self._last_checkpoint(now_s)
         stream.reread = stream.departed - self._checkpoint
-        spread = 1.0 + self._lots.uniform(-job.restart_spread, job.restart_spread)
+        spread = 1.0 + self._rng.uniform(-job.restart_spread, job.restart_spread)
         joined = any(one not in self._running for one in self._roster.ready)
         down_s = job.restart_s + (job.join_s if joined else 0.0)
         load_s = job.state_bytes / job.restore_bytes_per_s

@@ -1,7 +1,7 @@
 """The seam of the simulation: what a job on paper is, and what is left when it has run.
 
-Both engines stand behind it. A `Job` is the frozen description; `start` gives an `Engine` that
-is sensor and actuator of one run; `finish` runs it to the end and gives the `Outcome`, from
+Both engines stand behind it. A `SimulatedJob` is the frozen description; `start` gives an `Engine`
+that is sensor and actuator of one run; `finish` runs it to the end and gives the `Outcome`, from
 which the exact delay of each record follows (FIFO: the k-th record to arrive is the k-th to
 depart), so nothing has to be estimated from backlog and throughput.
 
@@ -67,7 +67,7 @@ class Engine(Protocol):
         ...
 
 
-class Job(Protocol):
+class SimulatedJob(Protocol):
     """A job on paper: frozen, so that the same seed gives the same run."""
 
     engine_name: ClassVar[str]

@@ -1,16 +1,16 @@
 """Executors on paper, the same for every engine: they are asked for, start, fail, slow down, leave.
 
 A `Roster` holds them and knows who is there, who is still starting, and how many are paid for.
-It is driven by events: an engine runs on to `next_event_s`, calls `happen`, looks at what has
+It is driven by events: an engine runs on to `next_event_s`, calls `advance`, looks at what has
 changed, and goes on. What an executor does with its time is the engine's business.
 
 >>> from random import Random
->>> roster = Roster(2, startup=Startup(10.0, 10.0), lots=Random(1))
+>>> roster = Roster(2, startup=Startup(10.0, 10.0), rng=Random(1))
 >>> roster.ask(3, now_s=60.0)
 True
 >>> len(roster.ready), len(roster.starting), roster.next_event_s, roster.paid[-1]
 (2, 1, 70.0, Level(at_s=60.0, executors=3))
->>> [executor.id for executor in roster.happen(70.0).joined]
+>>> [executor.id for executor in roster.advance(70.0).joined]
 ['3']
 """
 
@@ -47,7 +47,7 @@ class Startup(Struct, frozen=True, forbid_unknown_fields=True):
         return (self.shortest_s + self.longest_s) / 2
 
 
-class Executor:
+class SimulatedExecutor:
     """One executor. `speed` is its own lasting deviation from 1, `pace` what a fault leaves."""
 
     __slots__ = ("dead_on_arrival", "id", "pace", "ready_at_s", "requested_at_s", "speed")
@@ -69,14 +69,16 @@ class Executor:
         self.dead_on_arrival = dead_on_arrival
 
     def __repr__(self) -> str:
-        return f"Executor({self.id!r}, ready_at_s={self.ready_at_s}, speed={self.speed:.3f})"
+        return (
+            f"SimulatedExecutor({self.id!r}, ready_at_s={self.ready_at_s}, speed={self.speed:.3f})"
+        )
 
 
-class Change(Struct, frozen=True):
+class FleetChange(Struct, frozen=True):
     """What happened at one instant; `slowed` says that some executor changed its pace."""
 
-    joined: list[Executor] = field(default_factory=list)
-    lost: list[Executor] = field(default_factory=list)
+    joined: list[SimulatedExecutor] = field(default_factory=list)
+    lost: list[SimulatedExecutor] = field(default_factory=list)
     slowed: bool = False
 
 
@@ -95,7 +97,7 @@ class Roster:
         The spread of start-up times.
     speed_spread
         Each executor's speed is uniform in 1 ± this, for all its life.
-    lots
+    rng
         Where all chance comes from.
     faults
         Those that befall executors are carried out here, all others are ignored.
@@ -105,21 +107,21 @@ class Roster:
         self,
         executors: int,
         *,
-        lots: Random,
+        rng: Random,
         startup: Startup = Startup(),  # noqa: B008
         speed_spread: float = 0.0,
         faults: Sequence[Fault] = (),
     ) -> None:
-        self._lots = lots
+        self._rng = rng
         self._startup = startup
         self._speed_spread = speed_spread
         self._start_faults = [f for f in faults if isinstance(f, FailedStart | SlowStart)]
         self._due = sorted(_instants(faults), key=lambda due: due[0], reverse=True)
-        self._slowed: list[tuple[SlowExecutor, Executor]] = []
+        self._slowed: list[tuple[SlowExecutor, SimulatedExecutor]] = []
         self._named = 0
         self.target = executors
-        self.starting: list[Executor] = []
-        self.leaving: list[Executor] = []
+        self.starting: list[SimulatedExecutor] = []
+        self.leaving: list[SimulatedExecutor] = []
         self.ready = [self._hire(0.0, 0.0) for _ in range(executors)]
         self.paid = [Level(0.0, executors)]
         self.targets = [Level(0.0, executors)]
@@ -145,7 +147,7 @@ class Roster:
         self._fill(now_s)
         return True
 
-    def release(self, now_s: float, executors: Sequence[Executor] | None = None) -> None:
+    def release(self, now_s: float, executors: Sequence[SimulatedExecutor] | None = None) -> None:
         """Let leaving executors go for good: all of them, or those given."""
         if executors is None:
             self.leaving.clear()
@@ -153,13 +155,13 @@ class Roster:
             self.leaving = [one for one in self.leaving if one not in executors]
         self._settle(now_s)
 
-    def happen(self, now_s: float) -> Change:
+    def advance(self, now_s: float) -> FleetChange:
         """Carry out all that is due by `now_s`: arrivals, failed starts, losses, slow-downs."""
         due = [one for one in self.starting if one.ready_at_s <= now_s]
         self.starting = [one for one in self.starting if one.ready_at_s > now_s]
         joined = [one for one in due if not one.dead_on_arrival]
         self.ready += joined
-        lost: list[Executor] = []
+        lost: list[SimulatedExecutor] = []
         slowed = False
         while self._due and self._due[-1][0] <= now_s:
             _, fault, begins = self._due.pop()
@@ -169,7 +171,7 @@ class Roster:
                 self._change_pace(fault, begins)
                 slowed = True
         self._fill(now_s)
-        return Change(joined, lost, slowed)
+        return FleetChange(joined, lost, slowed)
 
     def _fill(self, now_s: float) -> None:
         """Ask for as many as are missing: for a new target, a loss or a failed start."""
@@ -191,18 +193,18 @@ class Roster:
                 next_s = one.ready_at_s
         self.next_event_s = next_s
 
-    def _hire(self, now_s: float, startup_s: float, fails: bool = False) -> Executor:
+    def _hire(self, now_s: float, startup_s: float, fails: bool = False) -> SimulatedExecutor:
         self._named += 1
-        return Executor(
+        return SimulatedExecutor(
             str(self._named),
             requested_at_s=now_s,
             ready_at_s=now_s + startup_s,
-            speed=1.0 + self._lots.uniform(-self._speed_spread, self._speed_spread),
+            speed=1.0 + self._rng.uniform(-self._speed_spread, self._speed_spread),
             dead_on_arrival=fails,
         )
 
     def _startup_s(self, now_s: float) -> float:
-        startup_s = self._lots.uniform(self._startup.shortest_s, self._startup.longest_s)
+        startup_s = self._rng.uniform(self._startup.shortest_s, self._startup.longest_s)
         if self._start_faults:
             for slow in active(self._start_faults, SlowStart, now_s):
                 startup_s *= slow.factor
@@ -212,10 +214,10 @@ class Roster:
         if not self._start_faults:
             return False
         failures = active(self._start_faults, FailedStart, now_s)
-        return any(self._lots.random() < failure.probability for failure in failures)
+        return any(self._rng.random() < failure.probability for failure in failures)
 
-    def _lose(self, count: int) -> list[Executor]:
-        lost = self._lots.sample(self.ready, min(count, len(self.ready)))
+    def _lose(self, count: int) -> list[SimulatedExecutor]:
+        lost = self._rng.sample(self.ready, min(count, len(self.ready)))
         self.ready = [one for one in self.ready if one not in lost]
         return lost
 

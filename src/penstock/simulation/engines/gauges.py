@@ -16,7 +16,7 @@ from msgspec import Struct
 
 from penstock.core.model import ExecutorSample, Fleet, OperatorSample
 from penstock.simulation.engines.dataflow import IDLE, Dataflow, Regime
-from penstock.simulation.engines.fleet import Executor, Roster
+from penstock.simulation.engines.fleet import Roster, SimulatedExecutor
 
 if TYPE_CHECKING:
     from penstock.simulation.engines.continuous import ContinuousJob
@@ -74,14 +74,14 @@ class _Dial(NamedTuple):
 class Gauges:
     """The instruments of one run."""
 
-    def __init__(self, job: ContinuousJob, flow: Dataflow, lots: Random) -> None:
+    def __init__(self, job: ContinuousJob, flow: Dataflow, rng: Random) -> None:
         self._job = job
         self._flow = flow
         deviation = job.measurement_noise
-        errors = [max(0.0, lots.gauss(1.0, deviation)) for _ in range(_ERRORS)]
+        errors = [max(0.0, rng.gauss(1.0, deviation)) for _ in range(_ERRORS)]
         self._errors = cycle(errors if deviation else [1.0])
         self._regime = IDLE
-        self._running: Sequence[Executor] = ()
+        self._running: Sequence[SimulatedExecutor] = ()
         #: Id and start of each worker with work; then what it adds at the job's capacity to cpu,
         #: busy time and memory, as its gauges have it.
         self._working: list[tuple[str, float, float, float, float]] = []
@@ -93,7 +93,7 @@ class Gauges:
         self._pressed: dict[int, tuple[ExecutorSample, ...]] = {}
         self.fleet = Fleet(0, 0, 0, job.cores_per_executor)
 
-    def look(self, roster: Roster, running: Sequence[Executor], regime: Regime) -> None:
+    def look(self, roster: Roster, running: Sequence[SimulatedExecutor], regime: Regime) -> None:
         """Take note of a change of the fleet or of what it can do."""
         job = self._job
         if regime is not self._regime or running is not self._running:
@@ -106,7 +106,7 @@ class Gauges:
         )
         self.fleet = Fleet(roster.target, len(roster.ready), len(running), job.cores_per_executor)
 
-    def _face(self, running: Sequence[Executor], regime: Regime) -> None:
+    def _face(self, running: Sequence[SimulatedExecutor], regime: Regime) -> None:
         """Make the gauges ready for other workers, or for the same under other conditions."""
         job = self._job
         cpu_span = job.full_cpu_fraction - job.idle_cpu_fraction

@@ -13,8 +13,8 @@ from typing import NamedTuple
 from msgspec import Struct
 
 from penstock.core.model import ExecutorSample, OperatorSample
-from penstock.simulation.engines.fleet import Executor, Roster
-from penstock.simulation.engines.stages import Plan, Stage
+from penstock.simulation.engines.fleet import Roster, SimulatedExecutor
+from penstock.simulation.engines.stages import Stage, TaskPlan
 
 _IDLE_MEMORY_FRACTION = 0.25  # what a JVM without state holds: code, buffers, shuffle
 
@@ -27,7 +27,7 @@ class Done(Struct, frozen=True, gc=False):
     records: float
 
 
-class _Row(NamedTuple):
+class _ExecutorRow(NamedTuple):
     """All that is known of an executor before a reading, in the order in which that needs it."""
 
     id: str
@@ -72,7 +72,7 @@ class Meter:
             self._stage_facts.append((stage.name, upstream, stage.tasks, reaching, leaving))
             upstream, reaching = (stage.name,), leaving
 
-    def book(self, crew: Sequence[Executor], plan: Plan, done: Done) -> None:
+    def book(self, crew: Sequence[SimulatedExecutor], plan: TaskPlan, done: Done) -> None:
         """Write down what was done under a plan that is about to change."""
         run_s, records = self._run_s, self._records
         for one, base_s, s_per_record, share in zip(
@@ -94,8 +94,8 @@ class Meter:
     def lay_out(
         self,
         roster: Roster,
-        crew: Sequence[Executor],
-        plan: Plan,
+        crew: Sequence[SimulatedExecutor],
+        plan: TaskPlan,
         partitions_of: Mapping[str, int],
     ) -> None:
         """Set the rows for the executors of today; `crew` are those that the plan counts on."""
@@ -115,7 +115,7 @@ class Meter:
         for one in people:
             place, held = place_of.get(one), partitions_of.get(one.id, 0)
             self._rows.append(
-                _Row(
+                _ExecutorRow(
                     id=one.id,
                     started_at_s=one.ready_at_s,
                     ready=one not in roster.leaving,

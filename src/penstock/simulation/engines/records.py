@@ -108,7 +108,7 @@ class _Station:
         while len(self.free_s) > servers:
             heappop(self.free_s)
 
-    def serve(self, until_s: float, lots: Random) -> list[tuple[float, float]]:
+    def serve(self, until_s: float, rng: Random) -> list[tuple[float, float]]:
         """Begin all work that can begin by then; when each record is done, and when it came."""
         done: list[tuple[float, float]] = []
         queue, free_s, operator = self.queue, self.free_s, self.operator
@@ -118,7 +118,7 @@ class _Station:
             begin_s = max(here_s, heappop(free_s))
             service_s = operator.service_s
             if shape:
-                service_s = lots.gammavariate(shape, service_s / shape)
+                service_s = rng.gammavariate(shape, service_s / shape)
             heappush(free_s, begin_s + service_s)
             gap_s = here_s - self.last_arrival_s
             self.last_arrival_s = here_s
@@ -171,11 +171,11 @@ class RecordRun(Engine):
         faults: Sequence[Fault],
     ) -> None:
         self._job = job
-        self._lots = Random(seed)
+        self._rng = Random(seed)
         self._end_s = float(len(rates_rps))
         self._arrivals_s = poisson_instants(rates_rps, Random(seed + 1))
         self._arrived = 0
-        self._roster = Roster(executors, lots=self._lots, startup=job.startup, faults=faults)
+        self._roster = Roster(executors, rng=self._rng, startup=job.startup, faults=faults)
         self._stations = {one.name: _Station(one, executors) for one in job.operators}
         for station in self._stations.values():
             for name in station.operator.upstream:
@@ -247,7 +247,7 @@ class RecordRun(Engine):
         while self._roster.next_event_s <= to_s:
             at_s = self._roster.next_event_s
             self._flow(at_s)
-            self._roster.happen(at_s)
+            self._roster.advance(at_s)
             self._resize()
         self._flow(to_s)
 
@@ -265,7 +265,7 @@ class RecordRun(Engine):
             at += 1
         self._arrived = at
         for name, station in self._stations.items():
-            for done_s, born_s in station.serve(until_s, self._lots):
+            for done_s, born_s in station.serve(until_s, self._rng):
                 for reader in station.readers:
                     heappush(reader.queue, (done_s, born_s))
                 if name == self._job.answer:
@@ -273,7 +273,7 @@ class RecordRun(Engine):
                     self.responses_s.append(done_s - born_s)
 
 
-def poisson_instants(rates_rps: Sequence[float], lots: Random) -> list[float]:
+def poisson_instants(rates_rps: Sequence[float], rng: Random) -> list[float]:
     """Instants of arrival at random, with a mean rate per second.
 
     A unit of expected arrivals lasts as long as it takes the rate to bring it: exponential gaps
@@ -284,11 +284,11 @@ def poisson_instants(rates_rps: Sequence[float], lots: Random) -> list[float]:
     (True, True, True)
     """
     instants: list[float] = []
-    expected, due = 0.0, lots.expovariate(1.0)
+    expected, due = 0.0, rng.expovariate(1.0)
     for second, rate_rps in enumerate(rates_rps):
         while due <= expected + rate_rps:
             instants.append(second + (due - expected) / rate_rps)
-            due += lots.expovariate(1.0)
+            due += rng.expovariate(1.0)
         expected += rate_rps
     return instants
 

@@ -18,7 +18,7 @@ from penstock.simulation.engines.fleet import active
 from penstock.simulation.faults import Fault, SourceOutage, with_silence
 
 
-class Sight(NamedTuple):
+class SourceView(NamedTuple):
     """What one look at the source shows; ``None`` is not seen."""
 
     arrival_rps: float | None = None
@@ -26,20 +26,20 @@ class Sight(NamedTuple):
     delay_s: float | None = None
 
 
-class Source:
+class SimulatedSource:
     """The arrivals of one run.
 
     `rates_rps` and `arrived` are for the loop that cannot afford a call: records that arrived by
     t are ``arrived[int(t)] + (t - int(t)) * rates_rps[int(t)]``.
 
-    >>> source = Source([10.0, 30.0, 0.0])
+    >>> source = SimulatedSource([10.0, 30.0, 0.0])
     >>> source.arrived
     [0.0, 10.0, 40.0, 40.0]
 
     At 1.5 s 25 records have come; the 15th, the first that waits, came 1/3 s before:
 
     >>> source.look(1.5, processed=15.0)
-    Sight(arrival_rps=16.67, backlog_records=10.0, delay_s=0.33)
+    SourceView(arrival_rps=16.67, backlog_records=10.0, delay_s=0.33)
     """
 
     def __init__(self, rates_rps: Sequence[float], faults: Sequence[Fault] = ()) -> None:
@@ -57,23 +57,23 @@ class Source:
     def arrivals(self) -> Curve:
         return Curve(list(map(float, range(len(self.arrived)))), self.arrived)
 
-    def look(self, now_s: float, processed: float) -> Sight:
+    def look(self, now_s: float, processed: float) -> SourceView:
         """What a sensor sees now, given the offset that is processed."""
         if self._outages and self.is_out(now_s):
-            return Sight()
+            return SourceView()
         arrived = self._arrived_by(now_s)
         arrival_rps = None
         if now_s > self._seen_at_s:
             arrival_rps = (arrived - self._seen) / (now_s - self._seen_at_s)
             self._seen_at_s, self._seen = now_s, arrived
         if arrived <= processed:
-            return Sight(arrival_rps, 0.0, 0.0)
+            return SourceView(arrival_rps, 0.0, 0.0)
         # The oldest record that waits came in the last second that began with all processed, and
         # not before that of the last look: a search in a few seconds instead of all.
         until = min(int(now_s) + 1, len(self.arrived))
         second = self._oldest = bisect_right(self.arrived, processed, self._oldest, until) - 1
         since_s = second + (processed - self.arrived[second]) / self.rates_rps[second]
-        return Sight(arrival_rps, arrived - processed, max(0.0, now_s - since_s))
+        return SourceView(arrival_rps, arrived - processed, max(0.0, now_s - since_s))
 
     def _arrived_by(self, now_s: float) -> float:
         second = int(now_s)

@@ -6,7 +6,7 @@ a straight line over its records for as long as the executors do not change:
 
     duration = fixed + sum over stages of waves x (overhead + records x cost / tasks)
 
-`Plan` is that line, worked out once per fleet, with what each executor and each stage is
+`TaskPlan` is that line, worked out once per fleet, with what each executor and each stage is
 busy for, so that a batch costs the simulation one multiplication.
 """
 
@@ -47,7 +47,7 @@ class Stage(Struct, frozen=True, forbid_unknown_fields=True):
     task_overhead_s: Annotated[float, Meta(ge=0)] = 0.001
 
 
-class Plan(Struct, frozen=True):
+class TaskPlan(Struct, frozen=True):
     """Where the tasks run and what a batch costs, for executors that do not change.
 
     `base_s` and `s_per_record` are the stages' part of the duration. The lists hold the same two
@@ -114,7 +114,7 @@ def plan(
     *,
     cost_factor: float = 1.0,
     hot_fraction: float = 0.0,
-) -> Plan:
+) -> TaskPlan:
     """The cost of a batch when stage i runs `counts[i][j]` tasks on executor j.
 
     The hottest key sits in one task of each stage behind a shuffle, on the oldest executor; that
@@ -122,7 +122,7 @@ def plan(
     Without executors a batch takes for ever.
     """
     if not speeds:
-        return Plan(inf, 0.0, [], [], [0.0] * len(stages), [0.0] * len(stages), [])
+        return TaskPlan(inf, 0.0, [], [], [0.0] * len(stages), [0.0] * len(stages), [])
     base_s = s_per_record = 0.0
     per_task = [1.0 / speed for speed in speeds]
     executor_base_s = [0.0] * len(speeds)
@@ -144,7 +144,7 @@ def plan(
             executor_s_per_record[place] += run * even * cost_s
         executor_s_per_record[0] += hot * per_task[0] * cost_s
         reaching *= stage.selectivity
-    return Plan(
+    return TaskPlan(
         base_s,
         s_per_record,
         executor_base_s,

@@ -1,11 +1,11 @@
 """Records that arrive, wait and depart, first in, first out: the fluid inside an engine.
 
-A `Stream` holds the arrivals of a run, one rate per second, and lets them depart at the capacity
-that it is given, which swings a little from second to second. Records depart at that pace while
-any wait and as they arrive while none does, so departures are a polyline, and it is kept exactly:
-with its bends inside a second too.
+A `RecordStream` holds the arrivals of a run, one rate per second, and lets them depart at the
+capacity that it is given, which varies a little from second to second. Records depart at that pace
+while any wait and as they arrive while none does, so departures are a polyline, and it is kept
+exactly: with its bends inside a second too.
 
->>> stream = Stream([10.0, 30.0, 0.0, 0.0], swings(4, deviation=0.0, seed=1))
+>>> stream = RecordStream([10.0, 30.0, 0.0, 0.0], swings(4, deviation=0.0, seed=1))
 >>> stream.run_on(4.0, can_rps=20.0)
 >>> stream.departures()
 Curve(at_s=[0.0, 1.0, 2.0, 2.5, 3.0, 4.0], records=[0.0, 10.0, 30.0, 40.0, 40.0, 40.0])
@@ -38,7 +38,7 @@ class Swings(NamedTuple):
     deepest: float
 
 
-class Stream:
+class RecordStream:
     """The records of one run, and counters of the work that was done on them.
 
     `processed` counts records each time that they are read, `used_s` the time that this takes at

@@ -44,7 +44,7 @@ RATE_NAMES = (
 _MILLISECONDS_FROM = 1e11
 
 
-class Recording(Struct, frozen=True):
+class RecordedLoad(Struct, frozen=True):
     """A load as it was recorded: rates at instants, the first of which is second 0.
 
     The last rate is taken to hold for as long as the usual gap between two rows, so that 288 rows
@@ -59,7 +59,7 @@ class Recording(Struct, frozen=True):
         return float(self.at_s[-1] + np.median(np.diff(self.at_s)))
 
 
-class _Row(Struct, frozen=True):
+class _TraceRow(Struct, frozen=True):
     line: int
     cells: list[str]
 
@@ -71,7 +71,7 @@ class _Columns(Struct, frozen=True):
     rate: int
 
 
-def read_trace(file: str, time: str | None = None, rate: str | None = None) -> Recording:
+def read_trace(file: str, time: str | None = None, rate: str | None = None) -> RecordedLoad:
     """The recording in a CSV file; `time` and `rate` name columns, or number them from 1."""
     path = Path(file)
     try:
@@ -85,7 +85,7 @@ def read_trace(file: str, time: str | None = None, rate: str | None = None) -> R
 
 # Comparing policies asks for the same file over and over; its stamp tells when it has changed.
 @lru_cache(maxsize=16)
-def _read(file: str, time: str | None, rate: str | None, stamp: tuple[int, int]) -> Recording:  # noqa: ARG001
+def _read(file: str, time: str | None, rate: str | None, stamp: tuple[int, int]) -> RecordedLoad:  # noqa: ARG001
     rows = list(_rows(file))
     if not rows:
         raise ConfigError(f"trace {file}: the file is empty")
@@ -99,11 +99,11 @@ def _read(file: str, time: str | None, rate: str | None, stamp: tuple[int, int])
     columns = _find_columns(file, header, data[0], time, rate)
     rates = [_rate(file, row, columns.rate) for row in data]
     if columns.time is None:
-        return Recording(np.arange(float(len(rates))), np.array(rates))
-    return Recording(_times(file, data, columns.time), np.array(rates))
+        return RecordedLoad(np.arange(float(len(rates))), np.array(rates))
+    return RecordedLoad(_times(file, data, columns.time), np.array(rates))
 
 
-def _rows(file: str) -> Iterator[_Row]:
+def _rows(file: str) -> Iterator[_TraceRow]:
     """The rows that hold something, with their line numbers."""
     try:
         text = Path(file).read_bytes().decode("utf-8-sig")
@@ -120,13 +120,13 @@ def _rows(file: str) -> Iterator[_Row]:
     try:
         for cells in reader:
             if any(cell.strip() for cell in cells) and not cells[0].startswith("#"):
-                yield _Row(reader.line_num, cells)
+                yield _TraceRow(reader.line_num, cells)
     except csv.Error as error:
         raise ConfigError(f"trace {file}, line {reader.line_num}: not CSV ({error})") from None
 
 
 def _find_columns(
-    file: str, header: list[str] | None, row: _Row, time: str | None, rate: str | None
+    file: str, header: list[str] | None, row: _TraceRow, time: str | None, rate: str | None
 ) -> _Columns:
     names = [name.lower() for name in header or []]
     numeric = [index for index, cell in enumerate(row.cells) if _is_number(cell)]
@@ -155,7 +155,7 @@ def _usual(names: list[str], usual: tuple[str, ...]) -> int | None:
     return next((names.index(name) for name in usual if name in names), None)
 
 
-def _asked(file: str, header: list[str] | None, row: _Row, column: str | None) -> int | None:
+def _asked(file: str, header: list[str] | None, row: _TraceRow, column: str | None) -> int | None:
     """The index of the column that was asked for by name or number, if any was."""
     if column is None:
         return None
@@ -171,7 +171,7 @@ def _asked(file: str, header: list[str] | None, row: _Row, column: str | None) -
     raise unknown("column", column, [name for name in header if name], f"trace {file}")
 
 
-def _rate(file: str, row: _Row, column: int) -> float:
+def _rate(file: str, row: _TraceRow, column: int) -> float:
     cell = row.cells[column].strip() if column < len(row.cells) else ""
     try:
         rate = float(cell)
@@ -186,7 +186,7 @@ def _rate(file: str, row: _Row, column: int) -> float:
     return rate
 
 
-def _times(file: str, rows: list[_Row], column: int) -> NDArray[np.float64]:
+def _times(file: str, rows: list[_TraceRow], column: int) -> NDArray[np.float64]:
     """The instant of each row, counted from the first."""
     instants: list[float] = []
     for row in rows:

@@ -11,7 +11,7 @@ its 99.9th percentile is just what 12 executors can carry.
 A rate below zero is an error and never cut off, with one exception: noise that would dip below
 zero ends at zero, as noise does in the world.
 
->>> Step(before_rps=10.0, after_rps=30.0, at_s=2.0).rates(4, seed=0, capacity_rps=float)
+>>> StepShape(before_rps=10.0, after_rps=30.0, at_s=2.0).rates(4, seed=0, capacity_rps=float)
 [10.0, 10.0, 30.0, 30.0]
 """
 
@@ -46,7 +46,7 @@ class Constant(Shape, frozen=True):
         return np.full_like(at_s, self.rate_rps)
 
 
-class Step(Shape, frozen=True):
+class StepShape(Shape, frozen=True):
     """One rate before an instant, another from then on."""
 
     name: ClassVar[str] = "step"
@@ -304,7 +304,7 @@ WORKLOADS: dict[str, type[Shape]] = {
     shape.name: shape
     for shape in (
         Constant,
-        Step,
+        StepShape,
         Ramp,
         Sine,
         Cosine,

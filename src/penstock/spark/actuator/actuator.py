@@ -18,7 +18,7 @@ from msgspec import Struct
 from penstock.core.errors import ActuatorError
 from penstock.core.model import Receipt, Snapshot
 from penstock.spark.actuator.locality import Batches, LocalityGuard, LocalitySetting
-from penstock.spark.actuator.victims import Candidate, choose
+from penstock.spark.actuator.victims import RemovalCandidate, choose
 from penstock.spark.internals import JVM_ERRORS, first_line
 from penstock.spark.sensor.progress import parse_instant
 
@@ -74,7 +74,7 @@ class FleetDriver(LocalitySetting, Protocol):
     def runs_a_job(self) -> bool: ...
 
 
-class Sight(Struct, frozen=True):
+class FleetView(Struct, frozen=True):
     """The fleet at one instant: what Spark is asked for, who takes work, who is told to go."""
 
     requested: int | None
@@ -155,13 +155,13 @@ class SparkActuator:
         self._next_look_at_s = now_s
         return Receipt(True, f"asked for {target_executors} executors instead of {before}")
 
-    def see(self, snapshot: Snapshot) -> None:
+    def observe(self, snapshot: Snapshot) -> None:
         """Take over how much state each executor keeps; that decides who goes."""
         self._state = {each.id: each.state_partitions for each in snapshot.executors}
 
     # -- What the thread calls every moment -----------------------------------------------------
 
-    def tend(self, now_s: float) -> None:
+    def reconcile(self, now_s: float) -> None:
         """Move the fleet on towards its target, if it is time to look."""
         if self.target is None or now_s < self._next_look_at_s:
             return
@@ -194,20 +194,20 @@ class SparkActuator:
         self._remove_surplus(target, sight, now_s)
         self._help_leaving(sight, now_s)
         self._learn_ceiling(target, sight, now_s)
-        self._locality.tend(
+        self._locality.reconcile(
             is_settled=len(sight.active) == target and not sight.leaving, state=self._state
         )
 
-    def _look(self) -> Sight:
+    def _look(self) -> FleetView:
         leaving = frozenset(self._driver.leaving())
         ids = frozenset(self._driver.executor_ids())
-        return Sight(self._driver.requested_total_executors(), ids - leaving, leaving & ids)
+        return FleetView(self._driver.requested_total_executors(), ids - leaving, leaving & ids)
 
     def _ask(self, executors: int) -> None:
         if not self._driver.request_total_executors(executors):
             raise ActuatorError(f"the cluster manager refused to go to {executors} executors")
 
-    def _repair(self, target: int, sight: Sight) -> None:
+    def _repair(self, target: int, sight: FleetView) -> None:
         """Somebody else changed the target, or Spark lost it: say so, and ask again."""
         if sight.requested == target:
             return
@@ -216,7 +216,7 @@ class SparkActuator:
         if not self._driver.request_total_executors(target):
             log.warning("the cluster manager refused to go back to %d executors", target)
 
-    def _notice_changes(self, sight: Sight) -> None:
+    def _notice_changes(self, sight: FleetView) -> None:
         """Newcomers should take state; a loss leaves state that any executor may load."""
         alive = sight.active | sight.leaving
         self._told_at_s = {each: told for each, told in self._told_at_s.items() if each in alive}
@@ -230,7 +230,7 @@ class SparkActuator:
                 self._locality.open()
         self._known = sight.active
 
-    def _remove_surplus(self, target: int, sight: Sight, now_s: float) -> None:
+    def _remove_surplus(self, target: int, sight: FleetView, now_s: float) -> None:
         """Executors beyond the target go between two batches, the cheapest ones first."""
         surplus = len(sight.active) - target
         if surplus <= 0:
@@ -256,11 +256,13 @@ class SparkActuator:
         self._told_at_s |= dict.fromkeys(gone, now_s)
         self._known = sight.active - set(gone)
 
-    def _candidates(self, active: frozenset[str]) -> Sequence[Candidate]:
+    def _candidates(self, active: frozenset[str]) -> Sequence[RemovalCandidate]:
         started = {each["id"]: parse_instant(each["addTime"]) for each in self._driver.executors()}
-        return [Candidate(each, started.get(each, 0.0), self._state.get(each)) for each in active]
+        return [
+            RemovalCandidate(each, started.get(each, 0.0), self._state.get(each)) for each in active
+        ]
 
-    def _help_leaving(self, sight: Sight, now_s: float) -> None:
+    def _help_leaving(self, sight: FleetView, now_s: float) -> None:
         """One that was told to go and is still here is killed once it is idle."""
         for each in sight.leaving:
             told_at_s = self._told_at_s.setdefault(each, now_s)
@@ -277,7 +279,7 @@ class SparkActuator:
             self._driver.kill_idle([each], adjust_target=False)
         self._helped &= sight.leaving
 
-    def _learn_ceiling(self, target: int, sight: Sight, now_s: float) -> None:
+    def _learn_ceiling(self, target: int, sight: FleetView, now_s: float) -> None:
         """What was asked for long ago and has not come will not come soon; stragglers may."""
         active = len(sight.active)
         if self._ceiling is not None and active > self._ceiling:

@@ -64,7 +64,7 @@ class Admission:
         """Records that a batch may take now; ``None`` for as many as there are."""
         return self._cap
 
-    def tend(self, snapshot: Snapshot, queries: Sequence[StreamingQuery]) -> None:
+    def reconcile(self, snapshot: Snapshot, queries: Sequence[StreamingQuery]) -> None:
         """Let the cap follow what was seen."""
         executors = max(1, snapshot.fleet.active)
         for batch in snapshot.batches:

@@ -69,7 +69,7 @@ class LocalityGuard:
         """Executors that are new: before the wait comes back they should have taken work."""
         self._newcomers |= executor_ids
 
-    def tend(self, *, is_settled: bool, state: StatePartitions) -> None:
+    def reconcile(self, *, is_settled: bool, state: StatePartitions) -> None:
         """Count clean batches once the fleet stands still, and close after enough of them."""
         if self._usual is None:
             return

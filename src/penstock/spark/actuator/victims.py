@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from msgspec import Struct
 
 
-class Candidate(Struct, frozen=True, gc=False):
+class RemovalCandidate(Struct, frozen=True, gc=False):
     """An executor that could go: since when it is there, and how much state it keeps."""
 
     id: str
@@ -15,22 +15,23 @@ class Candidate(Struct, frozen=True, gc=False):
     state_partitions: int | None = None
 
 
-def choose(candidates: Iterable[Candidate], count: int) -> tuple[str, ...]:
+def choose(candidates: Iterable[RemovalCandidate], count: int) -> tuple[str, ...]:
     """The executors whose leaving costs least: those with the least state, of these the newest.
 
     State that goes has to be loaded again by others, and a new executor is still cold. Without
     a count for everybody, the newest go: they have had the least time to gather state.
 
-    >>> fleet = [Candidate("1", 0.0, 6), Candidate("2", 0.0, 4), Candidate("3", 60.0, 4)]
+    >>> rows = [("1", 0.0, 6), ("2", 0.0, 4), ("3", 60.0, 4)]
+    >>> fleet = [RemovalCandidate(*row) for row in rows]
     >>> choose(fleet, 2)
     ('3', '2')
-    >>> choose([*fleet, Candidate("4", 90.0)], 2)
+    >>> choose([*fleet, RemovalCandidate("4", 90.0)], 2)
     ('4', '3')
     """
     fleet = list(candidates)
     counted = all(each.state_partitions is not None for each in fleet)
 
-    def cost(each: Candidate) -> tuple[int, float, str]:
+    def cost(each: RemovalCandidate) -> tuple[int, float, str]:
         state = each.state_partitions if counted and each.state_partitions is not None else 0
         return state, -each.started_at_s, each.id
 

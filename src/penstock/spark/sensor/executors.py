@@ -18,7 +18,7 @@ HEARTBEAT_S = 10.0
 TASKS_PER_STAGE = 128
 
 
-class Crew(Struct, frozen=True):
+class SchedulerFleet(Struct, frozen=True):
     """Who is registered and who of them takes work, as the scheduler has it, now."""
 
     target: int
@@ -26,7 +26,7 @@ class Crew(Struct, frozen=True):
     leaving: frozenset[str]
 
     @classmethod
-    def of(cls, driver: Driver) -> Crew:
+    def of(cls, driver: Driver) -> SchedulerFleet:
         registered = tuple(driver.executor_ids())
         target = driver.requested_total_executors()
         leaving = frozenset(driver.leaving())
@@ -107,7 +107,7 @@ class ExecutorWatch:
 
     def read(
         self,
-        crew: Crew,
+        crew: SchedulerFleet,
         now_s: float,
         wall_s: float | None,
         *,
@@ -135,7 +135,7 @@ class ExecutorWatch:
     def _sample(
         self,
         summary: Json,
-        crew: Crew,
+        crew: SchedulerFleet,
         now_s: float,
         wall_s: float | None,
         spent_s: Mapping[str, float],

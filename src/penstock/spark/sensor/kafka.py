@@ -20,7 +20,7 @@ from typing import Any
 
 from msgspec import Struct
 
-from penstock.core.alarm import Usual
+from penstock.core.alarm import RateBaseline
 from penstock.core.clock import WallClock
 from penstock.core.errors import ConfigError, SensorError
 from penstock.spark.sensor.progress import Partition
@@ -43,7 +43,7 @@ NO_RECORD = -1
 _FIRST_S = itemgetter(0)
 
 
-class Sight(Struct, frozen=True):
+class SourceReading(Struct, frozen=True):
     """What one look shows. ``None`` is not seen."""
 
     arrival_rps: float | None = None
@@ -206,7 +206,7 @@ class KafkaWatch:
         self._answers = True
         self._looked: tuple[float, Offsets] | None = None
         self._steady: tuple[float, Offsets] | None = None
-        self._usual = Usual()
+        self._usual = RateBaseline()
         self.has_surged = False
         self._lock = Lock()
         self._closed = Event()
@@ -217,7 +217,7 @@ class KafkaWatch:
         """Ask no more."""
         self._closed.set()
 
-    def look(self, processed: Offsets) -> Sight:
+    def look(self, processed: Offsets) -> SourceReading:
         """What waits beyond the offsets that are processed.
 
         The rate is the mean since the last look that saw something.
@@ -228,7 +228,7 @@ class KafkaWatch:
             if self._answers:
                 self._sample()
             if not self._answers or (last := self._curve.last) is None:
-                return Sight()
+                return SourceReading()
             if not self._curve.reaches(processed):
                 self._reach_back(processed)
             now_s = last[0]
@@ -236,7 +236,7 @@ class KafkaWatch:
             oldest_s = self._curve.oldest_at_s(processed)
             backlog = sum(self._curve.backlog(processed).values())
             self._curve.forget_before(processed)
-            return Sight(
+            return SourceReading(
                 arrival_rps=None if before is None else _rate_rps(before, last),
                 backlog_records=float(backlog),
                 delay_s=0.0 if oldest_s is None else max(0.0, now_s - oldest_s),
@@ -259,10 +259,10 @@ class KafkaWatch:
         if rate_rps is None:
             return
         if not self._usual.is_surge(rate_rps):
-            self._usual = self._usual.with_one(rate_rps)
+            self._usual = self._usual.updated(rate_rps)
         elif not self.has_surged:
             # What is usual begins anew: a load that stays there is no second surge.
-            self._usual = Usual()
+            self._usual = RateBaseline()
             self._looked = before
             self.has_surged = True
 

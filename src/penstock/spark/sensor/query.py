@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Protocol
 from penstock.core.errors import ConfigError
 from penstock.core.model import Batch
 from penstock.spark.internals import Driver, Mode, SourceFacts
-from penstock.spark.sensor.kafka import Brokers, KafkaWatch, Sight
+from penstock.spark.sensor.kafka import Brokers, KafkaWatch, SourceReading
 from penstock.spark.sensor.kafka_settings import client_settings
 from penstock.spark.sensor.progress import (
     Progress,
@@ -42,14 +42,14 @@ _CAPS = frozenset(
 )
 
 
-class Source(Protocol):
+class SourceProbe(Protocol):
     """Something that knows what waits at one source of a query."""
 
     def take(self, batch: Batch, progress: SourceProgress) -> None:
         """A batch was committed."""
         ...
 
-    def look(self, now_s: float, idle_at_s: Callable[[], float | None]) -> Sight:
+    def look(self, now_s: float, idle_at_s: Callable[[], float | None]) -> SourceReading:
         """What waits now; `idle_at_s` says when the query last found nothing, if it is idle."""
         ...
 
@@ -73,8 +73,8 @@ class KafkaSource:
         if offsets is not None:
             self._processed = offsets
 
-    def look(self, now_s: float, idle_at_s: Callable[[], float | None]) -> Sight:
-        return Sight() if self._processed is None else self._watch.look(self._processed)
+    def look(self, now_s: float, idle_at_s: Callable[[], float | None]) -> SourceReading:
+        return SourceReading() if self._processed is None else self._watch.look(self._processed)
 
     @property
     def has_surged(self) -> bool:
@@ -91,14 +91,14 @@ class PlainSource:
     >>> read = SourceProgress("rate", input_records=100)
     >>> source.take(Batch(0, 10.0, 1.0, 100), read)
     >>> source.look(12.0, lambda: None)
-    Sight(arrival_rps=None, backlog_records=None, delay_s=2.0)
+    SourceReading(arrival_rps=None, backlog_records=None, delay_s=2.0)
 
     The next batch, two seconds later, found 100 records: 50 arrive each second. At 13.5 s those of
     the last 1.5 s wait.
 
     >>> source.take(Batch(1, 12.0, 1.0, 100), read)
     >>> source.look(13.5, lambda: None)
-    Sight(arrival_rps=50.0, backlog_records=75.0, delay_s=1.5)
+    SourceReading(arrival_rps=50.0, backlog_records=75.0, delay_s=1.5)
     """
 
     def __init__(self, *, capped: bool) -> None:
@@ -117,20 +117,20 @@ class PlainSource:
             self._records += progress.input_records
         self._taken_to_s = batch.started_at_s
 
-    def look(self, now_s: float, idle_at_s: Callable[[], float | None]) -> Sight:
+    def look(self, now_s: float, idle_at_s: Callable[[], float | None]) -> SourceReading:
         counted_from_s, taken_to_s = self._counted_from_s, self._taken_to_s
         if self._capped or self._held_back or counted_from_s is None or taken_to_s is None:
-            return Sight()
+            return SourceReading()
         records, seconds = self._records, taken_to_s - counted_from_s
         if not records and (looked_at_s := idle_at_s()) is not None:
             self._counted_from_s = self._taken_to_s = max(taken_to_s, looked_at_s)
-            return Sight(0.0, 0.0, 0.0)
+            return SourceReading(0.0, 0.0, 0.0)
         delay_s = max(0.0, now_s - taken_to_s)
         if seconds <= 0.0:
-            return Sight(delay_s=delay_s)
+            return SourceReading(delay_s=delay_s)
         self._counted_from_s, self._records = taken_to_s, 0
         arrival_rps = records / seconds
-        return Sight(arrival_rps, arrival_rps * delay_s, delay_s)
+        return SourceReading(arrival_rps, arrival_rps * delay_s, delay_s)
 
     @property
     def has_surged(self) -> bool:
@@ -154,7 +154,7 @@ class QueryView:
         self.trigger_interval_s = driver.trigger_interval_s(query)
         self._kafka = kafka
         self._facts = driver.sources(query)
-        self._sources: list[Source] = []  # known once the first batch is
+        self._sources: list[SourceProbe] = []  # known once the first batch is
         self._newest_s = -1.0  # when the trigger of the newest report was
         self._looked_at_s: float | None = None
         self.last: Progress | None = None  # of the last batch
@@ -210,11 +210,11 @@ class QueryView:
             self.demand = 1.0  # it runs without a pause
         return batches
 
-    def look(self, now_s: float) -> Sight:
+    def look(self, now_s: float) -> SourceReading:
         """What waits at all its sources together; one that cannot be seen hides the sum."""
         if not self._sources:
-            return Sight()
-        return together([source.look(now_s, self._idle_at_s) for source in self._sources])
+            return SourceReading()
+        return combine_sources([source.look(now_s, self._idle_at_s) for source in self._sources])
 
     @property
     def has_surged(self) -> bool:
@@ -272,7 +272,7 @@ def _first_like(facts: list[SourceFacts], source: SourceProgress) -> SourceFacts
     return alike[0] if alike else SourceFacts("unknown", {})
 
 
-def _source(facts: SourceFacts, kafka: Mapping[str, str]) -> Source:
+def _source(facts: SourceFacts, kafka: Mapping[str, str]) -> SourceProbe:
     if facts.format.lower() == "kafka":
         try:
             return KafkaSource(KafkaWatch(Brokers(client_settings(facts.options) | dict(kafka))))
@@ -282,13 +282,13 @@ def _source(facts: SourceFacts, kafka: Mapping[str, str]) -> Source:
     return PlainSource(capped=any(key.lower() in _CAPS for key in facts.options))
 
 
-def together(sights: list[Sight]) -> Sight:
+def combine_sources(sights: list[SourceReading]) -> SourceReading:
     """Several sources or queries as one: rates and backlogs add up, the oldest record counts.
 
-    >>> together([Sight(10.0, 5.0, 2.0), Sight(20.0, None, 3.0)])
-    Sight(arrival_rps=30.0, backlog_records=None, delay_s=3.0)
+    >>> combine_sources([SourceReading(10.0, 5.0, 2.0), SourceReading(20.0, None, 3.0)])
+    SourceReading(arrival_rps=30.0, backlog_records=None, delay_s=3.0)
     """
-    return Sight(
+    return SourceReading(
         arrival_rps=total([sight.arrival_rps for sight in sights]),
         backlog_records=total([sight.backlog_records for sight in sights]),
         delay_s=largest([sight.delay_s for sight in sights]),

@@ -32,10 +32,10 @@ from msgspec import Struct
 from penstock.core.errors import SensorError
 from penstock.core.model import Batch, ExecutorSample, OperatorSample, Snapshot
 from penstock.spark.internals import JVM_ERRORS, Driver, first_line
-from penstock.spark.sensor.executors import Crew, ExecutorWatch, shares
-from penstock.spark.sensor.kafka import Sight
+from penstock.spark.sensor.executors import ExecutorWatch, SchedulerFleet, shares
+from penstock.spark.sensor.kafka import SourceReading
 from penstock.spark.sensor.progress import parse_progress
-from penstock.spark.sensor.query import QueryView, largest, together, total
+from penstock.spark.sensor.query import QueryView, combine_sources, largest, total
 from penstock.spark.sensor.stages import StageWatch
 
 if TYPE_CHECKING:
@@ -125,7 +125,7 @@ class SparkSensor:
     def read(self, now_s: float) -> Snapshot:
         """What can be seen now. Rates are means since the last reading, so the first has none."""
         try:
-            crew = Crew.of(self._driver)
+            crew = SchedulerFleet.of(self._driver)
         except JVM_ERRORS as error:
             raise SensorError(f"the driver does not tell its fleet: {first_line(error)}") from error
         wall_s = self._wall_s(self._read_at_s, now_s)
@@ -133,7 +133,7 @@ class SparkSensor:
         self._take_reports(views, now_s)
         details = self._details(crew, views, now_s)
         batches = {view.run_id: view.batches() for view in views}
-        sight = together([self._look(view, now_s) for view in views])
+        sight = combine_sources([self._look(view, now_s) for view in views])
         leader = max(views, key=lambda view: view.demand, default=None)
         self._read_at_s = now_s
         return Snapshot(
@@ -164,11 +164,11 @@ class SparkSensor:
         try:
             active = {str(query.runId): query for query in self._spark.streams.active}
         except JVM_ERRORS as error:
-            self._complain(
+            self._warn_once(
                 "the list of queries", f"the session does not tell its queries: {first_line(error)}"
             )
             return list(self._views.values())
-        self._content("the list of queries")
+        self._clear_warning("the list of queries")
         for run_id in self._views.keys() - active.keys():
             self._views.pop(run_id).close()
             self._untold.pop(run_id, None)
@@ -190,7 +190,7 @@ class SparkSensor:
             try:
                 progress = parse_progress(self._queue.popleft())
             except SensorError as error:
-                self._complain("progress", str(error))
+                self._warn_once("progress", str(error))
                 continue
             run_id = progress.run_id
             if run_id in self._views:
@@ -201,13 +201,13 @@ class SparkSensor:
             if view.last is known[view.run_id]:
                 self._take_missed(view)
         if any(_is_overdue(batch, now_s) for batch in self._untold.values()):
-            self._complain(
+            self._warn_once(
                 "the listener",
                 "reports of queries are kept back by a listener of the application that is slow "
                 "or hangs: they are asked for",
             )
         elif not self._untold:
-            self._content("the listener")
+            self._clear_warning("the listener")
 
     def _take_missed(self, view: QueryView) -> None:
         """Nothing new from the listener: either there was no batch, or others delay ours."""
@@ -221,14 +221,14 @@ class SparkSensor:
             if progress.batch is not None:
                 self._untold.setdefault(view.run_id, progress.batch)
 
-    def _look(self, view: QueryView, now_s: float) -> Sight:
+    def _look(self, view: QueryView, now_s: float) -> SourceReading:
         try:
             return view.look(now_s)
         except JVM_ERRORS as error:
             log.debug("query %s ends: %s", view.name, error)
-            return Sight()
+            return SourceReading()
 
-    def _details(self, crew: Crew, views: list[QueryView], now_s: float) -> Details:
+    def _details(self, crew: SchedulerFleet, views: list[QueryView], now_s: float) -> Details:
         """Executors and stages from the status store, or none of it if that is slow or broken."""
         if self._asked is None:
             self._asked = self._asking.submit(self._ask_store, crew, views, now_s)
@@ -236,13 +236,13 @@ class SparkSensor:
             details = self._asked.result(timeout=self._store_timeout_s)
         except NotInTimeError:
             # The question stays open; asking again would only make the store slower.
-            self._complain(
+            self._warn_once(
                 "the status store", f"the status store takes over {self._store_timeout_s:g} s"
             )
             return Details()
         except STORE_FAILS as error:
             self._asked = None
-            self._complain(
+            self._warn_once(
                 "the status store", f"the status store cannot be read: {first_line(error)}"
             )
             return Details()
@@ -250,11 +250,11 @@ class SparkSensor:
         self._asked = None
         if late:
             return Details()  # the answer to the question of an earlier turn
-        self._content("the status store")
+        self._clear_warning("the status store")
         self._slots = details.slots or self._slots
         return details
 
-    def _ask_store(self, crew: Crew, views: list[QueryView], now_s: float) -> Details:
+    def _ask_store(self, crew: SchedulerFleet, views: list[QueryView], now_s: float) -> Details:
         wall_s = self._wall_s(self._details_at_s, now_s)
         self._details_at_s = now_s
         queries = self._stages.read({view.run_id: view.state_partitions for view in views})
@@ -274,12 +274,12 @@ class SparkSensor:
         tasks = {run_id: query.most_tasks for run_id, query in queries.items()}
         return Details(executors, tuple(operators), slots, tasks)
 
-    def _complain(self, about: str, sentence: str) -> None:
+    def _warn_once(self, about: str, sentence: str) -> None:
         if about not in self._complaints:
             self._complaints.add(about)
             log.warning("%s", sentence)
 
-    def _content(self, about: str) -> None:
+    def _clear_warning(self, about: str) -> None:
         if about in self._complaints:
             self._complaints.discard(about)
             log.info("%s can be read again", about)

@@ -61,7 +61,7 @@ class Place:
         self.newest: tuple[int, int] | None = None  # the last one that is complete, and its attempt
         self.tally = Tally()
 
-    def see(self, stage: Json, state_partitions: int) -> None:
+    def observe(self, stage: Json, state_partitions: int) -> None:
         """Learn from the newest attempt at a stage what this place is for."""
         self.tasks = stage["numTasks"]
         # A batch without records has one task, however many the next one will have.
@@ -89,7 +89,9 @@ class QueryStages:
         for place in self.places:
             place.tally = Tally()
 
-    def see(self, batch: int, attempts: list[Json], state_partitions: int, times: float) -> None:
+    def observe(
+        self, batch: int, attempts: list[Json], state_partitions: int, times: float
+    ) -> None:
         """Count what is new of a stage. Stages come in the order of their numbers."""
         stage = attempts[-1]
         if stage["status"] == "SKIPPED":
@@ -101,7 +103,7 @@ class QueryStages:
         if at == len(self.places):
             self.places.append(Place())
         place = self.places[at]
-        place.see(stage, state_partitions)
+        place.observe(stage, state_partitions)
         tally = Tally.of(attempts)
         new = tally.plus(self._counted.pop(number, Tally()), -1.0)
         if stage["status"] in ("ACTIVE", "PENDING"):
@@ -201,7 +203,7 @@ class StageWatch:
             attempts = self._driver.stage(stage)
             if not attempts:
                 continue
-            query.see(int(batch[1]), attempts, partitions, times)
+            query.observe(int(batch[1]), attempts, partitions, times)
             if attempts[-1]["status"] == "ACTIVE":
                 self.running.append((stage, attempts[-1]["attemptId"]))
         if job["status"] == "RUNNING":

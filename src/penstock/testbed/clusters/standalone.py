@@ -16,7 +16,7 @@ from typing import Any
 from penstock.core.errors import ConfigError
 from penstock.testbed.broker import QUICK_START, START_TIMEOUT_S
 from penstock.testbed.jars import spark_home
-from penstock.testbed.java import Java
+from penstock.testbed.java import JavaRuntime
 from penstock.testbed.ports import LOOPBACK, free_ports, require_free
 from penstock.testbed.processes import Process, Processes
 
@@ -26,7 +26,7 @@ CLAIMED_GIB_PER_SLOT = 2
 
 
 @dataclass(frozen=True, slots=True)
-class Executor:
+class ExecutorProcess:
     """An executor's process as the system sees it."""
 
     id: str
@@ -47,7 +47,7 @@ class Cluster:
         cls,
         processes: Processes,
         *,
-        java: Java,
+        java: JavaRuntime,
         directory: Path,
         environment: Mapping[str, str],
         slots: int,
@@ -90,16 +90,16 @@ class Cluster:
         worker.wait_ready(lambda: state().get("aliveworkers") == 1, START_TIMEOUT_S)
         return cls(master, worker, url)
 
-    def executors(self) -> list[Executor]:
+    def executors(self) -> list[ExecutorProcess]:
         """The executors that live now, oldest first, straight from the process table."""
         found = []
         for pid, argv in processes_of_group(self.worker.pid):
             if EXECUTOR_PROGRAM in argv:
                 options = dict(pairwise(argv))
-                found.append(Executor(options["--executor-id"], options["--app-id"], pid))
+                found.append(ExecutorProcess(options["--executor-id"], options["--app-id"], pid))
         return sorted(found, key=lambda each: int(each.id))
 
-    def kill_executor(self, executor_id: str | None = None) -> Executor:
+    def kill_executor(self, executor_id: str | None = None) -> ExecutorProcess:
         """SIGKILL one executor, the newest unless named."""
         alive = self.executors()
         chosen = [each for each in alive if executor_id in (None, each.id)]

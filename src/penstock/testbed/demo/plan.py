@@ -12,7 +12,7 @@ from msgspec import Struct
 from penstock.core.errors import ConfigError
 from penstock.settings.goal import Goal
 from penstock.settings.notation import keys_of, parse
-from penstock.settings.policy_spec import Contender, contender
+from penstock.settings.policy_spec import PolicySpec, read_policy_spec
 from penstock.testbed.jobs.queries import find_query
 
 SLO_S = 10.0
@@ -65,7 +65,6 @@ SPANS = frozenset(
         "stabilize_down_s",
         "stabilize_up_s",
         "wait_s",
-        "warm_up_s",
         "warmup_s",
         "window_s",
     }
@@ -74,7 +73,7 @@ SPANS = frozenset(
 PRICES = frozenset({"move_price"})
 
 
-class Plan(Struct, frozen=True):
+class DemoPlan(Struct, frozen=True):
     """A demo: which query, for how long, and how often Penstock decides.
 
     `full_peak_rps` is how high a wave rises that is long enough.
@@ -83,7 +82,7 @@ class Plan(Struct, frozen=True):
     --------
     The load starts low, comes to its peak in the middle and goes down again:
 
-    >>> rates = Plan("q11", 200).rates_rps()
+    >>> rates = DemoPlan("q11", 200).rates_rps()
     >>> len(rates), round(rates[0]), round(max(rates)), round(rates[-1])
     (200, 400, 3400, 400)
     """
@@ -112,7 +111,7 @@ class Plan(Struct, frozen=True):
 
         Half-minute bins become 6 s in a demo of five minutes; an hour is played as it is.
 
-        >>> [round(Plan("q11", 60 * minutes).speed, 1) for minutes in (1, 5, 10, 60)]
+        >>> [round(DemoPlan("q11", 60 * minutes).speed, 1) for minutes in (1, 5, 10, 60)]
         [10.0, 6.0, 3.0, 1.0]
         """
         return min(10.0, max(1.0, 1800.0 / self.load_s))
@@ -121,7 +120,7 @@ class Plan(Struct, frozen=True):
     def peak_rps(self) -> float:
         """The top of the load: lower in a short demo, since executors take seconds to start.
 
-        >>> [round(Plan("q11", load_s).peak_rps) for load_s in (81, 180, 300)]
+        >>> [round(DemoPlan("q11", load_s).peak_rps) for load_s in (81, 180, 300)]
         [1900, 3400, 3400]
         """
         rise = (self.full_peak_rps - LOW_RPS) * min(1.0, self.load_s / FULL_WAVE_S)
@@ -137,7 +136,7 @@ class Plan(Struct, frozen=True):
         return [LOW_RPS] * head + hump + [LOW_RPS] * tail
 
 
-def make_plan(query: str, minutes: float | None, fast: bool) -> Plan:
+def make_plan(query: str, minutes: float | None, fast: bool) -> DemoPlan:
     """The demo that was asked for, or what is wrong with the wish.
 
     >>> make_plan("q11", None, fast=True).load_s
@@ -152,23 +151,23 @@ def make_plan(query: str, minutes: float | None, fast: bool) -> Plan:
             f"--minutes must be between {SHORTEST_MINUTES:g} and {LONGEST_MINUTES:g}, "
             f"not {length:g}"
         )
-    return Plan(query, round(60 * length))
+    return DemoPlan(query, round(60 * length))
 
 
-def quickened(text: str, plan: Plan) -> Contender:
+def with_scaled_time(text: str, plan: DemoPlan) -> PolicySpec:
     """A policy in the demo's time: its spans and those of its guards divided by the speed.
 
     What the text itself says is taken as it is.
 
-    >>> plan = Plan("q11", 300)
-    >>> entry = quickened("ds2", plan)
+    >>> plan = DemoPlan("q11", 300)
+    >>> entry = with_scaled_time("ds2", plan)
     >>> entry.policy.window_s, entry.limits.cooldown_s
     (10.0, 40.0)
-    >>> quickened("ds2:cooldown=60s", plan).limits.cooldown_s
+    >>> with_scaled_time("ds2:cooldown=60s", plan).limits.cooldown_s
     60.0
     """
     bounds = {"min_executors": 1, "max_executors": MAX_EXECUTORS, "max_step": MAX_STEP}
-    entry = contender(text, bounds, Goal(slo_s=SLO_S))
+    entry = read_policy_spec(text, bounds, Goal(slo_s=SLO_S))
     kind: Any = type(entry.policy)
     keys = keys_of(kind) | keys_of(type(entry.limits))
     given = {keys[key] for key in parse(text).options}
@@ -178,14 +177,14 @@ def quickened(text: str, plan: Plan) -> Contender:
     changed = _divided(guards, given, plan)
     if "cooldown_s" in changed:
         changed["cooldown_s"] = max(LEAST_COOLDOWN_S, changed["cooldown_s"])
-    return Contender(
+    return PolicySpec(
         entry.label,
         dataclasses.replace(policy, **_divided(own, given, plan)),
         msgspec.structs.replace(entry.limits, **changed),
     )
 
 
-def _divided(values: dict[str, Any], given: set[str], plan: Plan) -> dict[str, float]:
+def _divided(values: dict[str, Any], given: set[str], plan: DemoPlan) -> dict[str, float]:
     found = {}
     for name in (SPANS | PRICES) & (values.keys() - given):
         value = values[name]

@@ -24,10 +24,10 @@ import msgspec
 from penstock.core.errors import PenstockError
 from penstock.testbed import Testbed, paced, wait_until
 from penstock.testbed.demo import plan as sizes
-from penstock.testbed.demo.plan import Plan
-from penstock.testbed.interrupts import told_once, uninterrupted
+from penstock.testbed.demo.plan import DemoPlan
+from penstock.testbed.interrupts import interrupt_once, uninterrupted
 from penstock.testbed.jobs.playback import Report
-from penstock.testbed.jobs.run import Job
+from penstock.testbed.jobs.run import StreamingJob
 from penstock.testbed.processes import cause
 from penstock.testbed.sessions import start_session
 
@@ -76,7 +76,7 @@ class Producer:
     log: Path
 
     @classmethod
-    def start(cls, bed: Testbed, plan: Plan, name: str, *load: str) -> Producer:
+    def start(cls, bed: Testbed, plan: DemoPlan, name: str, *load: str) -> Producer:
         logs = bed.run_directory / "logs"
         output, log = logs / f"{name}.json", logs / f"{name}.log"
         argv = [sys.executable, "-m", "penstock.testbed.jobs.producer"]
@@ -109,13 +109,13 @@ class Producer:
 
 @contextmanager
 def staged(
-    plan: Plan,
+    plan: DemoPlan,
     say: Say,
     *,
     kafka_port: int | None = None,
     executors: int = 1,
     settings: Mapping[str, str] | None = None,
-    warm_up_s: float = WARM_UP_TIMEOUT_S,
+    warmup_s: float = WARM_UP_TIMEOUT_S,
 ) -> Iterator[Scene]:
     """Start everything, hand it over when the load begins, and end everything.
 
@@ -131,17 +131,17 @@ def staged(
         The fleet at the start.
     settings
         Of Spark, on top of those of the testbed, whose fleet stands still by itself.
-    warm_up_s
+    warmup_s
         The load begins so long after the first batch even if batches are still slow.
     """
     directory = Path(tempfile.mkdtemp(prefix="penstock-demo-"))
     keep = False
     try:
-        with told_once(), ExitStack() as stack:
+        with interrupt_once(), ExitStack() as stack:
             bed = Testbed(
                 slots=sizes.MAX_EXECUTORS, run_directory=directory, kafka_port=kafka_port, say=say
             )
-            yield _start(stack, bed, plan, say, executors, settings or {}, warm_up_s)
+            yield _start(stack, bed, plan, say, executors, settings or {}, warmup_s)
     except (KeyboardInterrupt, GeneratorExit):
         raise
     except BaseException:
@@ -157,11 +157,11 @@ def staged(
 def _start(
     stack: ExitStack,
     bed: Testbed,
-    plan: Plan,
+    plan: DemoPlan,
     say: Say,
     executors: int,
     settings: Mapping[str, str],
-    warm_up_s: float,
+    warmup_s: float,
 ) -> Scene:
     say(f"starting a Kafka broker and a Spark cluster with {bed.slots} slots ...")
     stack.enter_context(bed)
@@ -174,7 +174,7 @@ def _start(
     low = f"constant:rate={sizes.WARM_UP_RPS:g}"
     warm_up = start_producer(stack, bed, plan, "warm-up", "--workload", low, "--seconds", "86400")
     query = _query(bed, spark, plan)
-    _warm_up(query, warm_up, say, warm_up_s)
+    _warm_up(query, warm_up, say, warmup_s)
     rates = bed.run_directory / "rates.json"
     rates.write_text(json.dumps([sizes.LOW_RPS] * LEAD_S + plan.rates_rps()))
     producer = start_producer(stack, bed, plan, "producer", "--rates", str(rates))
@@ -183,7 +183,9 @@ def _start(
     return Scene(bed, spark, query, producer)
 
 
-def start_producer(stack: ExitStack, bed: Testbed, plan: Plan, name: str, *load: str) -> Producer:
+def start_producer(
+    stack: ExitStack, bed: Testbed, plan: DemoPlan, name: str, *load: str
+) -> Producer:
     """Start one that is stopped with all the rest, whenever an interrupt comes."""
     with uninterrupted():
         producer = Producer.start(bed, plan, name, *load)
@@ -194,7 +196,7 @@ def start_producer(stack: ExitStack, bed: Testbed, plan: Plan, name: str, *load:
 def _session(bed: Testbed, executors: int, more: Mapping[str, str]) -> SparkSession:
     from pyspark import SparkConf
 
-    _become(bed.driver_environment)
+    _set_environment(bed.driver_environment)
     settings = {
         "spark.app.name": "penstock-demo",
         "spark.driver.memory": "1g",
@@ -208,18 +210,18 @@ def _session(bed: Testbed, executors: int, more: Mapping[str, str]) -> SparkSess
     return start_session(conf, bed.run_directory / "logs" / "driver.log")
 
 
-def _query(bed: Testbed, spark: SparkSession, plan: Plan) -> StreamingQuery:
-    job = Job(
+def _query(bed: Testbed, spark: SparkSession, plan: DemoPlan) -> StreamingQuery:
+    job = StreamingJob(
         query=plan.query,
         bootstrap=bed.bootstrap_servers,
         topic=TOPIC,
         checkpoint=str(bed.run_directory / "checkpoint"),
         trigger_s=sizes.TRIGGER_S,
     )
-    return job.start(spark, lambda source: in_step(source, plan.pace_s))
+    return job.start(spark, lambda source: paced_source(source, plan.pace_s))
 
 
-def in_step(source: DataFrame, pace_s: float) -> DataFrame:
+def paced_source(source: DataFrame, pace_s: float) -> DataFrame:
     """Records of Kafka that wait for `pace_s` each; one in so many waits for all of them."""
     from pyspark.sql import functions as f
 
@@ -307,7 +309,7 @@ def _end_driver() -> None:
         SparkContext._jvm = None
 
 
-def _become(environment: Mapping[str, str]) -> None:
+def _set_environment(environment: Mapping[str, str]) -> None:
     """Take over an environment: Java, and PySpark with it, inherits ours."""
     for name in os.environ.keys() - environment.keys():
         del os.environ[name]

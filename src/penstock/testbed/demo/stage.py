@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING
 from penstock.core.clock import WallClock
 from penstock.core.journal import FileJournal
 from penstock.core.model import Step
-from penstock.settings.policy_spec import Contender
+from penstock.settings.policy_spec import PolicySpec
 from penstock.testbed.demo import plan as sizes
-from penstock.testbed.demo.plan import Plan
+from penstock.testbed.demo.plan import DemoPlan
 from penstock.testbed.demo.scene import WARM_UP_TIMEOUT_S, Producer, Say, Scene, staged
 
 if TYPE_CHECKING:
@@ -59,7 +59,7 @@ class Notes(logging.Handler):
 class Performance:
     """A demo that is on."""
 
-    plan: Plan
+    plan: DemoPlan
     journal: WatchedJournal
     notes: Notes
     handle: Attachment
@@ -85,19 +85,19 @@ class Performance:
 
 @contextmanager
 def performance(
-    plan: Plan,
-    entry: Contender,
+    plan: DemoPlan,
+    entry: PolicySpec,
     journal: Path,
     say: Say,
     *,
     kafka_port: int | None = None,
     admission: bool = True,
-    warm_up_s: float = WARM_UP_TIMEOUT_S,
+    warmup_s: float = WARM_UP_TIMEOUT_S,
 ) -> Iterator[Performance]:
     """Start everything, hand it over when the load begins, and end everything."""
     with ExitStack() as stack:
         notes = stack.enter_context(Notes().taken())
-        scene = stack.enter_context(staged(plan, say, kafka_port=kafka_port, warm_up_s=warm_up_s))
+        scene = stack.enter_context(staged(plan, say, kafka_port=kafka_port, warmup_s=warmup_s))
         workload = f"wave of {plan.load_s} s, {sizes.LOW_RPS:g} to {plan.peak_rps:g} records/s"
         facts = {"policy": entry.label, "workload": workload, "query": plan.query}
         facts |= {"engine": "spark", "pace": f"{plan.pace_s:g} s per record"}
@@ -108,7 +108,7 @@ def performance(
 
 
 def _attach(
-    scene: Scene, plan: Plan, entry: Contender, book: WatchedJournal, *, admission: bool
+    scene: Scene, plan: DemoPlan, entry: PolicySpec, book: WatchedJournal, *, admission: bool
 ) -> Attachment:
     from penstock.settings.live import LiveSettings
     from penstock.spark.actuator.actuator import Patience

@@ -1,12 +1,11 @@
 """Nexmark events as Kafka values: drawn in blocks, the same for the same seed, fast.
 
 An event is one JSON object, `event_type` 0 with a `person`, 1 with an `auction`, 2 with a `bid`;
-times are milliseconds since the epoch. The lots of a block depend on the seed and the block's
+times are milliseconds since the epoch. The rng of a block depend on the seed and the block's
 number alone, so it does not matter where a stream starts or how it is cut.
 
-Speed: lots are drawn by numpy for 5,000 events at once, text is sliced from pools, and each event
-is one formatting of bytes.
-"""
+Speed: random numbers are drawn by numpy for 5,000 events at once, text is sliced from pools, and
+each event is one formatting of bytes."""
 
 from __future__ import annotations
 
@@ -78,15 +77,15 @@ class NexmarkEvents:
             raise ConfigError(f"the seed must not be negative, not {seed}")
         self._seed = seed
         self._due_ms = due_ms
-        # Blocks take [seed, 0, number]: the pools must not share their lots with any of them.
-        lots = np.random.default_rng([seed, 1])
-        self._letters = _characters(lots, spaces=False)
-        self._words = _characters(lots, spaces=True)
-        self._channels = self._draw_channels(lots)
+        # Blocks take [seed, 0, number]: the pools must not share their rng with any of them.
+        rng = np.random.default_rng([seed, 1])
+        self._letters = _characters(rng, spaces=False)
+        self._words = _characters(rng, spaces=True)
+        self._channels = self._draw_channels(rng)
 
     def block(self, number: int) -> list[bytes]:
         """Events `number * block_size` up to the next block's first."""
-        lots = np.random.default_rng([self._seed, 0, number])
+        rng = np.random.default_rng([self._seed, 0, number])
         first = number * EVENTS_PER_BLOCK
         due_ms = self._due_ms(np.arange(first, first + EVENTS_PER_BLOCK, dtype=np.int64))
         by_epoch = due_ms.reshape(EPOCHS_PER_BLOCK, nexmark.EVENTS_PER_EPOCH)
@@ -96,26 +95,26 @@ class NexmarkEvents:
         sellers = np.array([nexmark.hot_seller(event) for event in epochs])
         people = _bounds([nexmark.cold_persons(event) for event in epochs])
 
-        persons = self._persons(lots, epochs, by_epoch[:, :persons_end])
+        persons = self._persons(rng, epochs, by_epoch[:, :persons_end])
         auctions = self._auctions(
-            lots, epochs, by_epoch[:, persons_end:auctions_end], sellers, people
+            rng, epochs, by_epoch[:, persons_end:auctions_end], sellers, people
         )
-        bids = self._bids(lots, epochs, by_epoch[:, auctions_end:], people)
+        bids = self._bids(rng, epochs, by_epoch[:, auctions_end:], people)
         return _interleave(
             (persons, nexmark.PERSONS_PER_EPOCH),
             (auctions, nexmark.AUCTIONS_PER_EPOCH),
             (bids, nexmark.BIDS_PER_EPOCH),
         )
 
-    def _persons(self, lots: Lots, epochs: range, due_ms: Times) -> list[bytes]:
+    def _persons(self, rng: Lots, epochs: range, due_ms: Times) -> list[bytes]:
         count = len(epochs)
-        first_names = lots.integers(len(nexmark.FIRST_NAMES), size=count).tolist()
-        last_names = lots.integers(len(nexmark.LAST_NAMES), size=count).tolist()
-        mailboxes = self._strings(lots, nexmark.LONGEST_MAILBOX, count)
-        hosts = self._strings(lots, nexmark.LONGEST_MAIL_HOST, count)
-        cards = lots.integers(10_000, size=(count, 4)).tolist()
-        cities = lots.integers(len(nexmark.CITIES), size=count).tolist()
-        states = lots.integers(len(nexmark.STATES), size=count).tolist()
+        first_names = rng.integers(len(nexmark.FIRST_NAMES), size=count).tolist()
+        last_names = rng.integers(len(nexmark.LAST_NAMES), size=count).tolist()
+        mailboxes = self._strings(rng, nexmark.LONGEST_MAILBOX, count)
+        hosts = self._strings(rng, nexmark.LONGEST_MAIL_HOST, count)
+        cards = rng.integers(10_000, size=(count, 4)).tolist()
+        cities = rng.integers(len(nexmark.CITIES), size=count).tolist()
+        states = rng.integers(len(nexmark.STATES), size=count).tolist()
         first, last = nexmark.FIRST_NAMES, nexmark.LAST_NAMES
         people = [
             (
@@ -128,7 +127,7 @@ class NexmarkEvents:
             for i in range(count)
         ]
         fixed = [nexmark.LONG_BYTES + sum(map(len, person)) for person in people]
-        extras = self._extras(lots, fixed, nexmark.PERSON_BYTES)
+        extras = self._extras(rng, fixed, nexmark.PERSON_BYTES)
         rows = zip(epochs, people, due_ms.ravel().tolist(), extras, strict=True)
         return [
             _PERSON % (nexmark.last_person_id(event), *person, at_ms, extra)
@@ -137,7 +136,7 @@ class NexmarkEvents:
 
     def _auctions(
         self,
-        lots: Lots,
+        rng: Lots,
         epochs: range,
         due_ms: Times,
         hot_sellers: NDArray[np.int64],
@@ -150,20 +149,20 @@ class NexmarkEvents:
         ).ravel()
         at_ms = due_ms.ravel()
         turnover_ms = self._due_ms(opening + nexmark.events_until_auctions_turn_over()) - at_ms
-        lengths_ms = 1 + (lots.random(count) * np.maximum(2 * turnover_ms, 1)).astype(np.int64)
-        sellers = _mostly_hot(lots, nexmark.HOT_SELLER_FRACTION, hot_sellers, people, each)
-        names = self._strings(lots, nexmark.LONGEST_ITEM_NAME, count)
-        descriptions = self._strings(lots, nexmark.LONGEST_DESCRIPTION, count)
-        first_bids = _prices(lots, count)
-        reserves = first_bids + _prices(lots, count)
-        categories = lots.integers(
+        lengths_ms = 1 + (rng.random(count) * np.maximum(2 * turnover_ms, 1)).astype(np.int64)
+        sellers = _mostly_hot(rng, nexmark.HOT_SELLER_FRACTION, hot_sellers, people, each)
+        names = self._strings(rng, nexmark.LONGEST_ITEM_NAME, count)
+        descriptions = self._strings(rng, nexmark.LONGEST_DESCRIPTION, count)
+        first_bids = _prices(rng, count)
+        reserves = first_bids + _prices(rng, count)
+        categories = rng.integers(
             nexmark.CATEGORIES.start, nexmark.CATEGORIES.stop, size=count
         ).tolist()
         fixed = [
             6 * nexmark.LONG_BYTES + len(name) + len(text)
             for name, text in zip(names, descriptions, strict=True)
         ]
-        extras = self._extras(lots, fixed, nexmark.AUCTION_BYTES)
+        extras = self._extras(rng, fixed, nexmark.AUCTION_BYTES)
         ids = [nexmark.last_auction_id(event) for event in opening.tolist()]
         rows = zip(
             ids, names, descriptions, first_bids.tolist(), reserves.tolist(), at_ms.tolist(),
@@ -173,7 +172,7 @@ class NexmarkEvents:
         return [_AUCTION % row for row in rows]
 
     def _bids(
-        self, lots: Lots, epochs: range, due_ms: Times, people: NDArray[np.int64]
+        self, rng: Lots, epochs: range, due_ms: Times, people: NDArray[np.int64]
     ) -> list[bytes]:
         each = nexmark.BIDS_PER_EPOCH
         count = len(epochs) * each
@@ -181,21 +180,17 @@ class NexmarkEvents:
         hot_auctions = np.array([nexmark.hot_auction(event) for event in bidding])
         hot_bidders = np.array([nexmark.hot_bidder(event) for event in bidding])
         open_auctions = _bounds([nexmark.cold_auctions(event) for event in bidding])
-        auctions = _mostly_hot(
-            lots, nexmark.HOT_AUCTION_FRACTION, hot_auctions, open_auctions, each
-        )
-        bidders = _mostly_hot(lots, nexmark.HOT_BIDDER_FRACTION, hot_bidders, people, each)
+        auctions = _mostly_hot(rng, nexmark.HOT_AUCTION_FRACTION, hot_auctions, open_auctions, each)
+        bidders = _mostly_hot(rng, nexmark.HOT_BIDDER_FRACTION, hot_bidders, people, each)
         hot = len(nexmark.HOT_CHANNELS)
         channels = np.where(
-            lots.random(count) < nexmark.HOT_CHANNEL_FRACTION,
-            lots.integers(hot, size=count),
-            lots.integers(hot, hot + nexmark.COLD_CHANNELS, size=count),
+            rng.random(count) < nexmark.HOT_CHANNEL_FRACTION,
+            rng.integers(hot, size=count),
+            rng.integers(hot, hot + nexmark.COLD_CHANNELS, size=count),
         )
         lengths = nexmark.extra_lengths(nexmark.BID_FIXED_BYTES, nexmark.BID_BYTES)
-        extras = _slices(
-            lots, self._letters, lots.integers(lengths.start, lengths.stop, size=count)
-        )
-        prices = _prices(lots, count).tolist()
+        extras = _slices(rng, self._letters, rng.integers(lengths.start, lengths.stop, size=count))
+        prices = _prices(rng, count).tolist()
         urls = map(self._channels.__getitem__, channels.tolist())
         rows = zip(
             auctions.tolist(), bidders.tolist(), prices, urls, due_ms.ravel().tolist(), extras,
@@ -203,13 +198,13 @@ class NexmarkEvents:
         )  # fmt: skip
         return [_BID % row for row in rows]
 
-    def _strings(self, lots: Lots, longest: int, count: int) -> list[bytes]:
-        lengths = lots.integers(nexmark.SHORTEST_STRING, longest, size=count)
-        return [text.strip() for text in _slices(lots, self._words, lengths)]
+    def _strings(self, rng: Lots, longest: int, count: int) -> list[bytes]:
+        lengths = rng.integers(nexmark.SHORTEST_STRING, longest, size=count)
+        return [text.strip() for text in _slices(rng, self._words, lengths)]
 
-    def _extras(self, lots: Lots, fixed_bytes: list[int], average_bytes: int) -> list[bytes]:
+    def _extras(self, rng: Lots, fixed_bytes: list[int], average_bytes: int) -> list[bytes]:
         extras = []
-        draws = lots.random((len(fixed_bytes), 2)).tolist()
+        draws = rng.random((len(fixed_bytes), 2)).tolist()
         for fixed, (length_lot, start_lot) in zip(fixed_bytes, draws, strict=True):
             lengths = nexmark.extra_lengths(fixed, average_bytes)
             length = lengths[int(length_lot * len(lengths))]
@@ -217,14 +212,14 @@ class NexmarkEvents:
             extras.append(self._letters[start : start + length])
         return extras
 
-    def _draw_channels(self, lots: Lots) -> list[bytes]:
+    def _draw_channels(self, rng: Lots) -> list[bytes]:
         """Each channel with its url, hot ones first, ready to be put into a bid."""
         hot, cold = len(nexmark.HOT_CHANNELS), nexmark.COLD_CHANNELS
         paths = [
-            b"/".join(_slices(lots, self._letters, np.full(3, nexmark.LONGEST_MAIL_HOST)))
+            b"/".join(_slices(rng, self._letters, np.full(3, nexmark.LONGEST_MAIL_HOST)))
             for _ in range(hot + cold)
         ]
-        named = (lots.random(cold) < nexmark.CHANNEL_ID_FRACTION).tolist()
+        named = (rng.random(cold) < nexmark.CHANNEL_ID_FRACTION).tolist()
         form = b'"channel":"%s","url":"https://www.nexmark.com/%s/item.htm?query=1%s"'
         channels = [
             form % (name.encode(), path, b"")
@@ -236,22 +231,22 @@ class NexmarkEvents:
         return channels
 
 
-def _characters(lots: Lots, *, spaces: bool) -> bytes:
-    letters = lots.integers(ord("a"), ord("z") + 1, size=POOL_CHARACTERS, dtype=np.uint8)
+def _characters(rng: Lots, *, spaces: bool) -> bytes:
+    letters = rng.integers(ord("a"), ord("z") + 1, size=POOL_CHARACTERS, dtype=np.uint8)
     if spaces:
-        letters[lots.integers(nexmark.CHARACTERS_PER_SPACE, size=POOL_CHARACTERS) == 0] = ord(" ")
+        letters[rng.integers(nexmark.CHARACTERS_PER_SPACE, size=POOL_CHARACTERS) == 0] = ord(" ")
     return letters.tobytes()
 
 
-def _slices(lots: Lots, pool: bytes, lengths: NDArray[np.int64]) -> list[bytes]:
-    starts = lots.integers(len(pool) - int(lengths.max()), size=lengths.size)
+def _slices(rng: Lots, pool: bytes, lengths: NDArray[np.int64]) -> list[bytes]:
+    starts = rng.integers(len(pool) - int(lengths.max()), size=lengths.size)
     stops = (starts + lengths).tolist()
     return [pool[start:stop] for start, stop in zip(starts.tolist(), stops, strict=True)]
 
 
-def _prices(lots: Lots, count: int) -> NDArray[np.int64]:
+def _prices(rng: Lots, count: int) -> NDArray[np.int64]:
     # nexmark.price for a whole column.
-    return np.floor(10.0 ** (6.0 * lots.random(count)) * 100.0 + 0.5).astype(np.int64)
+    return np.floor(10.0 ** (6.0 * rng.random(count)) * 100.0 + 0.5).astype(np.int64)
 
 
 def _bounds(ranges: list[range]) -> NDArray[np.int64]:
@@ -259,7 +254,7 @@ def _bounds(ranges: list[range]) -> NDArray[np.int64]:
 
 
 def _mostly_hot(
-    lots: Lots,
+    rng: Lots,
     hot_fraction: float,
     hot: NDArray[np.int64],
     cold: NDArray[np.int64],
@@ -268,8 +263,8 @@ def _mostly_hot(
     """So many ids per epoch: the epoch's hot one, or any of its cold ones."""
     count = hot.size * each
     starts, stops = np.repeat(cold[:, 0], each), np.repeat(cold[:, 1], each)
-    any_id = starts + (lots.random(count) * (stops - starts)).astype(np.int64)
-    return np.where(lots.random(count) < hot_fraction, np.repeat(hot, each), any_id)
+    any_id = starts + (rng.random(count) * (stops - starts)).astype(np.int64)
+    return np.where(rng.random(count) < hot_fraction, np.repeat(hot, each), any_id)
 
 
 def _interleave(*kinds: tuple[list[bytes], int]) -> list[bytes]:

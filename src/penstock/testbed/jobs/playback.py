@@ -24,7 +24,7 @@ RECORDS_PER_TICK = 20_000
 log = logging.getLogger(__name__)
 
 
-class Stream(Protocol):
+class EventStream(Protocol):
     """Events in blocks of one size."""
 
     @property
@@ -81,7 +81,7 @@ class Report(Struct, frozen=True):
 
 def play(
     timeline: Timeline,
-    stream: Stream,
+    stream: EventStream,
     sender: Sender,
     clock: Clock,
     *,
@@ -150,7 +150,7 @@ class _Blocks:
 
     __slots__ = ("_events", "_number", "_stream")
 
-    def __init__(self, stream: Stream) -> None:
+    def __init__(self, stream: EventStream) -> None:
         self._stream = stream
         self._number = -1
         self._events: list[bytes] = []

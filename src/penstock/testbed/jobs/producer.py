@@ -32,9 +32,9 @@ from penstock.core.protocols import Clock
 from penstock.simulation.workloads.expressions import parse_workload
 from penstock.testbed.jobs.nexmark_events import NexmarkEvents
 from penstock.testbed.jobs.options import pair
-from penstock.testbed.jobs.playback import TICK_S, Report, Stream, play
+from penstock.testbed.jobs.playback import TICK_S, EventStream, Report, play
 from penstock.testbed.jobs.timeline import Timeline
-from penstock.testbed.jobs.wordcount import Lines
+from penstock.testbed.jobs.wordcount import TextLines
 
 QUEUE_RECORDS = 200_000
 #: The first event is due so long after the start, when its stream is drawn up.
@@ -129,7 +129,7 @@ class KafkaSender:
 
 def produce(
     timeline: Timeline,
-    stream: Stream,
+    stream: EventStream,
     sender: KafkaSender,
     clock: Clock,
     *,
@@ -141,7 +141,7 @@ def produce(
     return structs.replace(report, failed_records=sender.close())
 
 
-def open_stream(name: str, seed: int, timeline: Timeline, base_ms: int) -> Stream:
+def open_stream(name: str, seed: int, timeline: Timeline, base_ms: int) -> EventStream:
     """The stream of that name: `nexmark` events or `words`.
 
     >>> open_stream("nexmrk", 1, Timeline([1.0]), 0)
@@ -152,7 +152,7 @@ def open_stream(name: str, seed: int, timeline: Timeline, base_ms: int) -> Strea
         case "nexmark":
             return NexmarkEvents(seed, lambda events: timeline.due_ms(events, base_ms))
         case "words":
-            return Lines(seed)
+            return TextLines(seed)
     raise unknown("stream", name, ["nexmark", "words"])
 
 

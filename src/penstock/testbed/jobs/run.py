@@ -31,7 +31,7 @@ Pace = Callable[["DataFrame"], "DataFrame"]
 SINKS: tuple[Sink, ...] = ("noop", "console", "parquet", "kafka")
 
 
-class Job(Struct, frozen=True, kw_only=True):
+class StreamingJob(Struct, frozen=True, kw_only=True):
     """A query, where it reads and where it writes.
 
     Parameters
@@ -106,7 +106,7 @@ class Job(Struct, frozen=True, kw_only=True):
         return writer.option("path", self.output or "") if self.sink == "parquet" else writer
 
 
-def run(job: Job, conf: Mapping[str, str], pace: Pace | None = None) -> None:
+def run(job: StreamingJob, conf: Mapping[str, str], pace: Pace | None = None) -> None:
     """Run the job in this process until it ends, or a signal ends it in order."""
     try:
         from pyspark.sql import SparkSession
@@ -143,7 +143,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     conf, pace_s = dict(options.pop("conf")), options.pop("pace_s")
     options["kafka_options"] = dict(options["kafka_options"])
     try:
-        run(Job(**options), conf, paced_by(pace_s))
+        run(StreamingJob(**options), conf, paced_by(pace_s))
     except PenstockError as error:
         return _fail(str(error), 2)
     except _spark_errors() as error:

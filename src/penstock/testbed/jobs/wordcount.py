@@ -28,13 +28,13 @@ def word_counts(source: DataFrame) -> DataFrame:
     return words.where("word <> ''").groupBy("word").count()
 
 
-class Lines:
+class TextLines:
     """An endless text, the same for the same seed; the k-th commonest word has weight 1/k.
 
     Examples
     --------
-    >>> line = Lines(seed=1).block(0)[0]
-    >>> len(line.split()), line == Lines(seed=1).block(0)[0]
+    >>> line = TextLines(seed=1).block(0)[0]
+    >>> len(line.split()), line == TextLines(seed=1).block(0)[0]
     (10, True)
     """
 
@@ -44,10 +44,10 @@ class Lines:
         if seed < 0:
             raise ConfigError(f"the seed must not be negative, not {seed}")
         self._seed = seed
-        lots = np.random.default_rng([seed, 1])
-        letters = lots.integers(ord("a"), ord("z") + 1, size=1 << 16, dtype=np.uint8).tobytes()
-        lengths = lots.integers(LETTERS_PER_WORD.start, LETTERS_PER_WORD.stop, size=VOCABULARY)
-        starts = lots.integers(len(letters) - LETTERS_PER_WORD.stop, size=VOCABULARY)
+        rng = np.random.default_rng([seed, 1])
+        letters = rng.integers(ord("a"), ord("z") + 1, size=1 << 16, dtype=np.uint8).tobytes()
+        lengths = rng.integers(LETTERS_PER_WORD.start, LETTERS_PER_WORD.stop, size=VOCABULARY)
+        starts = rng.integers(len(letters) - LETTERS_PER_WORD.stop, size=VOCABULARY)
         self._words = [
             letters[start : start + length]
             for start, length in zip(starts.tolist(), lengths.tolist(), strict=True)
@@ -57,8 +57,8 @@ class Lines:
 
     def block(self, number: int) -> list[bytes]:
         """Lines `number * block_size` up to the next block's first."""
-        lots = np.random.default_rng([self._seed, 0, number])
-        drawn = lots.random(self.block_size * WORDS_PER_LINE)
+        rng = np.random.default_rng([self._seed, 0, number])
+        drawn = rng.random(self.block_size * WORDS_PER_LINE)
         words = list(map(self._words.__getitem__, np.searchsorted(self._shares, drawn).tolist()))
         return [
             b" ".join(words[start : start + WORDS_PER_LINE])

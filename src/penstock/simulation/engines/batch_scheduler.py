@@ -1,8 +1,8 @@
 """Those that work on the batches: which executors, how fast, with what state, at what cost.
 
-A `Crew` is what the scheduler of the driver knows of the fleet. It is called together anew
-(`gather`) whenever executors have come or gone or work differently, and then says what a batch
-costs until the next time.
+A `BatchScheduler` is what the scheduler of the driver knows of the fleet. It plans again
+(`replan`) whenever executors have come or gone or work differently, and says what a batch costs
+until the next time.
 """
 
 from __future__ import annotations
@@ -10,8 +10,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from penstock.simulation.engines.fleet import Executor, active
-from penstock.simulation.engines.stages import Plan, State, plan, spread
+from penstock.simulation.engines.fleet import SimulatedExecutor, active
+from penstock.simulation.engines.stages import State, TaskPlan, plan, spread
 from penstock.simulation.faults import CapacityDrop, Fault, SkewSetsIn
 
 if TYPE_CHECKING:
@@ -21,11 +21,11 @@ if TYPE_CHECKING:
 _SLOWEST = 1e-6
 
 
-class Crew:
+class BatchScheduler:
     """The executors that take tasks, the state that they hold, and the plan for a batch."""
 
     def __init__(
-        self, job: MicroBatchJob, ready: Sequence[Executor], faults: Sequence[Fault]
+        self, job: MicroBatchJob, ready: Sequence[SimulatedExecutor], faults: Sequence[Fault]
     ) -> None:
         self._job = job
         self._faults = [fault for fault in faults if isinstance(fault, CapacityDrop | SkewSetsIn)]
@@ -46,7 +46,7 @@ class Crew:
             state.begin(ids, job.cores_per_executor, speeds)
         self.plan = self._plan(0.0, ids, speeds)
 
-    def gather(self, ready: Sequence[Executor], now_s: float) -> float:
+    def replan(self, ready: Sequence[SimulatedExecutor], now_s: float) -> float:
         """Plan anew for these executors; returns what the next batch waits for their state."""
         job, before, was_cold = self._job, self.executors, self._cold
         self.executors = list(ready)
@@ -60,7 +60,7 @@ class Crew:
         self.plan = self._plan(now_s, ids, speeds)
         return wait_s
 
-    def share_of(self, some: Sequence[Executor]) -> float:
+    def share_of(self, some: Sequence[SimulatedExecutor]) -> float:
         """The part of a batch that runs on some of the executors."""
         shares = zip(self.executors, self.plan.record_shares, strict=True)
         return min(1.0, sum(share for one, share in shares if one in some))
@@ -80,7 +80,7 @@ class Crew:
             for one, cold in zip(self.executors, self._cold, strict=True)
         ]
 
-    def _plan(self, now_s: float, ids: Sequence[str], speeds: Sequence[float]) -> Plan:
+    def _plan(self, now_s: float, ids: Sequence[str], speeds: Sequence[float]) -> TaskPlan:
         job = self._job
         counts = [
             [self._states[stage.name].partitions_of[name] for name in ids]
@@ -104,7 +104,7 @@ class Crew:
             self._add_batch_core_s(found)
         return found
 
-    def _add_batch_core_s(self, found: Plan) -> None:
+    def _add_batch_core_s(self, found: TaskPlan) -> None:
         """Keep executors busy for what a batch costs besides: no longer than that takes."""
         job, executors = self._job, len(found.executor_base_s)
         slots_s = job.cores_per_executor * job.fixed_s

@@ -18,8 +18,8 @@ BUSY_WHEN_FULL = 0.95
 FIRST_NOISE = 0.06
 #: How many deviations off is an exception. Exceptions in a row are news from the second on, if
 #: together they are so many deviations off.
-FAR = 2.5
-NEWS = 10.0
+OUTLIER_SIGMAS = 2.5
+CHANGE_SIGMAS = 10.0
 #: Exceptions that are further apart are none in a row.
 IN_A_ROW_S = 30.0
 #: So many measurements confirm a change.
@@ -35,12 +35,12 @@ class Wave(Struct, frozen=True, gc=False, array_like=True):
     share: float
 
 
-class Track(Struct, frozen=True, gc=False, omit_defaults=True):
+class CapacityEstimate(Struct, frozen=True, gc=False, omit_defaults=True):
     """What is known of a job. `work_s` and `serial_s` are core-seconds and seconds per record.
 
     `noise` is the relative deviation of one measurement, `samples` how many the estimate is worth,
-    `astray` by how many deviations those were off together that lay far off in a row, below zero
-    for those that lay below. `before` is what was known before a change that is not confirmed yet.
+    `outlier_run` the summed deviations of outliers in a row, below zero
+    if they lay below. `before` is what was known before a change that is not confirmed yet.
     """
 
     work_s: float | None = None
@@ -50,14 +50,14 @@ class Track(Struct, frozen=True, gc=False, omit_defaults=True):
     busy_when_full: float = BUSY_WHEN_FULL
     noise: float = FIRST_NOISE
     samples: float = 0.0
-    astray: float = 0.0
+    outlier_run: float = 0.0
     executors: int = 0
     at_s: float = 0.0
     overhead: Overhead = Overhead()
-    before: Track | None = None
+    before: CapacityEstimate | None = None
 
 
-class Measured(NamedTuple):
+class WorkMeasurement(NamedTuple):
     """What one measurement says of the work of a record, at a size where all work takes `wave_s`.
 
     `records` is how many a batch had, `batch_s` how long all its work took.
@@ -72,7 +72,7 @@ class Measured(NamedTuple):
     batch_s: float = 0.0
 
 
-def with_one(track: Track, one: Measured) -> Track:
+def updated(track: CapacityEstimate, one: WorkMeasurement) -> CapacityEstimate:
     """The track with one more measurement, which counts the more the fewer there were.
 
     One that lies far off for once is a straggler, and counts as if it lay less far off. When
@@ -80,21 +80,21 @@ def with_one(track: Track, one: Measured) -> Track:
     next ones say that it was right.
     """
     work_s, serial_s, executors, at_s = one.work_s, one.serial_s, one.executors, one.at_s
-    track = _undoubted(track, one)
+    track = _confirm_or_revert(track, one)
     if track.work_s is None:
         return replace(
             track, work_s=work_s, serial_s=serial_s, samples=1.0, executors=executors, at_s=at_s
         )
     off = _off(track, one)
-    far = FAR * max(0.02, track.noise)
-    deviations = FAR * off / far if abs(off) > far else 0.0
-    again = track.astray * deviations > 0.0 and at_s - track.at_s < IN_A_ROW_S
-    astray = deviations + track.astray if again else deviations
+    far = OUTLIER_SIGMAS * max(0.02, track.noise)
+    deviations = OUTLIER_SIGMAS * off / far if abs(off) > far else 0.0
+    again = track.outlier_run * deviations > 0.0 and at_s - track.at_s < IN_A_ROW_S
+    outlier_run = deviations + track.outlier_run if again else deviations
     samples, overhead, before = track.samples, track.overhead, track.before
     if executors != track.executors:
         samples = min(samples, AFTER_CHANGE)
-    if again and abs(astray) >= NEWS:
-        samples, astray, before = 0.0, 0.0, replace(track, astray=0.0, before=None)
+    if again and abs(outlier_run) >= CHANGE_SIGMAS:
+        samples, outlier_run, before = 0.0, 0.0, replace(track, outlier_run=0.0, before=None)
         if overhead.alike(one.records):
             overhead = overhead.through(one.records, one.wave_s, one.batch_s)
     else:
@@ -111,7 +111,7 @@ def with_one(track: Track, one: Measured) -> Track:
         serial_s=track.serial_s + weight * (serial_s - track.serial_s),
         noise=max(0.01, sqrt(track.noise**2 + 0.005 * (heard - track.noise**2))),
         samples=min(samples + 1.0, 2.0 / weight - 1.0),
-        astray=astray,
+        outlier_run=outlier_run,
         executors=executors,
         at_s=max(at_s, track.at_s),
         overhead=overhead,
@@ -119,7 +119,7 @@ def with_one(track: Track, one: Measured) -> Track:
     )
 
 
-def _undoubted(track: Track, one: Measured) -> Track:
+def _confirm_or_revert(track: CapacityEstimate, one: WorkMeasurement) -> CapacityEstimate:
     """The track before its last change if that is denied, without doubt if it is confirmed."""
     if track.before is None:
         return track
@@ -128,7 +128,7 @@ def _undoubted(track: Track, one: Measured) -> Track:
     return replace(track, before=None) if track.samples >= CONFIRMED else track
 
 
-def _off(track: Track, one: Measured) -> float:
+def _off(track: CapacityEstimate, one: WorkMeasurement) -> float:
     """By how much a measurement is off what is known, as a fraction of that."""
     known_s = (track.work_s or 0.0) * one.wave_s + track.serial_s
     return (one.work_s * one.wave_s + one.serial_s) / max(known_s, 1e-12) - 1.0
