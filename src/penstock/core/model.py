@@ -22,6 +22,7 @@ from typing import Any
 
 from msgspec import Struct
 
+from penstock.core import phrases
 from penstock.core.errors import ModelError
 
 
@@ -273,7 +274,7 @@ def not_measured(executors: int, *names: str, memory: Any = None) -> Decision:
     >>> not_measured(3, "arrival_rps").reasons[0].text
     'holding 3 executors: arrival_rps not measured'
     """
-    text = f"holding {executors} executors: {', '.join(names)} not measured"
+    text = f"holding {phrases.executors(executors)}: {', '.join(names)} not measured"
     return Decision.of(executors, Reason("not_measured", text), memory=memory)
 
 
