@@ -8,12 +8,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from math import inf
+from typing import get_args
 
 from msgspec import Struct
 
+from penstock.settings.notation import describe, written
+
 
 class ExecutorLost(Struct, frozen=True, tag="executor_lost", forbid_unknown_fields=True):
-    """So many executors die at once; the cluster manager starts others in their place."""
+    """Some executors die at once; the cluster manager starts others in their place."""
 
     at_s: float
     count: int = 1
@@ -39,7 +42,7 @@ class FailedStart(Struct, frozen=True, tag="failed_start", forbid_unknown_fields
 
 
 class SlowStart(Struct, frozen=True, tag="slow_start", forbid_unknown_fields=True):
-    """Executors asked for in this span take so many times longer to come up."""
+    """Executors asked for in this span take longer to come up, by that factor."""
 
     at_s: float
     duration_s: float = inf
@@ -104,18 +107,23 @@ Fault = (
     | SensorLate
 )
 
-FAULTS: dict[str, type[Fault]] = {
-    "executor_lost": ExecutorLost,
-    "slow_executor": SlowExecutor,
-    "failed_start": FailedStart,
-    "slow_start": SlowStart,
-    "capacity_drop": CapacityDrop,
-    "skew": SkewSetsIn,
-    "source_outage": SourceOutage,
-    "source_silence": SourceSilence,
-    "sensor_blind": SensorBlind,
-    "sensor_late": SensorLate,
-}
+#: Every fault by the name that the command line knows it by.
+FAULTS: dict[str, type[Fault]] = {str(kind.__struct_config__.tag): kind for kind in get_args(Fault)}
+
+
+def faults_outside(faults: Sequence[Fault], duration_s: float) -> list[str]:
+    """One sentence for each fault that would begin only after the end of the run.
+
+    >>> faults_outside([ExecutorLost(at_s=18_000.0), SensorLate()], duration_s=1_200.0)
+    ['executor_lost:at=5h never happens: the run ends after 20min']
+    """
+    end = written(duration_s, seconds=True)
+    return [
+        f"{describe(fault, str(fault.__struct_config__.tag))} never happens: "
+        f"the run ends after {end}"
+        for fault in faults
+        if fault.at_s >= duration_s
+    ]
 
 
 def with_silence(rates_rps: Sequence[float], faults: Sequence[Fault]) -> list[float]:

@@ -18,13 +18,15 @@ from penstock.core.protocols import Clock, Journal, Policy
 from penstock.lab.experiments.profiling import profiled
 from penstock.lab.experiments.score import Score, score
 from penstock.policies.phoebe import Phoebe
+from penstock.policies.static import Static
 from penstock.settings.goal import Goal
 from penstock.simulation.engines.continuous import ContinuousJob
 from penstock.simulation.engines.engine import Outcome, SimulatedJob
 from penstock.simulation.engines.microbatch import MicroBatchJob
 from penstock.simulation.engines.sensors import impaired, is_impaired
-from penstock.simulation.faults import Fault, SourceSilence, with_silence
+from penstock.simulation.faults import Fault, SourceSilence, faults_outside, with_silence
 from penstock.simulation.workloads.expressions import parse_workload
+from penstock.simulation.workloads.notes import notes
 
 ENGINES: dict[str, SimulatedJob] = {
     MicroBatchJob.engine_name: MicroBatchJob(),
@@ -52,7 +54,8 @@ class Scenario:
     duration_s
         How long; ``None`` takes the natural length of the load, or six hours.
     start_executors
-        The fleet at the start; ``None`` takes one that carries the first minute.
+        The fleet at the start; ``None`` takes that of a fixed fleet, else one that carries the
+        first minute.
     faults
         What goes wrong, and when.
     """
@@ -81,10 +84,22 @@ class Scenario:
         silences = tuple(fault for fault in self.faults if isinstance(fault, SourceSilence))
         return _alarms_s(self.workload, self.engine, self.seed, self.duration_s, silences)
 
-    def start_size(self, limits: Limits) -> int:
-        """A fleet that carries the first minute with a fifth to spare, inside the bounds."""
+    def notes(self) -> list[str]:
+        """What this run does that nobody asked for, as sentences for the user."""
+        workload = parse_workload(self.workload)
+        duration_s = float(len(self.rates()))
+        return notes(workload, self.job.capacity_rps) + faults_outside(self.faults, duration_s)
+
+    def start_size(self, limits: Limits, policy: Policy | None = None) -> int:
+        """The fleet at the start, inside the bounds.
+
+        That of a fixed fleet; for any other policy one that carries the first minute with a
+        fifth to spare.
+        """
         if self.start_executors is not None:
             return self.start_executors
+        if isinstance(policy, Static):
+            return min(max(policy.executors, limits.min_executors), limits.max_executors)
         first = self.rates()[:60]
         needed = 1.2 * sum(first) / len(first)
         fleet = max(1, limits.min_executors)
@@ -132,7 +147,7 @@ def simulate(
     engine = impaired(
         scenario.job.start(
             rates,
-            executors=scenario.start_size(limits),
+            executors=scenario.start_size(limits, policy),
             seed=scenario.seed,
             faults=scenario.faults,
         ),

@@ -11,7 +11,7 @@ from penstock.core.errors import ConfigError
 from penstock.settings import notation
 from penstock.simulation.workloads.series import Series, refuse_negative, slow_noise, to_peak
 from penstock.simulation.workloads.shape import Capacity, Fraction, Instant, Shape
-from penstock.simulation.workloads.traces import read_trace
+from penstock.simulation.workloads.traces import RecordedLoad, read_trace
 
 DEFAULT_PEAK_EXECUTORS = 12
 
@@ -79,6 +79,14 @@ class Trace(Shape, frozen=True):
 
     def describe(self) -> str:
         return notation.describe(self, self.name, positional=1)
+
+    def piece(self) -> RecordedLoad:
+        """The rows between which rates are taken; times count from the first row of the file."""
+        recording = read_trace(self.file, self.time, self.rate)
+        end_s = self.start_s + self.natural_duration_s()
+        first = int(np.searchsorted(recording.at_s, self.start_s, side="right")) - 1
+        used = slice(first, int(np.searchsorted(recording.at_s, end_s)) + 1)
+        return RecordedLoad(recording.at_s[used], recording.rates_rps[used])
 
     def _rest_s(self) -> float:
         """How much there is from `start_s` on."""
