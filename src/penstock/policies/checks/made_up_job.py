@@ -1,8 +1,9 @@
-"""A made-up job for the checks: no engine, only numbers that fit each other, always the same."""
+"""A made-up job for the checks: no engine, only numbers that agree, the same in every run."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from traceback import walk_tb
 from typing import Literal
 
 from msgspec import Struct
@@ -127,10 +128,11 @@ def run(
     knowledge: Knowledge | None = None,
     limits: Limits | None = None,
     seen: Callable[[Snapshot, int], Snapshot] = lambda snapshot, _turn: snapshot,
+    condition: str = "",
 ) -> Iterator[Turn]:
-    """Let the policy steer the made-up job; what it asks for is there one turn later.
+    """Let the policy scale the made-up job; what it asks for is there one turn later.
 
-    `seen` may change what the policy gets to see.
+    `seen` may change what the policy gets to see; `condition` names that change in an error.
     """
     knowledge = Knowledge() if knowledge is None else knowledge
     limits = Limits(min_executors=1, max_executors=16) if limits is None else limits
@@ -141,12 +143,36 @@ def run(
         snapshot = seen(look(shape, turn, at_s, executors), turn)
         at_s = snapshot.at_s
         knowledge.learn(snapshot, at_s)
-        decision = policy.decide(snapshot, knowledge)
-        bent = decision
+        decision = ask(policy, snapshot, knowledge, f"on turn {turn} ({shape}{condition})")
+        overridden = decision
         for guard in guards:
-            bent = guard.check(bent, snapshot, knowledge)
-        is_change = bent.target_executors != snapshot.fleet.target
-        step = Step(at_s, snapshot, bent, Receipt(accepted=True) if is_change else None)
+            overridden = guard.check(overridden, snapshot, knowledge)
+        is_change = overridden.target_executors != snapshot.fleet.target
+        step = Step(at_s, snapshot, overridden, Receipt(accepted=True) if is_change else None)
         knowledge.remember(step)
-        executors = bent.target_executors
+        executors = overridden.target_executors
         yield Turn(snapshot, decision, step)
+
+
+def ask(policy: Policy, snapshot: Snapshot, knowledge: Knowledge, where: str) -> Decision:
+    """What the policy decides; `AssertionError` where that fails or no fleet can be that large."""
+    try:
+        decision = policy.decide(snapshot, knowledge)
+    except Exception as error:
+        _assert_whole(_refused_target(error), where)
+        raise AssertionError(f"{where} it raises {type(error).__name__}: {error}") from error
+    _assert_whole(decision.target_executors, where)
+    return decision
+
+
+def _assert_whole(target: object, where: str) -> None:
+    # Nor a bool or an integer of numpy, which no journal can write.
+    if type(target) is not int or target < 0:
+        raise AssertionError(f"{where} its target is {target!r}, not a whole number of 0 or more")
+
+
+def _refused_target(error: BaseException) -> object:
+    """The target that `Decision` refused, where that is what was raised; 0 for another error."""
+    *_, (frame, _line) = walk_tb(error.__traceback__)
+    refused = frame.f_locals.get("self")
+    return refused.target_executors if isinstance(refused, Decision) else 0
