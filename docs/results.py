@@ -1,10 +1,10 @@
-"""Writes docs/results.md: how all policies do on all loads, on both engines.
+"""Writes docs/results.md: every policy of the table on all loads, on both engines.
 
     python docs/results.py [--seeds 1..5] [--hours 3] [--processes 2] [TRACE.csv ...]
 
 Recorded loads are given as files (five-minute values will do) and are called by the names of these;
 without any, the loads are those of the studies and the shapes of the lab alone. One seed takes
-about a quarter of an hour of one core; each recorded day, engine and seed about a minute.
+about 20 minutes of one core; each recorded day, engine and seed about a minute.
 """
 
 from __future__ import annotations
@@ -34,6 +34,7 @@ from penstock.lab.experiments.tournament import (
     play_judged,
     standings,
 )
+from penstock.policies import POLICIES
 from penstock.policies.penstock.forecasters import Forecast
 from penstock.policies.penstock.load import load_ahead
 from penstock.policies.penstock.penstock import Penstock, PenstockMemory
@@ -55,25 +56,13 @@ PAGE = Path(__file__).parent / "results.md"
 LIVE = "## On real Spark"
 ENGINES = ("micro-batch", "continuous")
 
-#: Each policy at the settings with which its study, or its users, did best.
-POLICIES = (
-    "penstock",
-    "hpa:cpu_target=0.7",
-    "hpa:cpu_target=0.8",
-    "hpa:cpu_target=0.9",
-    "ds2",
-    "ds2_adapted",
-    "flink",
-    "daedalus",
-    "dhalion_adapted",
-    "varga",
-    "keda_lag",
-    "queueing",
-    "backlog_threshold",
-    "spark_dra",
-    "dstreams_ratio",
-    "static:12",
-)
+#: Settings of a policy other than its defaults alone.
+SETTINGS = {
+    "hpa": ("hpa:cpu_target=0.7", "hpa:cpu_target=0.8", "hpa:cpu_target=0.9"),
+    "static": ("static:12",),
+}
+#: Every policy of the table, at one setting or several.
+ENTRIES = tuple(entry for name in POLICIES for entry in SETTINGS.get(name, (name,)))
 HOUR_S = 3600.0
 SMOOTH = ("sine:period=3h", "koper-q1", "koper-q3", "koper-q11", "daedalus-wordcount", "diurnal")
 HARD = ("pyramid", "square:high=100k", "flash_crowd", "bursts", "random_walk", "spikes")
@@ -91,39 +80,40 @@ FAULTS: dict[str, tuple[Fault, ...]] = {
 HEAD = """\
 # Results
 
-Written by `make results`. Cost is that of `penstock compare`: executor-hours, late records and
-moves. Regret is cost over that of an oracle that knows the load and the capacity to come,
-less 1; it is the mean over the seeds {seeds}. Runs last {hours:g} hours (the loads of Koper 140
-minutes) after ten minutes that do not count; 16 executors at most, SLO 10 s, executors take 10 to
-30 s to start. In bold the cheapest of each column. The last rows tell of `penstock` alone: half
-the width of the 95 % interval of its regret, and its share of late records.
+Written by `make results`: {rules} rules at {settings} settings. Cost is that of `penstock compare`:
+executor-hours, late records and moves. Regret is the cost divided by that of an oracle, which knows
+the load and the capacity to come, minus 1; it is the mean over the seeds {seeds}. Runs last
+{hours:g} hours (the loads of Koper 140 minutes) after ten minutes that do not count; 16 executors
+at most, SLO 10 s, executors take 10 to 30 s to start. The cheapest of each column is in bold. The
+last rows are about `penstock` only: half the width of the 95 % interval of its regret, and its
+share of late records.
 
-What bounds a regret is that nobody knows what comes. `penstock, if it saw the next minute` is the
-same policy with the true load of the next minute in the place of its forecast, which begins where
-that ends. Executors take up to 30 s to start, so a minute is what it takes to answer in time; no
-scaler has it, and what the row leaves is not for want of seeing. On `koper-q3` the load jumps by a
-tenth every minute to a level that only the oracle knows. `penstock, second day` has learned of
-surges in an earlier run with another seed: how they come, though not when. The first surge of a
-job's life nobody can expect: on `spikes`, three times the usual load for a minute every half hour,
-a fleet that is sized for the rest is late with most of it, since the SLO leaves 10 s. In three
-hours there are five, of which the first two cannot be known: one is no clock.
+What bounds the regret is that the load to come is not known. `penstock, if it saw the next minute`
+is the same policy with the true load of the next minute, and a forecast from there on. Executors
+take up to 30 s to start, so a minute is enough to react in time. No scaler has it: the regret that
+is left in this row has other causes. On `koper-q3` the load jumps by a tenth every minute to a
+level that only the oracle knows. `penstock, second day` has learned about surges in an earlier run
+with another seed: how they come, not when. Nothing predicts the first surge of a job: on `spikes`,
+three times the usual load for a minute every half hour, a fleet that is sized for the rest is late
+with most of it, since the SLO leaves 10 s. In three hours there are five. The first two cannot be
+predicted: it takes two to know the time between them.
 
-Beliefs that are wrong: a job that begins with what an earlier run had learned of its capacity, but
-halved or doubled. These rows, and the recorded days, run with {days} of the seeds.
+Wrong priors: a job that starts with the capacity that an earlier run had learned, halved or
+doubled. These rows, and the recorded days, run with {days} of the seeds.
 
 The constants of `penstock` were chosen on seeds 1 to 10 of these loads, without the recorded days:
-others are a fairer judge. Two mendings were made after a look at seeds above 10: of what is learned
-by a job that begins with a belief that is doubled (11 and 12), and of executors that are awaited
-for longer than was assumed (11 to 15). `pyramid`, a load of a study that goes by steps, counts as
-hard.
+other seeds are a fairer test. Two fixes were made after runs with seeds above 10: in what a job
+learns that starts with a doubled prior (11 and 12), and in the handling of executors that take
+longer to start than was assumed (11 to 15). `pyramid`, a load in steps from one of the studies,
+counts as hard.
 """
 
 SECOND_DAY = "penstock, second day"
 FORESIGHT = "penstock, if it saw the next minute"
-#: So many bins of half a minute.
+#: The next minute, in bins of half a minute.
 SEEN_BINS = 2
 WRONG_PRIORS = {"penstock, half the capacity believed": 2.0, "penstock, twice": 0.5}
-#: A day is long, and wrong beliefs are soon mended: so many seeds tell enough of them.
+#: A day is long, and a wrong prior is soon corrected: two seeds are enough for these.
 DAY_SEEDS = BELIEF_SEEDS = 2
 
 
@@ -133,7 +123,7 @@ Trial = tuple[str, tuple[Fault, ...], float | None]
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """One table: a load or a fault in each row, run with the first so many of the seeds."""
+    """One table: a load or a fault in each row, run with the first `seeds` seeds."""
 
     title: str
     rows: dict[str, Trial]
@@ -167,7 +157,7 @@ def play(
     table = {}
     for name, (load, faults, duration_s) in part.rows.items():
         grid = cells(
-            [*POLICIES, ORACLE], [load], [engine], seeds, goal=Goal(), bounds={},
+            [*ENTRIES, ORACLE], [load], [engine], seeds, goal=Goal(), bounds={},
             duration_s=duration_s, faults=faults,
         )  # fmt: skip
         table[name] = play_judged(grid, processes)
@@ -195,7 +185,7 @@ class Experienced:
 
 @dataclass(frozen=True, slots=True)
 class Foreseeing(Penstock):
-    """The default policy, if it saw what comes next; of what comes then it knows as little as ever.
+    """The default policy, if it saw the load of the next minute; after that it forecasts as ever.
 
     `rates_rps` is the load of each second of the run.
     """
@@ -221,9 +211,9 @@ def foreseeing(scenario: Scenario) -> float:
 
 
 def prepared(row: str, scenario: Scenario) -> float:
-    """The cost of a policy that knows more, or something wrong; what it knows says the row.
+    """The cost of a policy that knows more, or something wrong; `row` says what.
 
-    A job has run before, with other lots, and keeps some of what it has learned.
+    The job has run before, with another seed, and keeps some of what it has learned.
     """
     if row == FORESIGHT:
         return foreseeing(scenario)
@@ -254,8 +244,8 @@ def more_rows(
     }.get(part.title, ())
     found: dict[str, dict[str, float]] = {row: {} for row in rows}
     for row, (name, (load, _, duration_s)) in product(rows, part.rows.items()):
-        lots = seeds[:BELIEF_SEEDS] if row in WRONG_PRIORS else seeds
-        days = [Scenario(load, engine, seed, duration_s) for seed in lots]
+        used = seeds[:BELIEF_SEEDS] if row in WRONG_PRIORS else seeds
+        days = [Scenario(load, engine, seed, duration_s) for seed in used]
         least = {one.seed: one.cost for one in table[name] if one.policy == ORACLE}
         costs = spread(partial(prepared, row), days, processes)
         regrets = [cost / least[day.seed] - 1.0 for cost, day in zip(costs, days, strict=True)]
@@ -280,9 +270,9 @@ def written(
     ]  # fmt: skip
     means = {
         policy: sum(found[name][policy].regret or 0.0 for name in table) / len(table)
-        for policy in POLICIES
+        for policy in ENTRIES
     }
-    for policy in sorted(POLICIES, key=means.__getitem__):
+    for policy in sorted(ENTRIES, key=means.__getitem__):
         regrets = [f"{found[name][policy].regret or 0.0:.3f}" for name in table]
         marked = [
             f"**{regret}**" if best[name] == policy else regret
@@ -352,7 +342,7 @@ def summary(all_columns: Sequence[Column]) -> str:
 
 
 def _interval(rows: Sequence[Row]) -> str:
-    """Half the width of the interval; a single seed tells nothing of it."""
+    """Half the width of the interval; a single seed has none."""
     regrets = [row.regret or 0.0 for row in rows if row.policy == "penstock"]
     return f"± {interval_95(regrets):.3f}" if len(regrets) > 1 else "one seed"
 
@@ -386,19 +376,22 @@ def main() -> None:
     options.add_argument("--processes", type=int, default=2)
     given = options.parse_args()
     seeds = seed_numbers([given.seeds])
-    head = HEAD.format(seeds=given.seeds, hours=given.hours, days=DAY_SEEDS)
+    head = HEAD.format(
+        rules=len(POLICIES), settings=len(ENTRIES), seeds=given.seeds, hours=given.hours,
+        days=DAY_SEEDS,
+    )  # fmt: skip
     before = PAGE.read_text(encoding="utf-8") if PAGE.exists() else ""
     live = "".join(before.partition(LIVE)[1:])
     pages: list[str] = []
     ours: list[Column] = []
     for part in parts(given.traces, given.hours):
         for engine in ENGINES:
-            lots = seeds[: part.seeds]
-            table = play(part, engine, lots, given.processes)
-            more = more_rows(part, engine, table, lots, given.processes)
+            used = seeds[: part.seeds]
+            table = play(part, engine, used, given.processes)
+            more = more_rows(part, engine, table, used, given.processes)
             pages.append(written(part, engine, table, more))
             ours += columns(part, engine, table)
-            # What is there is worth keeping, whatever becomes of the rest.
+            # Written after each part, so that an interrupted run keeps what it has.
             text = "\n".join([head, summary(ours), *pages, live])
             PAGE.write_text(text, encoding="utf-8")
 
