@@ -23,6 +23,8 @@ SECTIONS = (
     "Where we differ\n",
     "Wins and loses\n",
 )
+#: The section Parameters, up to the next line that is underlined.
+PARAMETERS = re.compile(r"^Parameters\n-+\n(.*?)(?=^[^\n]+\n---|\Z)", re.MULTILINE | re.DOTALL)
 
 
 def is_frozen_with_sound_parameters(policy: Policy) -> None:
@@ -68,9 +70,9 @@ def documents_its_parameters(policy: Policy) -> None:
     Names stand at the margin, several of one meaning on one line (`low, high`).
     """
     kind: Any = type(policy)
-    section = re.search(r"^Parameters\n-+\n(.*?)(?=^[^\n]+\n---|\Z)", _docstring(policy), re.M | re.S)
-    documented = re.findall(r"^(\w.*)$", section[1], re.MULTILINE) if section else []
-    names = {name.strip() for line in documented for name in line.split(",")}
+    section = PARAMETERS.search(_docstring(policy))
+    lines = re.findall(r"^(\w.*)$", section[1], re.MULTILINE) if section else []
+    names = {name.strip() for line in lines for name in line.split(",")}
     fields = {field.name for field in dataclasses.fields(kind)}
     for name in sorted(fields - names):
         raise AssertionError(f"the docstring does not document the parameter {name!r}")
