@@ -1,28 +1,38 @@
-"""Numbers and instants in words, the same in every view."""
+"""Numbers, instants and decisions as text, the same in every view."""
 
 from __future__ import annotations
 
 from datetime import UTC, datetime
 
+from penstock.core import phrases
 from penstock.core.model import Decision, Step
-from penstock.observe.report.series import EPOCH_BEGINS_S
+
+#: Instants below this are seconds of a simulated run, above it seconds since the epoch.
+EPOCH_BEGINS_S = 1e8
 
 
 def rate(rps: float | None) -> str:
-    """A rate for people.
+    """A rate in the unit that fits.
 
-    >>> rate(41_234.0), rate(812.0), rate(None)
-    ('41.2 k/s', '812 /s', '-')
+    >>> rate(41_234.0), rate(None)
+    ('41.2 k/s', '-')
     """
-    if rps is None:
-        return "-"
-    if rps >= 1e6:
-        return f"{rps / 1e6:.2f} M/s"
-    return f"{rps / 1e3:.1f} k/s" if rps >= 1e3 else f"{rps:.0f} /s"
+    return "-" if rps is None else phrases.rate(rps)
+
+
+def amount(records: float) -> str:
+    """A number of records in the unit that fits.
+
+    >>> amount(812.0), amount(41_234.0), amount(66_012_345.0)
+    ('812', '41.2 k', '66.0 M')
+    """
+    if records >= 999_950.0:
+        return f"{records / 1e6:.1f} M"
+    return f"{records / 1e3:.1f} k" if records >= 999.5 else f"{records:.0f}"
 
 
 def seconds(value: float | None) -> str:
-    """A time span for people.
+    """A time span.
 
     >>> seconds(0.25), seconds(12.3), seconds(185.0), seconds(7_260.0), seconds(None)
     ('0.2 s', '12.3 s', '3 min 05 s', '2 h 01 min', '-')
@@ -38,7 +48,7 @@ def seconds(value: float | None) -> str:
 
 
 def instant(at_s: float) -> str:
-    """When: hours of a simulated run, or date and time of a real one.
+    """When: hours of a simulated run, or date and time of a live one.
 
     >>> instant(3_725.0), instant(1_700_000_000.0)
     ('01:02:05', '2023-11-14 22:13:20')
@@ -50,7 +60,7 @@ def instant(at_s: float) -> str:
 
 
 def move(step: Step) -> str:
-    """What was done with the fleet.
+    """The size of the fleet and the target that was set, in columns of equal width.
 
     >>> from penstock.core.model import Fleet, Reason, Snapshot
     >>> snapshot = Snapshot(0.0, Fleet(4, 4, 4))
@@ -73,8 +83,28 @@ def codes(decision: Decision) -> list[str]:
     return [reason.code for reason in decision.reasons]
 
 
+def sentence(step: Step) -> str:
+    """A decision in one line: when, the size before and after, and why.
+
+    >>> from penstock.core.model import Fleet, Reason, Receipt, Snapshot
+    >>> decision = Decision.of(5, Reason("load_rises", "900 records/s need 5 executors"))
+    >>> sentence(Step(1_700_000_000.0, Snapshot(0.0, Fleet(3, 3, 3)), decision, Receipt(True)))
+    '2023-11-14 22:13:20Z 3 -> 5 executors: 900 records/s need 5 executors'
+    """
+    at, why = f"{instant(step.at_s)}Z", reasons(step.decision)
+    if step.snapshot is None:
+        return f"{at} {why}"
+    before, after = step.snapshot.fleet.target, step.decision.target_executors
+    size = phrases.executors(after)
+    if before != after:
+        size = f"{before} -> {size}"
+    if step.receipt is not None and not step.receipt.accepted:
+        why += f" ({step.receipt.text})"
+    return f"{at} {size}: {why}"
+
+
 def thousandths(value: float) -> str:
-    """Three digits, and nothing below nothing.
+    """Three decimals, and never a negative zero.
 
     >>> thousandths(0.12345), thousandths(-0.0001)
     ('0.123', '0.000')

@@ -35,6 +35,7 @@ from penstock.core.journal import FileJournal, read_tail
 from penstock.core.knowledge import Knowledge
 from penstock.core.model import Limits, Receipt, Step
 from penstock.core.protocols import Policy
+from penstock.observe.formatting import sentence
 from penstock.policies import DEFAULT_POLICY, POLICIES
 from penstock.settings.live import LiveSettings, Mode
 from penstock.settings.notation import parse, realize
@@ -43,7 +44,7 @@ from penstock.spark.actuator.admission import Admission
 from penstock.spark.fitness import check_application, findings_of, present_size, unscalable
 from penstock.spark.internals import JVM_ERRORS, Capabilities, Driver, first_line
 from penstock.spark.sensor.sensor import SparkSensor
-from penstock.spark.status import State, Status, sentence
+from penstock.spark.status import State, Status
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

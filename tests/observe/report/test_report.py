@@ -7,11 +7,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from penstock.core.model import Decision, ExecutorSample, Fleet, Reason, Receipt, Snapshot, Step
+from penstock.observe.formatting import EPOCH_BEGINS_S
 from penstock.observe.report import summary
-from penstock.observe.report.account import DelayShares, cost, delays
+from penstock.observe.report.account import cost
 from penstock.observe.report.decisions import rows, weightiest
+from penstock.observe.report.delays import delays
 from penstock.observe.report.series import (
-    EPOCH_BEGINS_S,
     foresight,
     levels,
     lines,
@@ -80,10 +81,12 @@ def test_a_promise_stands_while_its_size_does() -> None:
 
 
 def test_a_promise_for_a_fleet_that_never_was_is_not_drawn() -> None:
-    wish = Decision.of(9, HOLD, expected_rps=90.0)
-    bent = Step(0.0, seen(0.0), wish.limited_to(6, Reason("max_executors", "6 is the most")))
-    refused = Step(10.0, seen(10.0), wish, Receipt(False, "no answer"))
-    assert promises([bent, refused]) == [None, None]
+    wanted = Decision.of(9, HOLD, expected_rps=90.0)
+    overridden = Step(
+        0.0, seen(0.0), wanted.limited_to(6, Reason("max_executors", "6 is the most"))
+    )
+    refused = Step(10.0, seen(10.0), wanted, Receipt(False, "no answer"))
+    assert promises([overridden, refused]) == [None, None]
 
 
 # Forecasts ---------------------------------------------------------------------------------------
@@ -117,7 +120,7 @@ def test_a_forecast_is_read_from_the_evidence_with_its_fan_and_its_error() -> No
     assert found.foreseen.values == [90, 110, 120, 9]
     assert found.came.values == [100, 100, None, None]
     assert (found.low.values, found.high.values) == ([85, 105, 115, 4], [95, 115, 125, 14])
-    assert found.typical_error_fraction == pytest.approx(0.1)
+    assert found.error_fraction == pytest.approx(0.1)
 
 
 def test_both_edges_of_a_long_fan_stand_at_the_same_instants() -> None:
@@ -165,14 +168,29 @@ def test_executors_that_leave_are_paid_for_until_they_are_gone() -> None:
 
 def test_delays_weigh_by_the_records_that_each_turn_processed() -> None:
     steps = [
-        turn(0.0, throughput_rps=10.0, delay_s=30.0),
+        turn(0.0, throughput_rps=5.0, delay_s=2.0),
         turn(10.0, throughput_rps=70.0, delay_s=2.0),
-        turn(20.0, throughput_rps=20.0, delay_s=2.0),
+        turn(20.0, throughput_rps=20.0, delay_s=30.0),
+        turn(30.0, throughput_rps=10.0, delay_s=30.0),
     ]
     found = delays(steps)
-    assert found == DelayShares([2.0, 30.0], [0.9, 1.0])
-    assert (found.quantile(0.5), found.quantile(0.9), found.quantile(0.95)) == (2.0, 2.0, 30.0)
-    assert (found.within(1.0), found.within(2.0), found.within(10.0)) == (0.0, 0.9, 0.9)
+    # 700 records at 2 s, 200 between 2 s and 30 s, 100 at 30 s.
+    assert (found.quantile(0.5), found.quantile(0.7), found.quantile(0.95)) == (2.0, 2.0, 30.0)
+    assert found.quantile(0.8) == pytest.approx(16.0, abs=0.1)
+    assert (found.within(1.0), found.within(2.0)) == (0.0, 0.7)
+    assert found.within(9.0) == pytest.approx(0.75, abs=0.001)
+
+
+def test_records_that_still_wait_at_the_end_count_with_their_age() -> None:
+    steps = [
+        turn(0.0, delay_s=1.0),
+        turn(10.0, throughput_rps=30.0, delay_s=1.0),
+        turn(20.0, throughput_rps=0.0, delay_s=10.0, backlog_records=300.0),
+    ]
+    found = delays(steps)
+    # 300 records waited 1 s; of the 300 that wait, half have waited longer than 5 s.
+    assert found.within(5.0) == pytest.approx(0.75, abs=0.001)
+    assert found.quantile(1.0) == pytest.approx(10.0, abs=0.01)
 
 
 def test_where_no_rate_was_measured_each_turn_counts_alike() -> None:
@@ -201,12 +219,13 @@ def test_the_summary_is_that_of_a_run_counted_by_hand() -> None:
         blind(5400.0, 6),
         turn(7200.0, 6, throughput_rps=60.0, delay_s=2.0),
     ]
+    # Of 540 k records 162 k waited between 1 s and 20 s, as many between 20 s and 2 s.
     found = summary([("run", steps)], slo_s=10.0)[0].account
     assert (found.turns, found.span_s, found.blind_turns, found.refused) == (5, 7200.0, 1, 0)
     assert (found.executor_hours, found.mean_executors) == (10.0, 5.0)
     assert found.saved_fraction == pytest.approx(2.0 / 12.0)
-    assert found.late_fraction == pytest.approx(0.3)
-    assert (found.p50_s, found.max_s) == (2.0, 20.0)
+    assert found.late_fraction == pytest.approx(0.3 * (10 / 19 + 10 / 18), abs=0.001)
+    assert found.max_s == pytest.approx(20.0, abs=0.1)
     assert (found.rescales, found.moved_executors) == (1, 2)
 
 
@@ -226,10 +245,10 @@ def test_turns_in_a_row_that_decide_the_same_are_one_row() -> None:
 
 
 def test_a_refusal_tells_what_the_actuator_answered() -> None:
-    wish = Decision.of(6, Reason("load_rises", "load rises")).limited_to(
+    decision = Decision.of(6, Reason("load_rises", "load rises")).limited_to(
         5, Reason("max_executors", "5 is the most")
     )
-    row = rows([Step(0.0, seen(0.0), wish, Receipt(False, "the cluster is full"))])[0]
+    row = rows([Step(0.0, seen(0.0), decision, Receipt(False, "the cluster is full"))])[0]
     assert (row.kind, row.before, row.after, row.wanted) == ("refused", 4, 5, 6)
     assert row.text == "load rises; 5 is the most; refused: the cluster is full"
 

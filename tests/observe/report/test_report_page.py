@@ -122,7 +122,7 @@ def test_a_run_of_which_nothing_was_seen_still_makes_a_page() -> None:
         ([], 10.0, "there is no journal to report on"),
         ([("a", [])], 10.0, "journal a holds no step"),
         ([("a", [turn(0.0)])], 0.0, "the SLO must be positive, not 0 s"),
-        ([("a", [turn(0.0)])] * 9, 10.0, "at most 8 journals can be told apart on one page, not 9"),
+        ([("a", [turn(0.0)])] * 9, 10.0, "at most 8 journals fit on one page, not 9"),
     ],
 )
 def test_what_cannot_be_shown_is_refused_in_one_sentence(

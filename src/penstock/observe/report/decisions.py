@@ -1,8 +1,9 @@
-"""The decisions of a run, as rows of a table: turns in a row that say the same are one row."""
+"""The decisions of a run as rows of a table: equal decisions in a row are one row."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import groupby
 from typing import Literal
 
 from msgspec import Struct
@@ -12,12 +13,12 @@ from penstock.observe.report.series import begin_s
 
 Kind = Literal["up", "down", "hold", "refused", "blind"]
 
-#: The most rows that a page carries; holds give way first.
+#: The most rows on a page; holds are left out first.
 MOST_ROWS = 3000
 
 
 class DecisionRow(Struct, frozen=True):
-    """What was decided over one or more turns in a row, told by the first of them."""
+    """One or more equal decisions in a row; text, load and delay are those of the first."""
 
     at_s: float
     until_s: float
@@ -33,14 +34,14 @@ class DecisionRow(Struct, frozen=True):
 
 
 def kind_of(step: Step) -> Kind:
-    """Whether the fleet was to change and did.
+    """What a turn did with the fleet.
 
     >>> from penstock.core.model import Decision, Fleet, Reason, Receipt, Snapshot
     >>> seen = Snapshot(0.0, Fleet(4, 4, 4))
-    >>> wish = Decision.of(6, Reason("load_rises", "load rises"))
-    >>> [kind_of(Step(0.0, seen, wish, Receipt(accepted))) for accepted in (True, False)]
+    >>> grow = Decision.of(6, Reason("load_rises", "load rises"))
+    >>> [kind_of(Step(0.0, seen, grow, Receipt(accepted))) for accepted in (True, False)]
     ['up', 'refused']
-    >>> kind_of(Step(0.0, None, wish))
+    >>> kind_of(Step(0.0, None, grow))
     'blind'
     """
     if step.snapshot is None:
@@ -54,24 +55,13 @@ def kind_of(step: Step) -> Kind:
 
 
 def rows(steps: Sequence[Step]) -> list[DecisionRow]:
-    """All decisions in the order of time."""
+    """All decisions, oldest first."""
     zero_s = begin_s(steps)
-    found: list[DecisionRow] = []
-    first = last = steps[0]
-    key, turns = _key(first), 1
-    for step in steps[1:]:
-        if (again := _key(step)) == key:
-            last, turns = step, turns + 1
-            continue
-        found.append(_row(first, last, turns, zero_s))
-        first = last = step
-        key, turns = again, 1
-    found.append(_row(first, last, turns, zero_s))
-    return found
+    return [_row(list(equal), zero_s) for _, equal in groupby(steps, _key)]
 
 
 def weightiest(found: Sequence[DecisionRow], most: int = MOST_ROWS) -> list[DecisionRow]:
-    """At most `most` rows, in the order of time; holds give way first, the latest before others."""
+    """At most `most` rows, oldest first; the latest holds are left out first."""
     if len(found) <= most:
         return list(found)
     by_weight = sorted(range(len(found)), key=lambda place: (found[place].kind == "hold", place))
@@ -89,15 +79,16 @@ def _key(step: Step) -> tuple[object, ...]:
     )
 
 
-def _row(first: Step, last: Step, turns: int, zero_s: float) -> DecisionRow:
+def _row(equal: Sequence[Step], zero_s: float) -> DecisionRow:
+    first = equal[0]
     decision, seen, kind = first.decision, first.snapshot, kind_of(first)
     texts = [reason.text for reason in decision.reasons]
     if kind == "refused" and first.receipt is not None and first.receipt.text:
         texts.append(f"refused: {first.receipt.text}")
     return DecisionRow(
         at_s=round(first.at_s - zero_s, 2),
-        until_s=round(last.at_s - zero_s, 2),
-        turns=turns,
+        until_s=round(equal[-1].at_s - zero_s, 2),
+        turns=len(equal),
         kind=kind,
         before=None if seen is None else seen.fleet.target,
         after=decision.target_executors,

@@ -1,4 +1,4 @@
-"""The page of one or several runs: their figures in words, their charts, their decisions."""
+"""The page of one or several runs: figures, charts and decisions."""
 
 from __future__ import annotations
 
@@ -10,17 +10,20 @@ from msgspec import Struct
 
 from penstock.core.errors import ConfigError
 from penstock.core.model import Step
-from penstock.observe.report.account import Account, Cost, DelayShares, account, cost, delays
+from penstock.core.phrases import executors
+from penstock.observe.formatting import amount, seconds
+from penstock.observe.report.account import Account, Cost, account, cost
 from penstock.observe.report.decisions import DecisionRow, rows, weightiest
+from penstock.observe.report.delays import DelayShares, delays
 from penstock.observe.report.frame import framed, template
 from penstock.observe.report.series import Foresight, RunSeries, begin_s, foresight, lines
 
-#: More lines than this cannot be told apart by colour.
+#: More lines than this cannot be distinguished by colour.
 MOST_JOURNALS = 8
 
 
 class ReportedRun(Struct, frozen=True):
-    """All that the page shows of one journal."""
+    """What the page shows of one journal."""
 
     name: str
     begin_s: float
@@ -62,9 +65,7 @@ def page(
     if not journals:
         raise ConfigError("there is no journal to report on")
     if len(journals) > MOST_JOURNALS:
-        raise ConfigError(
-            f"at most {MOST_JOURNALS} journals can be told apart on one page, not {len(journals)}"
-        )
+        raise ConfigError(f"at most {MOST_JOURNALS} journals fit on one page, not {len(journals)}")
     runs = [_run(name, steps, slo_s) for name, steps in journals]
     body = Template(template("page.html")).substitute(
         note=f'<p class="note">{escape(note)}</p>' if note else "", facts=_facts(runs, slo_s)
@@ -82,16 +83,15 @@ def summary(journals: Sequence[tuple[str, Sequence[Step]]], slo_s: float) -> lis
     """The figures that the page shows of each journal."""
     found = []
     for name, steps in journals:
-        _require_steps(name, steps)
-        paid, ahead = cost(steps), foresight(steps)
-        figures = account(steps, rows(steps), paid, delays(steps), slo_s)
-        error = None if ahead is None else ahead.typical_error_fraction
-        found.append(Summary(name, figures, paid, error))
+        run = _run(name, steps, slo_s)
+        error = None if run.foresight is None else run.foresight.error_fraction
+        found.append(Summary(name, run.account, run.cost, error))
     return found
 
 
 def _run(name: str, steps: Sequence[Step], slo_s: float) -> ReportedRun:
-    _require_steps(name, steps)
+    if not steps:
+        raise ConfigError(f"journal {name} holds no step")
     paid, waited, every = cost(steps), delays(steps), rows(steps)
     kept = weightiest(every)
     return ReportedRun(
@@ -108,26 +108,22 @@ def _run(name: str, steps: Sequence[Step], slo_s: float) -> ReportedRun:
     )
 
 
-def _require_steps(name: str, steps: Sequence[Step]) -> None:
-    if not steps:
-        raise ConfigError(f"journal {name} holds no step")
-
-
 def _facts(runs: Sequence[ReportedRun], slo_s: float) -> str:
-    """The figures in words: tiles for one run, a table for several."""
-    told: list[tuple[str, Callable[[Account], tuple[str, str]]]] = [
+    """The figures as text: tiles for one run, a table for several."""
+    facts: list[tuple[str, Callable[[Account], tuple[str, str]]]] = [
         ("executor-hours", lambda a: (f"{a.executor_hours:.3g}", f"mean {a.mean_executors:.1f}")),
         ("against its peak", _saved),
         ("late records", lambda a: (_share(a.late_fraction), f"waited over {slo_s:g} s")),
         ("median delay", _delay),
         ("longest delay", lambda a: (_seconds(a.max_s), "")),
-        ("rescales", lambda a: (str(a.rescales), f"{a.moved_executors} executors moved")),
+        ("still waiting", _waiting),
+        ("rescales", lambda a: (str(a.rescales), f"{executors(a.moved_executors)} moved")),
         ("trouble", lambda a: (f"{a.blind_turns} blind", f"{a.refused} refused")),
     ]
     if len(runs) == 1:
         tiles = (
-            f"<div><dt>{escape(name)}</dt><dd>{_told(tell(runs[0].account))}</dd></div>"
-            for name, tell in told
+            f"<div><dt>{escape(name)}</dt><dd>{_cell(figure(runs[0].account))}</dd></div>"
+            for name, figure in facts
         )
         return f'<dl class="tiles">{"".join(tiles)}</dl>'
     head = "".join(
@@ -136,9 +132,9 @@ def _facts(runs: Sequence[ReportedRun], slo_s: float) -> str:
     )
     body = "".join(
         f'<tr><th scope="row">{escape(name)}</th>'
-        + "".join(f"<td>{_told(tell(run.account))}</td>" for run in runs)
+        + "".join(f"<td>{_cell(figure(run.account))}</td>" for run in runs)
         + "</tr>"
-        for name, tell in told
+        for name, figure in facts
     )
     return (
         '<div class="scroll"><table class="facts"><thead><tr><td></td>'
@@ -146,7 +142,7 @@ def _facts(runs: Sequence[ReportedRun], slo_s: float) -> str:
     )
 
 
-def _told(figure: tuple[str, str]) -> str:
+def _cell(figure: tuple[str, str]) -> str:
     value, detail = figure
     return f"{escape(value)} <small>{escape(detail)}</small>" if detail else escape(value)
 
@@ -163,13 +159,17 @@ def _delay(figures: Account) -> tuple[str, str]:
     return _seconds(figures.p50_s), f"p95 {_seconds(figures.p95_s)}, p99 {_seconds(figures.p99_s)}"
 
 
+def _waiting(figures: Account) -> tuple[str, str]:
+    if figures.waiting_records is None:
+        return "not measured", ""
+    oldest = figures.waiting_s
+    detail = f"the oldest for {seconds(oldest)}" if oldest and figures.waiting_records else ""
+    return f"{amount(figures.waiting_records)} records", detail
+
+
 def _share(fraction: float | None) -> str:
     return "not measured" if fraction is None else f"{fraction:.2%}"
 
 
 def _seconds(value: float | None) -> str:
-    if value is None:
-        return "not measured"
-    if value < 100.0:
-        return f"{value:.1f} s"
-    return f"{value / 60.0:.1f} min" if value < 6000.0 else f"{value / 3600.0:.1f} h"
+    return "not measured" if value is None else seconds(value)

@@ -1,4 +1,4 @@
-"""Steps as lines to draw. Pure: numbers in, numbers out.
+"""Steps as lines to draw.
 
 A line is two columns, seconds since the start of the run and values; ``None`` is a gap, because
 what was not measured must not be drawn. Long lines are thinned to what a screen can show, and a
@@ -14,14 +14,13 @@ from math import inf
 from msgspec import Struct
 
 from penstock.core.model import Decision, Snapshot, Step
+from penstock.observe.formatting import EPOCH_BEGINS_S
 
-#: Instants below this are seconds of a simulated run, above it seconds since the epoch.
-EPOCH_BEGINS_S = 1e8
 #: The most points of one line: two per pixel column of a wide screen.
 MOST_POINTS = 2400
 #: How far a forecast looks ahead when its evidence does not say it.
 HORIZON_S = 900.0
-#: The evidence that names the highest load a policy foresees, by the name a policy gives it.
+#: The names under which policies give the highest load that they forecast, as evidence.
 FORECASTS = ("forecast_peak_rps", "peak_rps")
 
 Values = Sequence[float | None]
@@ -35,9 +34,9 @@ class SeriesLine(Struct, frozen=True):
 
 
 class Foresight(Struct, frozen=True):
-    """The highest load foreseen at each decision, and the highest that came within the horizon.
+    """The highest load forecast at each decision, and the highest that came within the horizon.
 
-    `low` and `high` hold the fan around `foreseen` where the policy gave one.
+    `low` and `high` are the range around `foreseen` where the policy gave one.
     """
 
     horizon_s: float
@@ -45,7 +44,7 @@ class Foresight(Struct, frozen=True):
     came: SeriesLine
     low: SeriesLine
     high: SeriesLine
-    typical_error_fraction: float | None
+    error_fraction: float | None
 
 
 class RunSeries(Struct, frozen=True):
@@ -90,8 +89,8 @@ def lines(steps: Sequence[Step]) -> RunSeries:
 def promises(steps: Sequence[Step]) -> list[float | None]:
     """The rate that the fleet is promised to carry at each turn.
 
-    A promise is for one size of the fleet: it stands while that size does. One that a guard bent or
-    the actuator refused was for a fleet that never was.
+    A promise is for one size of the fleet and holds while that size does. One that a guard
+    overrode or the actuator refused is for a fleet that never existed.
     """
     promised: float | None = None
     size: int | None = None
@@ -110,7 +109,7 @@ def promises(steps: Sequence[Step]) -> list[float | None]:
 
 
 def thin(at_s: Sequence[float], values: Values, most: int = MOST_POINTS) -> SeriesLine:
-    """At most about `most` points: of each of equal spans its lowest, its highest and its gap.
+    """At most about `most` points: of equal spans, each with its lowest, its highest and its gap.
 
     >>> thin([0.0, 1.0, 2.0, 3.0, 4.0, 5.0], [1.0, 1.0, 9.0, 1.0, 0.0, 1.0], most=2)
     SeriesLine(at_s=[0.0, 2.0, 4.0, 5.0], values=[1, 9, 0, 1])
@@ -153,14 +152,14 @@ def levels(at_s: Sequence[float], values: Values, most: int = MOST_POINTS) -> Se
 
 
 def foresight(steps: Sequence[Step]) -> Foresight | None:
-    """What the policy foresaw against what came, or ``None`` where it told no forecast."""
-    told = [(step, evidence) for step in steps if (evidence := _forecast(step.decision))]
-    if not told:
+    """Forecast against what came, or ``None`` where the policy gave no forecast."""
+    given = [(step, evidence) for step in steps if (evidence := _forecast(step.decision))]
+    if not given:
         return None
     zero_s = begin_s(steps)
-    horizon_s = told[0][1].get("horizon_s", HORIZON_S)
-    origins = [step.at_s for step, _ in told]
-    foreseen = [_peak(evidence) for _, evidence in told]
+    horizon_s = given[0][1].get("horizon_s", HORIZON_S)
+    origins = [step.at_s for step, _ in given]
+    foreseen = [evidence["peak"] for _, evidence in given]
     came = peaks_ahead(steps, origins, horizon_s)
     errors = sorted(
         abs(peak - real) / real
@@ -172,9 +171,9 @@ def foresight(steps: Sequence[Step]) -> Foresight | None:
         horizon_s=horizon_s,
         foreseen=thin(at_s, foreseen),
         came=thin(at_s, came),
-        low=_edge(at_s, [evidence.get("peak_low_rps") for _, evidence in told], foreseen),
-        high=_edge(at_s, [evidence.get("peak_high_rps") for _, evidence in told], foreseen),
-        typical_error_fraction=errors[len(errors) // 2] if errors else None,
+        low=_edge(at_s, [evidence.get("peak_low_rps") for _, evidence in given], foreseen),
+        high=_edge(at_s, [evidence.get("peak_high_rps") for _, evidence in given], foreseen),
+        error_fraction=errors[len(errors) // 2] if errors else None,
     )
 
 
@@ -207,19 +206,17 @@ def peaks_ahead(
     return peaks
 
 
-def _forecast(decision: Decision) -> dict[str, float] | None:
+def _forecast(decision: Decision) -> dict[str, float]:
+    """The evidence of the first reason with a forecast, its highest load named ``peak``."""
     for reason in decision.reasons:
-        if any(name in reason.evidence for name in FORECASTS):
-            return reason.evidence
-    return None
-
-
-def _peak(evidence: dict[str, float]) -> float:
-    return next(evidence[name] for name in FORECASTS if name in evidence)
+        for name in FORECASTS:
+            if name in reason.evidence:
+                return {**reason.evidence, "peak": reason.evidence[name]}
+    return {}
 
 
 def _edge(at_s: Sequence[float], values: Values, middle: Values) -> SeriesLine:
-    """An edge of the fan around `middle`, at the same instants; no points at all where none was."""
+    """An edge of the range around `middle`, at the same instants; empty if there is none."""
     if all(value is None for value in values):
         return SeriesLine([], [])
     return _line(at_s, values, _kept(middle, MOST_POINTS))

@@ -139,7 +139,7 @@ function highest(lines, [from, to]) {
   return top;
 }
 
-// The highest value of each span of time: of several noisy lines, what can still be told apart.
+// The highest value of each span of time: of several noisy lines, what can still be distinguished.
 function worst(line, bucket) {
   const at_s = [];
   const values = [];

@@ -79,8 +79,8 @@ function backlogChart() {
 }
 
 function foresightChart() {
-  const told = shown().filter((run) => run.foresight);
-  const series = told.flatMap((run) => {
+  const given = shown().filter((run) => run.foresight);
+  const series = given.flatMap((run) => {
     const { foreseen, came, low, high } = run.foresight;
     const fan = low.at_s.length ? { low, high } : null;
     return [
@@ -88,22 +88,22 @@ function foresightChart() {
       { line: came, color: ALONE ? "c0" : run.color },
     ];
   });
-  const spans = [...new Set(told.map((run) => span(run.foresight.horizon_s)))].join(" or ");
-  const errors = told.filter((run) => run.foresight.typical_error_fraction != null)
-    .map((run) => `${ALONE ? "" : `${run.name} `}${(100 * run.foresight.typical_error_fraction).toFixed(1)} %`);
+  const spans = [...new Set(given.map((run) => span(run.foresight.horizon_s)))].join(" or ");
+  const errors = given.filter((run) => run.foresight.error_fraction != null)
+    .map((run) => `${ALONE ? "" : `${run.name} `}${(100 * run.foresight.error_fraction).toFixed(1)} %`);
   const keys = [
-    { text: `highest load foreseen for the next ${spans}`, color: ALONE ? "c1" : "soft", className: "dashed" },
+    { text: `highest load forecast for the next ${spans}`, color: ALONE ? "c1" : "soft", className: "dashed" },
     { text: "highest that came", color: ALONE ? "c0" : "soft" },
   ];
-  if (told.some((run) => run.foresight.low.at_s.length)) keys.push({ text: "foreseen range", color: ALONE ? "c1" : "soft", box: "area" });
+  if (given.some((run) => run.foresight.low.at_s.length)) keys.push({ text: "forecast range", color: ALONE ? "c1" : "soft", box: "area" });
   const title = errors.length ? `Forecast (typical error ${errors.join(", ")})` : "Forecast";
-  return { title, unit: "/s", scaled: true, height: 210, keys, series, timeUnit, about: "Highest load foreseen and highest load that came" };
+  return { title, unit: "/s", scaled: true, height: 210, keys, series, timeUnit, about: "Highest load forecast and highest load that came" };
 }
 
 function drawShares() {
   shareChart(byId("ecdf").firstElementChild, {
     title: "How long records waited", height: 250, limit: DATA.slo_s, limitText: SLO,
-    keys: [{ text: "share that waited at most so long", color: ALONE ? "c0" : "soft" }],
+    keys: [{ text: "share of records that waited at most this long", color: ALONE ? "c0" : "soft" }],
     curves: shown().map((run) => ({ ...run.delays, color: run.color })),
     about: "Cumulative share of records by delay",
   });
@@ -136,9 +136,9 @@ function drawCosts() {
 
 function drawAll() {
   const specs = [loadChart(), fleetChart(), delayChart(), backlogChart()];
-  const told = RUNS.some((run) => run.foresight);
-  byId("foresight").hidden = !told;
-  if (told) specs.push(foresightChart());
+  const given = RUNS.some((run) => run.foresight);
+  byId("foresight").hidden = !given;
+  if (given) specs.push(foresightChart());
   const figures = [...document.querySelectorAll("figure.over-time")];
   charts = specs.map((spec, index) => listen(timeChart(figures[index], spec, range)));
   drawShares();
@@ -248,7 +248,7 @@ const KINDS = {
   up: ["Growing", (row) => row.kind === "up"],
   down: ["Shrinking", (row) => row.kind === "down"],
   refused: ["Refused", (row) => row.kind === "refused"],
-  bent: ["Overruled by a guard", (row) => row.wanted !== row.after],
+  overridden: ["Overridden by a guard", (row) => row.wanted !== row.after],
   hold: ["Holding", (row) => row.kind === "hold"],
   blind: ["Blind", (row) => row.kind === "blind"],
   all: ["All", () => true],
@@ -317,7 +317,7 @@ function addFigures() {
     say("figure", "over-time", undefined, byId(id));
   say("figure", "", undefined, byId("ecdf"));
   say("figure", "", undefined, byId("cost"));
-  say("p", "hint", "A record counts with the age of the oldest waiting one at the turn that processed it.", byId("ecdf"));
+  say("p", "hint", "Estimated from the age of the oldest waiting record at each turn. Records that still wait at the end count with their age.", byId("ecdf"));
   say("p", "hint", "An executor is paid for from its request until it is gone; it works while its tasks run.", byId("cost"));
 }
 

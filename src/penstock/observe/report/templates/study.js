@@ -117,8 +117,8 @@ function drawBoxes(figure, spec) {
       const at = y(box.paper);
       draw("path", { d: `M${middle} ${at - 5}l5 5l-5 5l-5 -5z`, class: "paper" }, group);
     }
-    const told = box.five.map(short).join(" · ");
-    draw("title", {}, group).textContent = `${box.group}, ${box.name}: ${told}${box.paper == null ? "" : `; paper ${short(box.paper)}`}`;
+    const shown = box.five.map(short).join(" · ");
+    draw("title", {}, group).textContent = `${box.group}, ${box.name}: ${shown}${box.paper == null ? "" : `; paper ${short(box.paper)}`}`;
   });
 }
 
