@@ -14,12 +14,15 @@ from penstock.core.model import (
     Decision,
     ExecutorSample,
     Fleet,
+    Limits,
     OperatorSample,
     Receipt,
     Snapshot,
 )
 from penstock.policies.dhalion import Dhalion, DhalionMemory
 from penstock.policies.dhalion_adapted import DhalionAdapted, grown, shrunk
+from penstock.settings.policy_spec import PolicySpec
+from penstock.settings.wiring import wire
 
 
 class Job:
@@ -52,7 +55,7 @@ class Job:
 
 
 def loop(job: Job, policy: Dhalion | None = None) -> Controller:
-    return Controller(job, policy or Dhalion(), (), job)
+    return wire(PolicySpec.of(policy or Dhalion(), Limits(max_executors=1000)), job, job)
 
 
 def turn(controller: Controller, at_s: float) -> tuple[int, str]:

@@ -201,7 +201,7 @@ def test_a_policy_is_built_the_same_way() -> None:
     ("options", "message"),
     [
         ({"peroid": "3h"}, "unknown option 'peroid' in wave: did you mean 'period'?"),
-        ({"inner": "1"}, "unknown option 'inner' in wave"),
+        ({"inner": "1"}, "wave: inner must be JSON of its type, not '1'"),
         ({"period": "0s"}, "wave: period must be greater than 0, not '0s'"),
         ({"share": "150%"}, "wave: share must be greater than 0 and at most 1, not '150%'"),
         ({"cap": "0"}, "wave: cap must be at least 1, not '0'"),

@@ -7,11 +7,13 @@ from pathlib import Path
 import pytest
 
 from penstock.core.errors import ConfigError
-from penstock.core.journal import FileJournal
+from penstock.core.journal import FileJournal, read_tail
 from penstock.lab.experiments.scenario import Scenario
+from penstock.policies.ds2 import Ds2
 from penstock.policies.kubernetes.hpa import Hpa
 from penstock.policies.penstock.penstock import Penstock
 from penstock.settings.toml import load, parse
+from penstock.settings.wiring import wire
 
 
 def test_an_empty_file_is_the_default_policy_inside_the_default_limits() -> None:
@@ -35,13 +37,24 @@ def test_a_policy_without_an_slo_is_left_as_it_is() -> None:
     assert parse(text, "here").policy == Hpa(cpu_target_fraction=0.5)
 
 
+def test_the_name_may_be_a_policy_text_and_the_tables_win_over_it() -> None:
+    text = '[policy]\nname = "ds2:overprovisioning=0.5,window=90s,cooldown=60s,max_executors=8"\n'
+    spec = parse(text + "window_s = 30.0\n[limits]\nmax_executors = 4\n", "here").spec
+    assert spec.policy == Ds2(overprovisioning=0.5, window_s=30.0)
+    assert (spec.limits.cooldown_s, spec.limits.max_executors) == (60.0, 4)
+    assert spec.label == "ds2:overprovisioning=0.5,window=30s"
+    sentence = r"here \[policy\]: unknown option 'cooldwn' in ds2"
+    with pytest.raises(ConfigError, match=sentence):
+        parse('[policy]\nname = "ds2:cooldwn=60s"\n', "here")
+
+
 @pytest.mark.parametrize(
     ("text", "sentence"),
     [
         ("[policy", "here is not valid TOML"),
         (
             '[policy]\nname = "hpaa"',
-            r"unknown policy 'hpaa' in here \[policy\]: did you mean 'hpa'",
+            r"here \[policy\]: unknown policy 'hpaa': did you mean 'hpa'",
         ),
         ("[limits]\nmax_executor = 3", r"here \[limits\].*max_executor.*max_executors"),
         ("[limits]\nmin_executors = 9\nmax_executors = 3", r"here \[limits\].*at least.*9.*not 3"),
@@ -63,17 +76,17 @@ def test_a_file_that_is_not_there_is_named(tmp_path: Path) -> None:
 
 def test_a_wired_controller_goes_on_from_its_journal(tmp_path: Path) -> None:
     path = tmp_path / "run.jsonl"
-    settings = parse(f'[policy]\nname = "hpa"\n[journal]\npath = "{path}"\n', "here")
+    spec = parse('[policy]\nname = "hpa"\n', "here").spec
     scenario = Scenario("constant:10k", duration_s=600.0)
 
     def run_on(turns: range) -> list[float]:
         engine = scenario.job.start(scenario.rates(), executors=3, seed=1, faults=())
-        controller = settings.wire(engine, engine)
-        known = [seen.at_s for seen in controller.knowledge.history]
-        for turn in turns:
-            controller.turn(15.0 * turn)
-        assert isinstance(controller.journal, FileJournal)
-        controller.journal.close()
+        past = list(read_tail(path)) if path.exists() else ()
+        with FileJournal(path) as journal:
+            controller = wire(spec, engine, engine, journal=journal, past=past)
+            known = [seen.at_s for seen in controller.knowledge.history]
+            for turn in turns:
+                controller.turn(15.0 * turn)
         return known
 
     assert run_on(range(1, 5)) == []

@@ -2,7 +2,8 @@
 
 Workloads, policies and faults are all written this way, so all of them are read here:
 `quantity` reads numbers with units, `parse` takes one notation apart, `split_list` cuts a list of
-them, and `build` makes the frozen value that a notation stands for.
+them, and `build` makes the frozen value that a notation stands for. A value that is itself a
+table or a list of lists is written as JSON: ``hpa:behavior={"scale_down":{"window_s":60}}``.
 
 >>> parse("trace:load.csv,hours=24,peak_executors=12")
 Notation(name='trace', positional=('load.csv',), options={'hours': '24', 'peak_executors': '12'})
@@ -29,6 +30,7 @@ from typing import (
     get_type_hints,
 )
 
+import msgspec
 from msgspec import Meta, Struct, structs
 
 from penstock.core.errors import ConfigError, ModelError, unknown
@@ -124,7 +126,7 @@ def parse(text: str) -> Notation:
         raise ConfigError(f"expected name:key=value,... and not '{text}', which has no name")
     positional: list[str] = []
     options: dict[str, str] = {}
-    for piece in rest.split(",") if rest.strip() else ():
+    for piece in _pieces(rest) if rest.strip() else ():
         key, equals, value = (part.strip() for part in piece.partition("="))
         if not piece.strip():
             raise ConfigError(f"expected name:key=value,... and not '{text}': a piece is empty")
@@ -146,7 +148,7 @@ def split_list(text: str) -> list[str]:
     ['hpa:target=0.8,tolerance=0.1', 'ds2', 'trace:load.csv,hours=2']
     """
     notations: list[str] = []
-    for piece in text.split(","):
+    for piece in _pieces(text):
         head, equals, _ = piece.partition("=")
         if not piece.strip():
             raise ConfigError(f"the list '{text}' has an empty entry")
@@ -157,6 +159,24 @@ def split_list(text: str) -> list[str]:
         else:
             notations.append(piece.strip())
     return notations
+
+
+def _pieces(text: str) -> list[str]:
+    """Cut at the commas that do not stand inside a JSON value."""
+    pieces: list[str] = []
+    for piece in text.split(","):
+        if pieces and _is_open(pieces[-1]):
+            pieces[-1] += f",{piece}"
+        else:
+            pieces.append(piece)
+    return pieces
+
+
+def _is_open(piece: str) -> bool:
+    """Whether a piece begins a JSON value that it does not end."""
+    value = piece.partition("=")[2].lstrip()
+    opened = value.count("[") + value.count("{")
+    return value[:1] in ("[", "{") and opened > value.count("]") + value.count("}")
 
 
 def build(kind: type[T], options: Mapping[str, str], what: str) -> T:
@@ -248,6 +268,10 @@ def _text(value: object, field: str) -> str:
         return str(value).lower()
     if isinstance(value, int | float):
         return written(value, seconds=field.endswith("_s"))
+    if isinstance(value, Struct) or (
+        isinstance(value, tuple) and any(isinstance(item, tuple | Struct) for item in value)
+    ):
+        return msgspec.json.encode(value).decode()
     if isinstance(value, tuple):
         return "|".join(_text(item, field) for item in value)
     return str(value)
@@ -295,12 +319,18 @@ def _readable(hint: Any) -> bool:
         return any(_readable(each) for each in arguments if each is not NoneType)
     if origin is tuple:
         return all(each is Ellipsis or _readable(each) for each in arguments)
-    return origin is Literal or hint in (float, int, bool, str)
+    return origin is Literal or hint in (float, int, bool, str) or _is_struct(hint)
+
+
+def _is_struct(hint: Any) -> bool:
+    return isinstance(hint, type) and issubclass(hint, Struct)
 
 
 def _read(hint: Any, text: str, what: str) -> Any:
     """The value of type `hint` that `text` writes, or one sentence on what is allowed."""
     origin, arguments = get_origin(hint), get_args(hint)
+    if _is_struct(hint) or (origin is tuple and text.startswith("[")):
+        return _read_json(hint, text, what)
     if origin is Annotated:
         value = _read(arguments[0], text, what)
         for meta in arguments[1:]:
@@ -340,6 +370,13 @@ def _read_tuple(kinds: tuple[Any, ...], text: str, what: str) -> tuple[Any, ...]
     if len(pieces) != len(kinds):
         raise ConfigError(f"{what} must be {len(kinds)} values separated by |, not '{text}'")
     return tuple(_read(kind, piece, what) for kind, piece in zip(kinds, pieces, strict=True))
+
+
+def _read_json(hint: Any, text: str, what: str) -> Any:
+    try:
+        return msgspec.json.decode(text, type=hint)
+    except msgspec.MsgspecError as error:
+        raise ConfigError(f"{what} must be JSON of its type, not '{text}': {error}") from None
 
 
 def _read_int(text: str, what: str) -> int:

@@ -1,4 +1,14 @@
-"""A policy with its parameters and limits, as written on the command line."""
+"""Policy texts ``name:key=value,...``: one reader, and the writer that it reads back.
+
+The command line, `attach`, `penstock.toml` and the header of a journal all use the same text. Its
+keys are parameters of the policy or limits of the guards around it.
+
+>>> spec = read_policy_spec("ds2:overprovisioning=0.2,cooldown=60s")
+>>> spec.policy.overprovisioning, spec.limits.cooldown_s
+(0.2, 60.0)
+>>> policy_text(spec.policy)
+'ds2:overprovisioning=0.2'
+"""
 
 from __future__ import annotations
 
@@ -9,21 +19,31 @@ from typing import Any
 
 import msgspec
 
-from penstock.core.errors import unknown
+from penstock.core.errors import ConfigError, unknown
 from penstock.core.model import Limits
 from penstock.core.protocols import Policy
 from penstock.policies import POLICIES
 from penstock.settings.goal import Goal
-from penstock.settings.notation import Notation, build, keys_of, parse, realize
+from penstock.settings.notation import Notation, build, describe, keys_of, parse, realize
 
 
 @dataclass(frozen=True, slots=True)
 class PolicySpec:
-    """A policy under a label, ready to be run."""
+    """A policy and its limits, ready to be wired.
+
+    `label` is the text as the user wrote it. `given` names the parameters and limits that the
+    text sets itself; all others are defaults, or come from the bounds and the goal.
+    """
 
     label: str
     policy: Policy
     limits: Limits
+    given: frozenset[str] = frozenset()
+
+    @classmethod
+    def of(cls, policy: Policy, limits: Limits | None = None) -> PolicySpec:
+        """The spec of a policy object; without limits, those that it ships with."""
+        return cls(policy_text(policy), policy, policy.default_limits if limits is None else limits)
 
 
 def read_policy_spec(
@@ -31,13 +51,15 @@ def read_policy_spec(
 ) -> PolicySpec:
     """Read ``name:key=value,...``; keys are parameters of the policy or of its limits.
 
-    `bounds` are limits that hold for all contenders alike, such as the bounds of the fleet. A
-    policy that takes the SLO or prices as parameters is given those of the `goal`, unless the
-    text says otherwise.
+    `bounds` are limits for all policies alike, such as the bounds of the fleet; they replace the
+    defaults of the policy. A policy that takes the SLO or prices as parameters gets those of
+    `goal`. What the text sets itself wins over both.
 
     >>> entry = read_policy_spec("static:executors=6,cooldown=2min", {"max_executors": 8})
     >>> entry.policy, entry.limits.cooldown_s, entry.limits.max_executors
     (Static(executors=6, period_s=60.0), 120.0, 8)
+    >>> sorted(entry.given)
+    ['cooldown_s', 'executors']
     """
     notation = parse(text)
     kind = POLICIES.get(notation.name)
@@ -53,12 +75,17 @@ def read_policy_spec(
         else:
             raise unknown("option", key, parameters.keys() | limits.keys(), notation.name)
     policy = realize(kind, Notation(notation.name, notation.positional, own))
+    names = list(dict.fromkeys(parameters.values()))
+    given = {parameters[key] for key in own} | set(names[: len(notation.positional)])
     if goal is not None:
-        policy = with_goal(policy, goal, given={parameters[key] for key in own})
+        policy = with_goal(policy, goal, given)
     read = build(Limits, around, notation.name)
-    given = {limits[key]: getattr(read, limits[key]) for key in around}
-    both = msgspec.structs.replace(kind.default_limits, **{**(bounds or {}), **given})
-    return PolicySpec(text, policy, both)
+    guarded = {limits[key]: getattr(read, limits[key]) for key in around}
+    try:
+        both = msgspec.structs.replace(kind.default_limits, **{**(bounds or {}), **guarded})
+    except ConfigError as error:
+        raise ConfigError(f"{notation.name}: {error}") from None
+    return PolicySpec(text, policy, both, frozenset(given | guarded.keys()))
 
 
 def with_goal(policy: Policy, goal: Goal, given: Set[str]) -> Policy:
@@ -70,3 +97,19 @@ def with_goal(policy: Policy, goal: Goal, given: Set[str]) -> Policy:
     """
     shared = {field.name for field in dataclasses.fields(policy)} & set(goal.__struct_fields__)  # type: ignore[arg-type]
     return dataclasses.replace(policy, **{name: getattr(goal, name) for name in shared - given})  # type: ignore[type-var]
+
+
+def policy_text(policy: Policy) -> str:
+    """The text that `read_policy_spec` reads back to the same policy.
+
+    A policy that is not in the table has no such text: it is named by its class.
+
+    >>> from penstock.policies.static import Static
+    >>> policy_text(Static(executors=6))
+    'static:executors=6'
+    """
+    kind = type(policy)
+    for name, known in POLICIES.items():
+        if known is kind:
+            return describe(policy, name)
+    return kind.__name__

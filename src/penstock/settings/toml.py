@@ -1,4 +1,4 @@
-"""From a penstock.toml to a wired controller; the only place that knows all the parts.
+"""The settings of a penstock.toml, checked; a mistake is named with its place.
 
 >>> settings = parse('''
 ... [policy]
@@ -30,17 +30,14 @@ from typing import Any, TypeVar
 import msgspec
 from msgspec import Struct
 
-from penstock.core.controller import Controller
 from penstock.core.errors import ConfigError, unknown
-from penstock.core.guards import chain
-from penstock.core.journal import FileJournal, Fsync, read_tail
-from penstock.core.knowledge import Knowledge
+from penstock.core.journal import FileJournal, Fsync
 from penstock.core.model import Limits
-from penstock.core.protocols import Actuator, Policy, Sensor
-from penstock.policies import DEFAULT_POLICY, POLICIES
+from penstock.core.protocols import Policy
+from penstock.policies import DEFAULT_POLICY
 from penstock.settings.goal import Goal
 from penstock.settings.live import LiveSettings
-from penstock.settings.policy_spec import with_goal
+from penstock.settings.policy_spec import PolicySpec, policy_text, read_policy_spec, with_goal
 
 T = TypeVar("T")
 
@@ -94,24 +91,18 @@ class Document(Struct, frozen=True, forbid_unknown_fields=True):
 class Settings:
     """All that a penstock.toml can say, checked."""
 
-    policy_name: str
-    policy: Policy
-    limits: Limits
+    spec: PolicySpec
     goal: Goal
     journal: JournalSettings
     live: LiveSettings
 
-    def wire(self, sensor: Sensor, actuator: Actuator) -> Controller:
-        """The controller of a job, going on from what its journal knows."""
-        guards = chain(self.limits)
-        if not self.journal.path:
-            knowledge = Knowledge(self.limits)
-            return Controller(sensor, self.policy, guards, actuator, knowledge=knowledge)
-        path = Path(self.journal.path)
-        past = read_tail(path) if path.exists() else ()
-        knowledge = Knowledge.from_steps(past, self.limits)
-        journal = self.journal.open(self.policy_name)
-        return Controller(sensor, self.policy, guards, actuator, journal, knowledge)
+    @property
+    def policy(self) -> Policy:
+        return self.spec.policy
+
+    @property
+    def limits(self) -> Limits:
+        return self.spec.limits
 
 
 def load(path: Path) -> Settings:
@@ -131,21 +122,29 @@ def parse(text: str, where: str) -> Settings:
         tables = convert(Document, tomllib.loads(text), where)
     except tomllib.TOMLDecodeError as error:
         raise ConfigError(f"{where} is not valid TOML: {error}") from error
-    name = tables.policy.get("name", DEFAULT_POLICY)
-    parameters = {key: value for key, value in tables.policy.items() if key != "name"}
-    if name not in POLICIES:
-        raise unknown("policy", str(name), POLICIES, f"{where} [policy]")
-    kind = POLICIES[name]
     goal = convert(Goal, tables.goal, f"{where} [goal]")
-    policy: Policy = convert(kind, parameters, f"{where} [policy]")
     return Settings(
-        policy_name=name,
-        policy=with_goal(policy, goal, given=parameters.keys()),
-        limits=merged_limits(kind.default_limits, tables.limits, f"{where} [limits]"),
+        spec=_read_spec(tables, goal, where),
         goal=goal,
         journal=convert(JournalSettings, tables.journal, f"{where} [journal]"),
         live=convert(LiveSettings, tables.live, f"{where} [live]"),
     )
+
+
+def _read_spec(tables: Document, goal: Goal, where: str) -> PolicySpec:
+    """The policy and its limits; the name may be a policy text, over which the tables win."""
+    parameters = dict(tables.policy)
+    name = parameters.pop("name", DEFAULT_POLICY)
+    try:
+        text = read_policy_spec(str(name))
+    except ConfigError as error:
+        raise ConfigError(f"{where} [policy]: {error}") from None
+    own = {f.name for f in dataclasses.fields(text.policy)}  # type: ignore[arg-type]
+    values = {each: getattr(text.policy, each) for each in text.given & own}
+    policy: Policy = convert(type(text.policy), {**values, **parameters}, f"{where} [policy]")
+    policy = with_goal(policy, goal, given=values.keys() | parameters.keys())
+    limits = merged_limits(text.limits, tables.limits, f"{where} [limits]")
+    return PolicySpec(policy_text(policy), policy, limits, text.given)
 
 
 def merged_limits(default: Limits, given: Mapping[str, Any], where: str) -> Limits:

@@ -15,7 +15,6 @@ between (`actuator`). Whatever goes wrong in it, the job goes on at the size tha
 from __future__ import annotations
 
 import atexit
-import dataclasses
 import logging
 import threading
 from collections import deque
@@ -29,16 +28,17 @@ import msgspec
 from penstock.core.alarm import LOOK_AGAIN_S
 from penstock.core.clock import WallClock
 from penstock.core.controller import Controller
-from penstock.core.errors import ConfigError, unknown
+from penstock.core.errors import ConfigError
 from penstock.core.guards import chain
 from penstock.core.journal import FileJournal, read_tail
 from penstock.core.knowledge import Knowledge
 from penstock.core.model import Limits, Receipt, Step
 from penstock.core.protocols import Policy
 from penstock.observe.formatting import sentence
-from penstock.policies import DEFAULT_POLICY, POLICIES
+from penstock.policies import DEFAULT_POLICY
+from penstock.settings.goal import Goal
 from penstock.settings.live import LiveSettings, Mode
-from penstock.settings.notation import parse, realize
+from penstock.settings.policy_spec import PolicySpec, read_policy_spec
 from penstock.spark.actuator.actuator import Patience, SparkActuator
 from penstock.spark.actuator.admission import Admission
 from penstock.spark.fitness import check_application, findings_of, present_size, unscalable
@@ -110,13 +110,12 @@ def attach(
         How long to wait for executors to come and go.
     """
     live = LiveSettings(mode=mode, every_s=every_s, admission=admission)
-    name, rule = _policy(policy, slo_s)
-    bounds = {"min_executors": min, "max_executors": max, **(limits or {})}
+    spec = _read_policy(policy, {"min_executors": min, "max_executors": max}, slo_s)
     return Attachment(
         spark,
-        rule,
-        msgspec.structs.replace(rule.default_limits, **bounds),
-        name=name,
+        spec.policy,
+        msgspec.structs.replace(spec.limits, **(limits or {})),
+        name=spec.label,
         live=live,
         slo_s=slo_s,
         journal=journal,
@@ -364,21 +363,13 @@ class Attachment:
         return batches
 
 
-def _policy(policy: str | Policy, slo_s: float) -> tuple[str, Policy]:
-    """A policy by its notation or as itself, told the SLO if it has a use for it."""
+def _read_policy(policy: str | Policy, bounds: Mapping[str, int], slo_s: float) -> PolicySpec:
+    """A policy by its text or as an object; one that is read from a text gets the SLO."""
     if not 0.0 < slo_s < float("inf"):
         raise ConfigError(f"slo_s must be a positive number of seconds, not {slo_s}")
-    if not isinstance(policy, str):
-        return type(policy).__name__, policy
-    notation = parse(policy)
-    kind = POLICIES.get(notation.name)
-    if kind is None:
-        raise unknown("policy", notation.name, POLICIES)
-    rule: Any = realize(kind, notation)
-    fields = {field.name for field in dataclasses.fields(rule)}
-    if "slo_s" in fields and "slo" not in policy:
-        rule = dataclasses.replace(rule, slo_s=slo_s)
-    return policy, rule
+    if isinstance(policy, str):
+        return read_policy_spec(policy, bounds, Goal(slo_s=slo_s))
+    return PolicySpec.of(policy, msgspec.structs.replace(policy.default_limits, **bounds))
 
 
 def _open_journal(

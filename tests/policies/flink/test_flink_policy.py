@@ -9,8 +9,6 @@ from itertools import pairwise
 import pytest
 from msgspec import structs
 
-from penstock.core.controller import Controller
-from penstock.core.guards import chain
 from penstock.core.knowledge import Knowledge
 from penstock.core.model import (
     Decision,
@@ -22,6 +20,8 @@ from penstock.core.model import (
     Step,
 )
 from penstock.policies.flink.flink import Flink, Scalings
+from penstock.settings.policy_spec import PolicySpec
+from penstock.settings.wiring import wire
 from penstock.simulation.engines.continuous import ContinuousJob
 from penstock.simulation.engines.microbatch import MicroBatchJob
 
@@ -265,8 +265,7 @@ def test_it_carries_a_step_of_the_load_on_both_engines(job: ContinuousJob | Micr
     before, after = 0.5 * job.capacity_rps(3), 0.9 * job.capacity_rps(6)
     rates = [before] * 3600 + [after] * 3 * 3600
     engine = job.start(rates, executors=3, seed=1)
-    policy = Flink()
-    controller = Controller(engine, policy, chain(policy.default_limits), engine)
+    controller = wire(PolicySpec.of(Flink()), engine, engine)
     steps = [controller.turn(60.0 * turn) for turn in range(1, len(rates) // 60)]
     assert {step.decision.target_executors for step in steps[:59]} == {3}
     last = steps[-1]

@@ -67,10 +67,10 @@ def run(
             spark,
             settings.policy,
             settings.limits,
-            name=settings.policy_name,
+            name=settings.spec.label,
             live=settings.live,
             slo_s=settings.goal.slo_s,
-            journal=settings.journal.open(settings.policy_name),
+            journal=settings.journal.open(settings.spec.label),
         )
 
     launch = Launch(check, attach)
@@ -105,7 +105,7 @@ def _settings(
             "max_executors": settings.limits.max_executors,
         }
         entry = read_policy_spec(policy, bounds, settings.goal)
-        changes = {"policy_name": policy, "policy": entry.policy, "limits": entry.limits}
+        changes["spec"] = entry
     if journal is not None:
         changes["journal"] = replace(settings.journal, path=str(journal))
     if recommend:

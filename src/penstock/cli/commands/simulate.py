@@ -60,7 +60,7 @@ def simulate(
     bounds = options.bounds(settings)
     if settings is not None and policy is None:
         limits = msgspec.structs.replace(settings.limits, **bounds)
-        entry = PolicySpec(settings.policy_name, settings.policy, limits)
+        entry = PolicySpec(settings.spec.label, settings.policy, limits)
     else:
         entry = read_policy_spec(policy or DEFAULT_POLICY, bounds, goal)
     scenario = Scenario(

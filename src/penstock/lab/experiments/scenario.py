@@ -8,11 +8,8 @@ from functools import lru_cache
 
 from penstock.core.alarm import alarms_s
 from penstock.core.clock import AlarmedClock, SimulatedClock
-from penstock.core.controller import Controller
 from penstock.core.errors import ConfigError, unknown
-from penstock.core.guards import chain
 from penstock.core.journal import MemoryJournal
-from penstock.core.knowledge import Knowledge
 from penstock.core.model import Limits, Step
 from penstock.core.protocols import Clock, Journal, Policy
 from penstock.lab.experiments.profiling import profiled
@@ -20,6 +17,8 @@ from penstock.lab.experiments.score import Score, score
 from penstock.policies.phoebe import Phoebe
 from penstock.policies.static import Static
 from penstock.settings.goal import Goal
+from penstock.settings.policy_spec import PolicySpec
+from penstock.settings.wiring import wire
 from penstock.simulation.engines.continuous import ContinuousJob
 from penstock.simulation.engines.engine import Outcome, SimulatedJob
 from penstock.simulation.engines.microbatch import MicroBatchJob
@@ -153,8 +152,7 @@ def simulate(
         ),
         scenario.faults,
     )
-    knowledge = Knowledge(limits)
-    controller = Controller(engine, policy, chain(limits), engine, journal, knowledge)
+    controller = wire(PolicySpec.of(policy, limits), engine, engine, journal=journal)
     clock = _clock(scenario, policy, float(len(rates)))
     for step in controller.run(clock):
         if watch is not None:

@@ -13,13 +13,11 @@ from statistics import fmean
 import msgspec
 
 from penstock.core.clock import SimulatedClock
-from penstock.core.controller import Controller
-from penstock.core.guards import chain
-from penstock.core.knowledge import Knowledge
 from penstock.core.model import Batch
 from penstock.lab.live_comparison.observer import Observation, quantile, startups_s
 from penstock.lab.live_comparison.trial import Figures, LiveScaler, Trial, entry_of, figures
 from penstock.settings.policy_spec import PolicySpec, read_policy_spec
+from penstock.settings.wiring import wire
 from penstock.simulation.calibration import fit_batches
 from penstock.simulation.engines.engine import Outcome
 from penstock.simulation.engines.fleet import Startup
@@ -123,9 +121,7 @@ def _run(
     seed: int,
 ) -> Outcome:
     engine = job.start(rates_rps, executors=executors, seed=seed)
-    controller = Controller(
-        engine, entry.policy, chain(entry.limits), engine, knowledge=Knowledge(entry.limits)
-    )
+    controller = wire(entry, engine, engine)
     for _ in controller.run(SimulatedClock(end_s=float(len(rates_rps))), every_s):
         pass
     return engine.finish()

@@ -17,9 +17,7 @@ import numpy as np
 from msgspec import Struct, structs
 
 from penstock.core.clock import SimulatedClock
-from penstock.core.controller import Controller
-from penstock.core.guards import chain
-from penstock.core.knowledge import Knowledge, Rescale
+from penstock.core.knowledge import Rescale
 from penstock.lab.experiments.spread import spread
 from penstock.lab.studies.koper_claims import claims
 from penstock.lab.studies.koper_recordings import (
@@ -45,6 +43,7 @@ from penstock.lab.studies.study import (
     distances,
 )
 from penstock.settings.policy_spec import read_policy_spec
+from penstock.settings.wiring import wire
 from penstock.simulation.engines.continuous import ContinuousJob
 from penstock.simulation.engines.engine import Level, Outcome
 
@@ -226,13 +225,12 @@ def run(cell: KoperCell) -> KoperResult:
         lag_per_worker=cell.scaler.startswith("varga"),
         counted=COUNTED[cell.query],
     )
-    knowledge = Knowledge(entry.limits)
+    controller = wire(entry, engine, engine)
     # The workers have just registered when a run begins: pauses count from then on.
-    knowledge.rescales.append(Rescale(-REGISTERED_AFTER_S, START_WORKERS, START_WORKERS))
-    controller = Controller(engine, entry.policy, chain(entry.limits), engine, None, knowledge)
-    period_s = entry.policy.period_s
-    for now_s in SimulatedClock(end_s=float(DURATION_S), start_s=period_s).ticks(period_s):
-        controller.turn(now_s)
+    registered = Rescale(-REGISTERED_AFTER_S, START_WORKERS, START_WORKERS)
+    controller.knowledge.rescales.append(registered)
+    for _ in controller.run(SimulatedClock(float(DURATION_S), entry.policy.period_s)):
+        pass
     return measure(engine.finish(), cell.job.pipeline_latency_s)
 
 

@@ -6,12 +6,11 @@ from collections.abc import Callable, Sequence
 from itertools import pairwise
 
 from penstock.core.clock import SimulatedClock
-from penstock.core.controller import Controller
-from penstock.core.guards import chain
-from penstock.core.knowledge import Knowledge
 from penstock.core.model import Limits, Step
 from penstock.core.protocols import Policy
 from penstock.lab.experiments.score import Delays
+from penstock.settings.policy_spec import PolicySpec
+from penstock.settings.wiring import wire
 from penstock.simulation.engines.engine import Engine, Level, Outcome, SimulatedJob
 
 
@@ -38,7 +37,7 @@ def steer(
     watch: Callable[[Step], None] = lambda _: None,
 ) -> Outcome:
     """Let `policy` decide on a job that has been started, to its end."""
-    controller = Controller(engine, policy, chain(limits), engine, None, Knowledge(limits))
+    controller = wire(PolicySpec.of(policy, limits), engine, engine)
     for step in controller.run(SimulatedClock(end_s=duration_s, start_s=policy.period_s)):
         watch(step)
     return engine.finish()
