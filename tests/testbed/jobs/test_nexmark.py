@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -13,18 +14,21 @@ from hypothesis import strategies as st
 
 from penstock.core.errors import ConfigError
 from penstock.testbed.jobs import nexmark
-from penstock.testbed.jobs.nexmark_events import EVENTS_PER_BLOCK, NexmarkEvents, at_constant_rate
+from penstock.testbed.jobs.nexmark_events import EVENTS_PER_BLOCK, NexmarkEvents
+from penstock.testbed.jobs.timeline import Timeline
+from tests.conformance import nexmark_reference
 
 RATE_RPS = 10_000
 BASE_MS = 1_700_000_000_000
 BLOCK = 7  # late enough that ids have a past of their own
 
+due_ms = partial(Timeline([float(RATE_RPS)]).due_ms, base_ms=BASE_MS)
 event_numbers = st.integers(min_value=0, max_value=10**12)
 
 
 @pytest.fixture(scope="module")
 def stream() -> NexmarkEvents:
-    return NexmarkEvents(seed=42, due_ms=at_constant_rate(RATE_RPS, base_ms=BASE_MS))
+    return NexmarkEvents(seed=42, due_ms=due_ms)
 
 
 @pytest.fixture(scope="module")
@@ -39,7 +43,7 @@ def numbered(block: list[dict[str, Any]], kind: str) -> list[tuple[int, dict[str
 
 @given(event_numbers)
 def test_ids_grow_by_one_at_each_person_and_auction(event: int) -> None:
-    kind = nexmark.event_kind(event + 1)
+    kind = nexmark_reference.event_kind(event + 1)
     persons = nexmark.last_person_id(event + 1) - nexmark.last_person_id(event)
     auctions = nexmark.last_auction_id(event + 1) - nexmark.last_auction_id(event)
     assert (persons, auctions) == (int(kind == "person"), int(kind == "auction"))
@@ -63,26 +67,13 @@ def test_cold_keys_reach_ten_ids_ahead_and_never_below_the_first(event: int) -> 
     assert len(auctions) <= 111
 
 
-@given(st.integers(0, 10**6), st.integers(1, 60))
-def test_shuffling_a_group_keeps_all_its_numbers(group_number: int, size: int) -> None:
-    if size % 953 == 0:
-        return
-    first = group_number * size
-    shuffled = [nexmark.out_of_order(first + i, size) for i in range(size)]
-    assert sorted(shuffled) == list(range(first, first + size))
-
-
-def test_two_generators_give_every_other_time() -> None:
-    assert nexmark.event_time_ms(100, 10_000, generators=2, base_ms=5) == 25
-
-
 @given(st.floats(0, 1, exclude_max=True))
-def test_prices_lie_between_a_dollar_and_a_million(lot: float) -> None:
-    assert 100 <= nexmark.price(lot) <= 100_000_000
+def test_prices_lie_between_a_dollar_and_a_million(draw: float) -> None:
+    assert 100 <= nexmark.prices(np.array([draw]))[0] <= 100_000_000
 
 
 def test_the_hot_bidder_of_the_original_is_no_person() -> None:
-    assert nexmark.hot_bidder_of_nexmark_master(123_456) == 4401
+    assert nexmark_reference.hot_bidder_of_nexmark_master(123_456) == 4401
     assert nexmark.hot_bidder(123_456) == 3401
 
 
@@ -90,10 +81,10 @@ def test_each_event_is_what_its_number_says(block: list[dict[str, Any]]) -> None
     first = BLOCK * EVENTS_PER_BLOCK
     types = {"person": 0, "auction": 1, "bid": 2}
     for i, event in enumerate(block):
-        kind = nexmark.event_kind(first + i)
+        kind = nexmark_reference.event_kind(first + i)
         assert event.keys() == {"event_type", kind}
         assert event["event_type"] == types[kind]
-        expected_ms = nexmark.event_time_ms(first + i, RATE_RPS, base_ms=BASE_MS)
+        expected_ms = nexmark_reference.event_time_ms(first + i, RATE_RPS, base_ms=BASE_MS)
         assert event[kind]["dateTime"] == expected_ms
 
 
@@ -141,7 +132,7 @@ def test_fields_hold_what_the_benchmark_says(block: list[dict[str, Any]]) -> Non
         assert person["state"] in nexmark.STATES
         assert [len(part) for part in person["creditCard"].split(" ")] == [4, 4, 4, 4]
         assert person["emailAddress"].endswith(".com")
-    longest_ms = nexmark.longest_auction_ms(BLOCK * EVENTS_PER_BLOCK, RATE_RPS)
+    longest_ms = 2000 * nexmark.events_until_auctions_turn_over() / RATE_RPS
     for _, auction in numbered(block, "auction"):
         assert auction["category"] in nexmark.CATEGORIES
         assert auction["reserve"] >= auction["initialBid"] + 100
@@ -173,12 +164,12 @@ def test_sizes_are_right_on_average(block: list[dict[str, Any]]) -> None:
 
 
 def test_a_block_does_not_depend_on_what_was_drawn_before_it(stream: NexmarkEvents) -> None:
-    fresh = NexmarkEvents(seed=42, due_ms=at_constant_rate(RATE_RPS, base_ms=BASE_MS))
+    fresh = NexmarkEvents(seed=42, due_ms=due_ms)
     assert fresh.block(3) == stream.block(3)
 
 
 def test_another_seed_gives_other_events_with_the_same_ids(stream: NexmarkEvents) -> None:
-    other = NexmarkEvents(seed=43, due_ms=at_constant_rate(RATE_RPS, base_ms=BASE_MS)).block(0)
+    other = NexmarkEvents(seed=43, due_ms=due_ms).block(0)
     same = stream.block(0)
     assert other != same
     assert [json.loads(v)["person"]["id"] for v in other[::50]] == [
@@ -188,10 +179,4 @@ def test_another_seed_gives_other_events_with_the_same_ids(stream: NexmarkEvents
 
 def test_a_negative_seed_is_refused() -> None:
     with pytest.raises(ConfigError, match="must not be negative, not -1"):
-        NexmarkEvents(seed=-1, due_ms=at_constant_rate(1))
-
-
-@given(st.integers(0, 10**9), st.floats(1, 1e6))
-def test_times_of_a_column_are_those_of_single_events(event: int, rate_rps: float) -> None:
-    column = at_constant_rate(rate_rps, base_ms=BASE_MS)(np.array([event]))
-    assert column.tolist() == [nexmark.event_time_ms(event, rate_rps, base_ms=BASE_MS)]
+        NexmarkEvents(seed=-1, due_ms=due_ms)

@@ -7,13 +7,15 @@ import os
 from collections import Counter
 from collections.abc import Iterable
 from decimal import Decimal
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from penstock.testbed.jobs.nexmark_events import NexmarkEvents, at_constant_rate
+from penstock.testbed.jobs.nexmark_events import NexmarkEvents
 from penstock.testbed.jobs.queries import QUERIES, Query
+from penstock.testbed.jobs.timeline import Timeline
 from penstock.testbed.jobs.wordcount import TextLines
 
 if TYPE_CHECKING:
@@ -33,7 +35,8 @@ GAP_MS = 10_000
 @pytest.fixture(scope="module")
 def events() -> list[bytes]:
     """Ten thousand events over 200 s, so that persons come and go and sessions close."""
-    stream = NexmarkEvents(seed=11, due_ms=at_constant_rate(50, base_ms=BASE_MS))
+    due_ms = partial(Timeline([50.0]).due_ms, base_ms=BASE_MS)
+    stream = NexmarkEvents(seed=11, due_ms=due_ms)
     return stream.block(0) + stream.block(1)
 
 

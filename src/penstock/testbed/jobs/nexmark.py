@@ -1,13 +1,10 @@
 """The facts of the Nexmark events: kinds, ids, times, hot keys, prices, sizes.
 
 An online auction: people register, open auctions, and bid. Events are numbered from 0, and the
-number alone fixes an event's kind, its id and which keys are hot; the rest is drawn by lot
+number alone fixes an event's kind, its id and which keys are hot; the rest is random
 (`penstock.testbed.jobs.nexmark_events`).
 
-Of 50 events one is a person, three are auctions and 46 are bids:
-
->>> [event_kind(n) for n in (0, 1, 3, 4, 49, 50)]
-['person', 'auction', 'auction', 'bid', 'bid', 'person']
+Of 50 events the first is a person, the next three are auctions and the other 46 are bids.
 
 References
 ----------
@@ -17,9 +14,9 @@ github.com/nexmark/nexmark at 6b3646c3, `nexmark-flink/.../generator` and `.../q
 from __future__ import annotations
 
 import math
-from typing import Literal
 
-EventKind = Literal["person", "auction", "bid"]
+import numpy as np
+from numpy.typing import NDArray
 
 PERSONS_PER_EPOCH = 1
 AUCTIONS_PER_EPOCH = 3
@@ -30,7 +27,7 @@ FIRST_PERSON_ID = 1000
 FIRST_AUCTION_ID = 1000
 CATEGORIES = range(10, 15)
 
-#: One key in each batch of so many is hot.
+#: One key in each batch of this many is hot.
 KEYS_PER_HOT_KEY = 100
 HOT_SELLER_FRACTION = 3 / 4
 HOT_AUCTION_FRACTION = 1 / 2
@@ -50,7 +47,6 @@ BID_FIXED_BYTES = 32
 LONG_BYTES = 8
 
 WATERMARK_S = 4
-DEFAULT_RATE_RPS = 10_000.0
 
 STATES = ("AZ", "CA", "ID", "OR", "WA", "WY")
 CITIES = (
@@ -72,16 +68,8 @@ LONGEST_ITEM_NAME = 20
 LONGEST_DESCRIPTION = 100
 LONGEST_MAILBOX = 7
 LONGEST_MAIL_HOST = 5
-#: One character in so many of a random string is a space.
+#: One character in this many of a random string is a space.
 CHARACTERS_PER_SPACE = 13
-
-
-def event_kind(event: int) -> EventKind:
-    """What the event with that number is."""
-    place = event % EVENTS_PER_EPOCH
-    if place < PERSONS_PER_EPOCH:
-        return "person"
-    return "auction" if place < PERSONS_PER_EPOCH + AUCTIONS_PER_EPOCH else "bid"
 
 
 def last_person_id(event: int) -> int:
@@ -120,15 +108,6 @@ def hot_bidder(event: int) -> int:
     return hot_seller(event) + 1
 
 
-def hot_bidder_of_nexmark_master(event: int) -> int:
-    """The hot bidder as the public generator numbers it: it adds the first person's id twice.
-
-    Bidders then match no person, which empties every join of bids with persons. Our events use
-    `hot_bidder`.
-    """
-    return FIRST_PERSON_ID + hot_bidder(event)
-
-
 def hot_auction(event: int) -> int:
     """What is bid on most now: the first of the last hundred auctions."""
     return FIRST_AUCTION_ID + _first_of_batch(last_auction_id(event) - FIRST_AUCTION_ID)
@@ -161,51 +140,18 @@ def cold_auctions(event: int) -> range:
     return range(oldest, newest + 1 + ID_LEAD)
 
 
-def event_time_ms(event: int, rate_rps: float, *, generators: int = 1, base_ms: int = 0) -> int:
-    """When the event says that it happened, at a constant rate.
-
-    >>> event_time_ms(12_345, 10_000)
-    1234
-    """
-    between_us = 1_000_000.0 / rate_rps * generators
-    return base_ms + int(event * between_us) // 1000
-
-
-def out_of_order(event: int, group: int) -> int:
-    """The number that the event takes when each group of so many events is shuffled.
-
-    >>> [out_of_order(n, 4) for n in range(8)], out_of_order(7, 1)
-    ([0, 1, 2, 3, 4, 5, 6, 7], 7)
-    >>> [out_of_order(n, 5) for n in range(5)]
-    [0, 3, 1, 4, 2]
-    """
-    return event // group * group + event * 953 % group
-
-
 def events_until_auctions_turn_over() -> int:
     """How many events it takes until as many new auctions have opened as are in flight."""
     return AUCTIONS_IN_FLIGHT * EVENTS_PER_EPOCH // AUCTIONS_PER_EPOCH
 
 
-def longest_auction_ms(event: int, rate_rps: float, *, base_ms: int = 0) -> int:
-    """The longest time that an auction opened by that event can run.
+def prices(draws: NDArray[np.float64]) -> NDArray[np.int64]:
+    """Prices in cents from draws in [0, 1): 100 to 100,000,000, even on a logarithmic scale.
 
-    Twice the time in which the auctions in flight turn over: 1,666 events, 166 ms at 10,000/s.
-
-    >>> longest_auction_ms(0, 10_000)
-    332
+    >>> prices(np.array([0.0, 0.5, 0.999999])).tolist()
+    [100, 100000, 99998618]
     """
-    later = event_time_ms(event + events_until_auctions_turn_over(), rate_rps, base_ms=base_ms)
-    return max(1, 2 * (later - event_time_ms(event, rate_rps, base_ms=base_ms)))
-
-
-def price(lot: float) -> int:
-    """A price in cents from a lot in [0, 1): 100 to 100,000,000, even on a logarithmic scale.
-
-    >>> price(0.0), price(0.5), price(0.999999)
-    (100, 100000, 99998618)
-    """
-    return math.floor(math.pow(10.0, 6.0 * lot) * 100.0 + 0.5)
+    return np.floor(10.0 ** (6.0 * draws) * 100.0 + 0.5).astype(np.int64)
 
 
 def extra_lengths(fixed_bytes: int, average_bytes: int) -> range:
@@ -231,14 +177,3 @@ def channel_id(channel: int) -> int:
     """
     reverse = int(f"{channel & 0xFFFFFFFF:032b}"[::-1], 2)
     return reverse if reverse < 2**31 else 2**32 - reverse
-
-
-def time_of_day(hour: int) -> Literal["dayTime", "nightTime", "otherTime"]:
-    """The part of the day that query 14 gives an hour.
-
-    >>> [time_of_day(hour) for hour in (6, 7, 8, 18, 19, 20)]
-    ['nightTime', 'otherTime', 'dayTime', 'dayTime', 'otherTime', 'nightTime']
-    """
-    if 8 <= hour <= 18:
-        return "dayTime"
-    return "nightTime" if hour <= 6 or hour >= 20 else "otherTime"
