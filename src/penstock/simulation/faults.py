@@ -12,7 +12,8 @@ from typing import get_args
 
 from msgspec import Struct
 
-from penstock.settings.notation import describe, written
+from penstock.core.phrases import duration
+from penstock.settings.notation import describe
 
 
 class ExecutorLost(Struct, frozen=True, tag="executor_lost", forbid_unknown_fields=True):
@@ -115,9 +116,9 @@ def faults_outside(faults: Sequence[Fault], duration_s: float) -> list[str]:
     """One sentence for each fault that would begin only after the end of the run.
 
     >>> faults_outside([ExecutorLost(at_s=18_000.0), SensorLate()], duration_s=1_200.0)
-    ['executor_lost:at=5h never happens: the run ends after 20min']
+    ['executor_lost:at=5h never happens: the run ends after 20 min']
     """
-    end = written(duration_s, seconds=True)
+    end = duration(duration_s)
     return [
         f"{describe(fault, str(fault.__struct_config__.tag))} never happens: "
         f"the run ends after {end}"

@@ -30,6 +30,6 @@ def test_a_fault_after_the_end_and_a_scaled_trace_are_named(tmp_path: Path) -> N
     (tmp_path / "load.csv").write_text("0,5\n60,6\n120,7\n")
     late = (ExecutorLost(at_s=18_000.0),)
     scaled, outside = Scenario(f"trace:{tmp_path / 'load.csv'}", faults=late).notes()
-    assert scaled.startswith("load.csv: peak 7 records/s scaled by about ")
-    assert outside == "executor_lost:at=5h never happens: the run ends after 3min"
+    assert scaled.startswith("load.csv: peak 7.0/s scaled by about ")
+    assert outside == "executor_lost:at=5h never happens: the run ends after 3 min"
     assert Scenario("sine", faults=(ExecutorLost(at_s=60.0),)).notes() == []

@@ -29,10 +29,13 @@ def load(tmp_path: Path) -> str:
 
 
 SCALED = (
-    "load.csv: peak 2.1k records/s scaled by about 57.1 to 120k records/s, "
+    "load.csv: peak 2.1 k/s scaled by about 57.1 to 120.0 k/s, "
     "which 12 executors carry (scale=1 keeps the rates)"
 )
-GAP = "load.csv: a gap of 1h 5min, 3h after the first row, was filled with a straight line"
+GAP = (
+    "load.csv: 1 gap is filled with straight lines, the longest of 1 h 05 min, "
+    "3 h 00 min after the first row"
+)
 
 
 def test_a_trace_that_is_scaled_to_the_job_and_bridges_a_gap_says_both(load: str) -> None:
@@ -59,6 +62,6 @@ def test_several_gaps_are_one_note(tmp_path: Path) -> None:
     path = tmp_path / "a.csv"
     path.write_text("0,5\n10,5\n20,5\n60,5\n70,5\n170,5\n180,5\n190,5\n")
     assert told(f"trace:{path},scale=1") == [
-        "a.csv: 2 gaps, the longest of 100s, 70s after the first row, "
-        "were filled with a straight line"
+        "a.csv: 2 gaps are filled with straight lines, the longest of 100 s, "
+        "70 s after the first row"
     ]

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import numpy as np
 
-from penstock.settings.notation import written
+from penstock.core.phrases import counted, duration, executors, rate
 from penstock.simulation.workloads.expressions import Product, Sequence, Sum
 from penstock.simulation.workloads.recorded import DEFAULT_PEAK_EXECUTORS, Trace
 from penstock.simulation.workloads.shape import Capacity, Workload
@@ -39,34 +39,15 @@ def _notes(trace: Trace, capacity_rps: Capacity) -> Iterator[str]:
         peak_rps, to_rps = float(piece.rates_rps.max()), capacity_rps(DEFAULT_PEAK_EXECUTORS)
         if peak_rps > 0.0:
             yield (
-                f"{name}: peak {_rate(peak_rps)} scaled by about {to_rps / peak_rps:.3g} to "
-                f"{_rate(to_rps)}, which {DEFAULT_PEAK_EXECUTORS} executors carry "
+                f"{name}: peak {rate(peak_rps)} scaled by about {to_rps / peak_rps:.3g} to "
+                f"{rate(to_rps)}, which {executors(DEFAULT_PEAK_EXECUTORS, 'carry')} "
                 "(scale=1 keeps the rates)"
             )
     gaps_s = np.diff(piece.at_s)
     wide = np.flatnonzero(gaps_s > GAP_FACTOR * np.median(gaps_s)) if len(gaps_s) else gaps_s
     if len(wide):
         longest = int(wide[np.argmax(gaps_s[wide])])
-        count = "a gap" if len(wide) == 1 else f"{len(wide)} gaps, the longest"
-        were = "was" if len(wide) == 1 else "were"
         yield (
-            f"{name}: {count} of {_span(gaps_s[longest])}, {_span(piece.at_s[longest])} after "
-            f"the first row, {were} filled with a straight line"
+            f"{name}: {counted(len(wide), 'gap', 'are')} filled with straight lines, the longest "
+            f"of {duration(gaps_s[longest])}, {duration(piece.at_s[longest])} after the first row"
         )
-
-
-def _rate(rps: float) -> str:
-    return f"{written(float(f'{rps:.3g}'))} records/s"
-
-
-def _span(seconds: float) -> str:
-    """Whole minutes where there are many.
-
-    >>> _span(45.0), _span(3_725.0), _span(0.0)
-    ('45s', '1h 2min', '0s')
-    """
-    minutes = round(seconds / 60.0)
-    if minutes < 5:
-        return f"{seconds:g}s"
-    hours, rest = divmod(minutes, 60)
-    return " ".join(text for count, text in ((hours, f"{hours}h"), (rest, f"{rest}min")) if count)
