@@ -171,3 +171,35 @@ def test_a_closed_testbed_starts_nothing(tmp_path: Path) -> None:
         pass
     with pytest.raises(ConfigError, match="the testbed is closed"):
         processes.start("x", ["true"], os.environ)
+
+
+def start_until_interrupted(logs: Path, environment: dict[str, str], after_ms: int) -> None:
+    with Processes(logs) as processes:
+        signal.setitimer(signal.ITIMER_REAL, after_ms / 1000.0)
+        while True:
+            processes.start("program", ["sleep", "1000"], environment)
+
+
+@linux_only
+@pytest.mark.parametrize("after_ms", [1, 2, 3, 5, 8, 13])
+def test_an_interrupt_in_the_middle_of_a_start_leaves_no_program(
+    tmp_path: Path, after_ms: int
+) -> None:
+    marker = f"marker-{tmp_path.name}"
+    usual = signal.signal(signal.SIGALRM, signal.default_int_handler)
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            start_until_interrupted(tmp_path, {**os.environ, "MARKER": marker}, after_ms)
+    finally:
+        signal.signal(signal.SIGALRM, usual)
+    assert (tmp_path / "program.log").exists()
+    alive = [int(file.parent.name) for file in Path("/proc").glob("[0-9]*/environ")
+             if marker in environ(file)]  # fmt: skip
+    assert not alive
+
+
+def environ(file: Path) -> str:
+    try:
+        return file.read_text(errors="replace")
+    except OSError:  # it has just ended
+        return ""

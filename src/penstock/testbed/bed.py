@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, as_completed
 from contextlib import ExitStack
 from functools import partial
@@ -19,7 +19,7 @@ from penstock.testbed.clusters.standalone import Cluster, ExecutorProcess
 from penstock.testbed.jars import BROKER, connector, fetch, spark_home
 from penstock.testbed.java import JavaRuntime, find_java, pyspark_version, tell_stderr
 from penstock.testbed.ports import LOOPBACK
-from penstock.testbed.processes import Processes
+from penstock.testbed.processes import Process, Processes
 
 
 class Testbed:
@@ -79,6 +79,7 @@ class Testbed:
         self._java: JavaRuntime | None = None
         self._directory: Path | None = None
         self._connector: Path | None = None
+        self._processes: Processes | None = None
         self._broker: Broker | None = None
         self._cluster: Cluster | None = None
 
@@ -110,7 +111,7 @@ class Testbed:
         directory.mkdir(parents=True, exist_ok=True)
         for folder in ("conf", "tmp"):
             (directory / folder).mkdir(exist_ok=True)
-        processes = stack.enter_context(Processes(directory / "logs"))
+        self._processes = processes = stack.enter_context(Processes(directory / "logs"))
         environment = self._environment(java, directory)
         start_broker = partial(
             Broker.start,
@@ -189,6 +190,12 @@ class Testbed:
         if self._java is None:
             raise ConfigError("the testbed has not been started")
         return self._environment(self._java, self.run_directory)
+
+    def start_program(self, name: str, argv: Sequence[str]) -> Process:
+        """Start a program that ends with the testbed; its log is named after it."""
+        if self._processes is None:
+            raise ConfigError("the testbed has not been started")
+        return self._processes.start(name, argv, os.environ)
 
     def create_topic(self, name: str, partitions: int) -> None:
         self.broker.create_topic(name, partitions)

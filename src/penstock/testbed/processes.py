@@ -87,8 +87,13 @@ class Process:
     pid: int
     log: Path
 
+    def exit_code(self) -> int | None:
+        """How it ended; ``None`` while it runs."""
+        code: int | None = self.processes.request({"ask": self.pid})["exit"]
+        return code
+
     def running(self) -> bool:
-        return self.processes.request({"ask": self.pid})["exit"] is None
+        return self.exit_code() is None
 
     def stop(self) -> None:
         """Kill it and all that it started; they are gone on return."""
@@ -124,7 +129,7 @@ class Process:
             wait_until(lambda: not self.running(), timeout_s, self.name, every_s=0.05)
         except TimeoutError:
             raise ConfigError(f"the {self.name} took more than {timeout_s:g} s") from None
-        if self.processes.request({"ask": self.pid})["exit"] != 0:
+        if self.exit_code() != 0:
             raise ConfigError(f"the {self.name} failed: {self.why()}")
 
     def why(self) -> str:

@@ -1,4 +1,4 @@
-"""The command, on paper and for real."""
+"""The command: what it refuses, and real demos."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from penstock.cli.app import main
 from penstock.core.journal import read_header, read_steps
 from penstock.core.model import Decision, Reason, Step
 from penstock.testbed import java, wait_until
-from penstock.testbed.demo.stage import WatchedJournal
+from penstock.testbed.demo.attached import WatchedJournal
 
 UP_S = 240.0
 
@@ -36,7 +36,7 @@ def refused(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> str:
 @pytest.mark.parametrize(
     ("arguments", "sentence"),
     [
-        (["--query", "q99"], "unknown query 'q99'"),
+        (["--job", "q99"], "unknown job 'q99'"),
         (["--policy", "penstok"], "unknown policy 'penstok': did you mean 'penstock'?"),
         (["--policy", "ds2:speed=3"], "unknown option 'speed' in ds2"),
         (["--minutes", "-1"], "--minutes must be between"),
@@ -86,7 +86,7 @@ def test_what_is_shown_is_what_the_journal_says(tmp_path: Path) -> None:
     assert journal.steps == list(read_steps(tmp_path / "run.jsonl")) == [step]
 
 
-# -- For real -------------------------------------------------------------------------------------
+# -- Real demos ------------------------------------------------------------------------------------
 
 
 def remaining(directory: Path) -> list[str]:
@@ -162,7 +162,7 @@ def test_a_real_demo_grows_its_fleet_and_leaves_a_page_and_nothing_else(tmp_path
 @pytest.mark.parametrize("calling_java", [False, True])
 def test_an_interrupt_ends_everything_within_seconds(tmp_path: Path, calling_java: bool) -> None:
     with started(tmp_path, "--journal", "run.jsonl") as process:
-        read_until(process, "starting the query")
+        read_until(process, "starting the job")
         if calling_java:
             wait_until(partial(produces, tmp_path), UP_S, "the producer did not start")
         process.send_signal(signal.SIGINT)
@@ -178,7 +178,7 @@ def test_an_interrupt_ends_everything_within_seconds(tmp_path: Path, calling_jav
 @pytest.mark.timeout(600)
 def test_a_killed_demo_leaves_no_process_behind(tmp_path: Path) -> None:
     with started(tmp_path, "--journal", "run.jsonl") as process:
-        read_until(process, "starting the query")
+        read_until(process, "starting the job")
         wait_until(partial(produces, tmp_path), UP_S, "the producer did not start")
         process.kill()
         process.wait()

@@ -86,17 +86,17 @@ def test_what_is_given_is_taken_as_it_is() -> None:
 
 
 @pytest.mark.parametrize(
-    ("query", "minutes", "fast", "sentence"),
+    ("job", "minutes", "fast", "sentence"),
     [
-        ("q12", None, False, "unknown query 'q12': did you mean 'q1"),
+        ("q12", None, False, "unknown job 'q12': did you mean 'q1"),
         ("q11", 0.1, False, "--minutes must be between 0.5 and 1440, not 0.1"),
         ("q11", float("nan"), False, "--minutes must be between 0.5 and 1440, not nan"),
         ("q11", 2.0, True, "--fast is a length: give it or --minutes, not both"),
     ],
 )
 def test_a_plan_that_cannot_be_played_is_refused(
-    query: str, minutes: float | None, fast: bool, sentence: str
+    job: str, minutes: float | None, fast: bool, sentence: str
 ) -> None:
     with pytest.raises(ConfigError) as refusal:
-        make_plan(query, minutes, fast)
+        make_plan(job, minutes, fast)
     assert str(refusal.value).startswith(sentence)

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from penstock.testbed.jobs.benchmark_jobs import JOBS, BenchmarkJob
 from penstock.testbed.jobs.nexmark_events import NexmarkEvents
-from penstock.testbed.jobs.queries import QUERIES, Query
 from penstock.testbed.jobs.timeline import Timeline
 from penstock.testbed.jobs.wordcount import TextLines
 
@@ -73,7 +73,7 @@ def rows(frame: DataFrame) -> Counter[tuple[Any, ...]]:
 
 
 def streamed(
-    spark: SparkSession, query: Query, values: list[bytes], place: Path, files: int = 4
+    spark: SparkSession, query: BenchmarkJob, values: list[bytes], place: Path, files: int = 4
 ) -> list[Row]:
     """The rows that a stream of the values gives, over as many batches as files."""
     inbox = place / "in"
@@ -152,7 +152,7 @@ def offers(values: list[bytes]) -> Counter[tuple[Any, ...]]:
 def test_query_1_turns_each_price_into_euros_exactly(
     event_table: DataFrame, events: list[bytes]
 ) -> None:
-    found = QUERIES["q1"].over(event_table).collect()
+    found = JOBS["q1"].over(event_table).collect()
     assert Counter((row.auction, row.bidder, row.price, row.extra) for row in found) == Counter(
         (one["auction"], one["bidder"], Decimal("0.908") * one["price"], one["extra"])
         for one in bodies(events, "bid")
@@ -160,20 +160,20 @@ def test_query_1_turns_each_price_into_euros_exactly(
 
 
 def test_a_bid_of_1000_cents_is_908_cents_in_euros(spark: SparkSession) -> None:
-    (found,) = QUERIES["q1"].over(table(spark, [bid(1, BASE_MS, price=1000)])).collect()
+    (found,) = JOBS["q1"].over(table(spark, [bid(1, BASE_MS, price=1000)])).collect()
     assert found.price == Decimal("908.000")
     assert found.dateTime.timestamp() * 1000 == BASE_MS
 
 
 def test_what_is_not_an_event_is_left_out(spark: SparkSession) -> None:
-    found = QUERIES["q1"].over(table(spark, [b"", b"{", b"[]", person(1, "OR"), bid(7, BASE_MS)]))
+    found = JOBS["q1"].over(table(spark, [b"", b"{", b"[]", person(1, "OR"), bid(7, BASE_MS)]))
     assert [row.bidder for row in found.collect()] == [7]
 
 
 def test_query_3_finds_what_plain_python_finds(event_table: DataFrame, events: list[bytes]) -> None:
     expected = offers(events)
     assert expected.total() > 20
-    assert rows(QUERIES["q3"].over(event_table)) == expected
+    assert rows(JOBS["q3"].over(event_table)) == expected
 
 
 def test_query_3_needs_the_category_and_the_state(spark: SparkSession) -> None:
@@ -185,7 +185,7 @@ def test_query_3_needs_the_category_and_the_state(spark: SparkSession) -> None:
         auction(3, seller=6, category=10),
         auction(4, seller=7, category=10),  # whose seller never registers
     ]
-    assert rows(QUERIES["q3"].over(table(spark, values))) == Counter([("p5", "Bend", "OR", 1)])
+    assert rows(JOBS["q3"].over(table(spark, values))) == Counter([("p5", "Bend", "OR", 1)])
 
 
 def test_query_11_finds_what_plain_python_finds(
@@ -193,7 +193,7 @@ def test_query_11_finds_what_plain_python_finds(
 ) -> None:
     expected = sessions(events)
     assert len({key[0] for key in expected}) < expected.total()
-    assert in_ms(QUERIES["q11"].over(event_table).collect()) == expected
+    assert in_ms(JOBS["q11"].over(event_table).collect()) == expected
 
 
 @pytest.mark.parametrize(("pause_ms", "count"), [(9_999, 1), (10_000, 1), (10_001, 2)])
@@ -202,14 +202,14 @@ def test_a_pause_of_more_than_ten_seconds_ends_a_session(
 ) -> None:
     values = [bid(1, BASE_MS), bid(1, BASE_MS + pause_ms)]
     assert sessions(values).total() == count
-    assert in_ms(QUERIES["q11"].over(table(spark, values)).collect()) == sessions(values)
+    assert in_ms(JOBS["q11"].over(table(spark, values)).collect()) == sessions(values)
 
 
 @pytest.mark.parametrize("name", ["q1", "q3"])
 def test_a_stream_gives_what_batch_gives(
     spark: SparkSession, event_table: DataFrame, events: list[bytes], name: str, tmp_path: Path
 ) -> None:
-    query = QUERIES[name]
+    query = JOBS[name]
     batch = rows(query.over(event_table))
     assert Counter(map(tuple, streamed(spark, query, events, tmp_path))) == batch
 
@@ -219,8 +219,8 @@ def test_a_stream_of_sessions_gives_what_batch_gives(
 ) -> None:
     # The last sessions stay open until time moves on: a bid an hour later closes them.
     closing = bid(1, BASE_MS + 3_600_000)
-    found = in_ms(streamed(spark, QUERIES["q11"], [*events, closing], tmp_path))
-    assert found == in_ms(QUERIES["q11"].over(event_table).collect())
+    found = in_ms(streamed(spark, JOBS["q11"], [*events, closing], tmp_path))
+    assert found == in_ms(JOBS["q11"].over(event_table).collect())
 
 
 def test_the_last_count_of_each_word_is_what_batch_gives(
@@ -228,7 +228,7 @@ def test_the_last_count_of_each_word_is_what_batch_gives(
 ) -> None:
     lines = TextLines(seed=3).block(0)[:2_000]
     expected = Counter(word.decode() for line in lines for word in line.split())
-    query = QUERIES["wordcount"]
+    query = JOBS["wordcount"]
     batch = {row["word"]: row["count"] for row in query.over(table(spark, lines)).collect()}
     last: dict[str, int] = {}
     for row in streamed(spark, query, lines, tmp_path):
@@ -238,7 +238,7 @@ def test_the_last_count_of_each_word_is_what_batch_gives(
 
 
 def test_words_are_split_at_any_white_space_and_case_does_not_count(spark: SparkSession) -> None:
-    found = rows(QUERIES["wordcount"].over(table(spark, [b" Tic  tac\ttic ", b"", b"TAC"])))
+    found = rows(JOBS["wordcount"].over(table(spark, [b" Tic  tac\ttic ", b"", b"TAC"])))
     assert found == Counter([("tic", 2), ("tac", 2)])
 
 
@@ -250,5 +250,5 @@ def test_the_pace_sees_each_record_of_the_source(spark: SparkSession) -> None:
         return source.where("length(value) > 0")
 
     values = [b"", bid(1, BASE_MS), person(2, "OR")]
-    assert QUERIES["q1"].over(table(spark, values), pace).count() == 1
+    assert JOBS["q1"].over(table(spark, values), pace).count() == 1
     assert seen == [3]

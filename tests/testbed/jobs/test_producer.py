@@ -260,13 +260,6 @@ def test_the_process_ends_in_order_when_it_is_told_to(number: signal.Signals) ->
     assert json.loads(output)["failed_records"] == 0
 
 
-@pytest.mark.slow
-def test_the_process_does_not_outlive_its_parent() -> None:
-    arguments = command("--workload", "constant:rate=1k", "--seconds", "600", "--parent", "1")
-    done = subprocess.run(arguments, capture_output=True, text=True, check=True, timeout=60)
-    assert json.loads(done.stdout)["elapsed_s"] <= 1.0
-
-
 def test_lines_are_the_same_for_the_same_seed_and_common_words_are_common() -> None:
     lines = TextLines(seed=5).block(2)
     assert lines == TextLines(seed=5).block(2)

@@ -24,14 +24,14 @@ WHERE: dict[str, Any] = {"bootstrap": "127.0.0.1:1", "topic": "events", "checkpo
 @pytest.mark.parametrize(
     ("options", "sentence"),
     [
-        ({"query": "q12"}, "unknown query 'q12'"),
-        ({"query": "q1", "sink": "parquet"}, "the sink parquet needs an output: which directory?"),
-        ({"query": "q1", "sink": "kafka"}, "the sink kafka needs an output: which topic?"),
+        ({"job": "q12"}, "unknown job 'q12'"),
+        ({"job": "q1", "sink": "parquet"}, "the sink parquet needs an output: which directory?"),
+        ({"job": "q1", "sink": "kafka"}, "the sink kafka needs an output: which topic?"),
         (
-            {"query": "wordcount", "sink": "parquet", "output": "out"},
+            {"job": "wordcount", "sink": "parquet", "output": "out"},
             "wordcount changes results that it gave before",
         ),
-        ({"query": "q1", "trigger_s": -1.0}, "the trigger must be 0 s or more, not -1"),
+        ({"job": "q1", "trigger_s": -1.0}, "the trigger must be 0 s or more, not -1"),
     ],
 )
 def test_a_job_that_cannot_work_is_refused(options: dict[str, Any], sentence: str) -> None:
@@ -41,13 +41,13 @@ def test_a_job_that_cannot_work_is_refused(options: dict[str, Any], sentence: st
 
 
 def test_a_refusal_is_one_sentence_and_code_2(capsys: pytest.CaptureFixture[str]) -> None:
-    options = ["--query", "q2", "--bootstrap", "x", "--topic", "t", "--checkpoint", "c"]
+    options = ["--job", "q2", "--bootstrap", "x", "--topic", "t", "--checkpoint", "c"]
     assert main(options) == 2
-    assert capsys.readouterr().err.startswith("job: unknown query 'q2': did you mean")
+    assert capsys.readouterr().err.startswith("job: unknown job 'q2': did you mean")
 
 
 def test_a_setting_without_a_value_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
-    options = ["--query", "q1", "--bootstrap", "x", "--topic", "t", "--checkpoint", "c"]
+    options = ["--job", "q1", "--bootstrap", "x", "--topic", "t", "--checkpoint", "c"]
     with pytest.raises(SystemExit) as end:
         main([*options, "--conf", "spark.master"])
     assert end.value.code == 2
@@ -113,7 +113,7 @@ def test_every_bid_goes_from_the_producer_through_spark_into_a_topic_once(
     settings = bed.spark_conf(initial_executors=1)
     conf = [text for key, value in settings.items() for text in ("--conf", f"{key}={value}")]
     job = python(
-        bed, "penstock.testbed.jobs.run", "--query", "q1", "--topic", "events", "--available-now",
+        bed, "penstock.testbed.jobs.run", "--job", "q1", "--topic", "events", "--available-now",
         "--sink", "kafka", "--output", "euros", "--checkpoint", str(tmp_path / "checkpoint"),
         "--pace-s", "0.0001", "--kafka-option", "maxOffsetsPerTrigger=1500", *conf,
     )  # fmt: skip
@@ -141,7 +141,7 @@ def test_a_running_job_ends_in_order_on_a_signal(bed: Testbed, tmp_path: Path) -
     assert produced.returncode == 0, produced.stderr
     settings = bed.spark_conf(initial_executors=1, **{"spark.sql.shuffle.partitions": "2"})
     arguments = [
-        sys.executable, "-m", "penstock.testbed.jobs.run", "--query", "q11", "--topic", "sessions",
+        sys.executable, "-m", "penstock.testbed.jobs.run", "--job", "q11", "--topic", "sessions",
         "--bootstrap", bed.bootstrap_servers, "--checkpoint", str(tmp_path / "checkpoint"),
         *(text for key, value in settings.items() for text in ("--conf", f"{key}={value}")),
     ]  # fmt: skip

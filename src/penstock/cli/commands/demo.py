@@ -20,6 +20,7 @@ from penstock.observe.formatting import rate, seconds
 from penstock.observe.report import page, summary, write
 from penstock.policies import DEFAULT_POLICY
 from penstock.settings.policy_spec import PolicySpec
+from penstock.testbed.demo.attached import AttachedDemo, attached_demo, elapsed
 from penstock.testbed.demo.plan import (
     LOW_RPS,
     MAX_EXECUTORS,
@@ -28,7 +29,6 @@ from penstock.testbed.demo.plan import (
     make_plan,
     with_scaled_time,
 )
-from penstock.testbed.demo.stage import Performance, elapsed, performance
 from penstock.testbed.jobs.playback import Report
 
 LOOK_EVERY_S = 0.5
@@ -37,7 +37,7 @@ LOOK_EVERY_S = 0.5
 def demo(
     *,
     policy: str = DEFAULT_POLICY,
-    query: str = "q11",
+    job: str = "q11",
     minutes: float | None = None,
     fast: bool = False,
     journal: Path | None = None,
@@ -50,7 +50,7 @@ def demo(
     ----------
     policy
         One of `penstock policies`, with its parameters as name:key=value,...
-    query
+    job
         q1 (stateless), q3 (a join), q11 (sessions) or wordcount.
     minutes
         How long the load lasts, 5 by default; starting takes half a minute more.
@@ -63,7 +63,7 @@ def demo(
     kafka_port
         The port of the broker; a free one by default.
     """
-    plan = make_plan(query, minutes, fast)
+    plan = make_plan(job, minutes, fast)
     entry = with_scaled_time(policy, plan)
     journal, out = _places(journal, out)
     signal.signal(signal.SIGTERM, _interrupt)
@@ -78,7 +78,7 @@ def demo(
     steps: list[Step] = []
     sent: Report | None = None
     try:
-        with performance(plan, entry, journal, say, kafka_port=kafka_port) as live:
+        with attached_demo(plan, entry, journal, say, kafka_port=kafka_port) as live:
             steps = live.steps
             _watch(live, screen, entry.label)
             sent = live.producer.report()
@@ -119,7 +119,7 @@ def _places(journal: Path | None, out: Path | None) -> tuple[Path, Path]:
 def _introduction(plan: DemoPlan, entry: PolicySpec) -> list[str]:
     """What will be seen, and what of it is a device of the demo."""
     lines = [
-        f"{entry.label} keeps {plan.query} within {SLO_S:g} s with 1 to {MAX_EXECUTORS} executors, "
+        f"{entry.label} keeps {plan.job} within {SLO_S:g} s with 1 to {MAX_EXECUTORS} executors, "
         f"while the load goes from {rate(LOW_RPS)} to {rate(plan.peak_rps)} and back "
         f"in {seconds(float(plan.load_s))}.",
         f"A pace is on: each record waits {plan.pace_s * 1e3:g} ms, so that one machine can play "
@@ -138,7 +138,7 @@ def _introduction(plan: DemoPlan, entry: PolicySpec) -> list[str]:
     return lines
 
 
-def _watch(live: Performance, screen: Console, label: str) -> None:
+def _watch(live: AttachedDemo, screen: Console, label: str) -> None:
     """Show the run until its load is over."""
     view = LiveView(live, screen, label) if sys.stdout.isatty() else PlainView(live)
     with view:
@@ -161,7 +161,7 @@ def _conclude(
         f"A pace of {plan.pace_s * 1e3:g} ms per record was on, so that one machine could play a "
         f"cluster. Minutes stand for hours: time spans of the policy divided by {plan.speed:.0f}."
     )
-    title = f"Demo: {plan.query} under {entry.label}"
+    title = f"Demo: {plan.job} under {entry.label}"
     write(out, page([(entry.label, steps)], title=title, slo_s=SLO_S, note=note))
     screen.print(_table(entry, steps, sent, journal, out))
 

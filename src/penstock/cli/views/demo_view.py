@@ -156,7 +156,7 @@ def draw(shown: Shown, label: str, elapsed_s: float, width: int) -> Panel:
     parts += [Text(f"warning: {line}", style="yellow") for line in list(shown.warnings)[-2:]]
     return Panel(
         Group(*parts),
-        title=f"{label} · {plan.query} · {instant(elapsed_s)} of {instant(float(plan.load_s))}",
+        title=f"{label} · {plan.job} · {instant(elapsed_s)} of {instant(float(plan.load_s))}",
         subtitle=f"pace {plan.pace_s * 1e3:g} ms per record",
         width=width,
         border_style="dim",

@@ -22,8 +22,8 @@ from penstock.lab.experiments.tournament import interval_95
 from penstock.lab.live_comparison.forecast import fitted_job, folded, forecast
 from penstock.lab.live_comparison.trial import Figures, Trial, contestants, measured
 from penstock.simulation.engines.microbatch import MicroBatchJob
+from penstock.testbed.demo.environment import Say
 from penstock.testbed.demo.plan import DemoPlan
-from penstock.testbed.demo.scene import Say
 
 #: The load of each run: as high as in the fast demo and a third slower, since what is compared is
 #: who sizes the fleet, and not how fast one machine starts executors.

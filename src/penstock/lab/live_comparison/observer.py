@@ -19,7 +19,7 @@ from penstock.core.clock import WallClock
 from penstock.core.errors import PenstockError
 from penstock.simulation.engines.engine import Curve, Level, Outcome
 from penstock.testbed.demo import plan as sizes
-from penstock.testbed.demo.scene import TOPIC, Scene
+from penstock.testbed.demo.environment import TOPIC, DemoEnvironment
 
 SAMPLE_EVERY_S = 0.5
 #: Executors that come, or go, closer together than this are one rescale.
@@ -143,16 +143,16 @@ def rescaled(paid: Sequence[Level]) -> list[Level]:
 
 
 class Observer:
-    """Watches a scene in a thread of its own until closed."""
+    """Watches a demo in a thread of its own until closed."""
 
-    def __init__(self, scene: Scene) -> None:
+    def __init__(self, environment: DemoEnvironment) -> None:
         from penstock.spark.internals import Driver
         from penstock.spark.sensor.kafka import Brokers
 
-        self._scene = scene
-        self._driver = Driver(scene.spark)
+        self._environment = environment
+        self._driver = Driver(environment.spark)
         self._task_s_before = self._task_s()
-        self._brokers = Brokers({"bootstrap.servers": scene.bed.bootstrap_servers})
+        self._brokers = Brokers({"bootstrap.servers": environment.bed.bootstrap_servers})
         self._partitions = [(TOPIC, number) for number in range(sizes.PARTITIONS)]
         self._first_seen_s: dict[str, float] = {}
         self._missed_s: dict[str, float] = {}
@@ -185,7 +185,7 @@ class Observer:
             self._look(now_s)
 
     def _look(self, now_s: float) -> None:
-        alive = {executor.id for executor in self._scene.bed.executors()}
+        alive = {executor.id for executor in self._environment.bed.executors()}
         for name in alive:
             self._first_seen_s.setdefault(name, now_s)
         for name in self._first_seen_s.keys() - alive:
@@ -200,7 +200,7 @@ class Observer:
         """What was done before we came, and the batches since."""
         from penstock.spark.sensor.progress import parse_progress, partition_offsets
 
-        reports = self._driver.recent_progress(self._scene.query)
+        reports = self._driver.recent_progress(self._environment.query)
         done_at_start, found = 0, []
         for progress in sorted(map(parse_progress, reports), key=lambda report: report.batch_id):
             batch = progress.batch
@@ -247,9 +247,9 @@ class Observer:
 
 
 @contextmanager
-def observed(scene: Scene) -> Iterator[Observer]:
-    """Watch a scene for as long as the block lasts."""
-    observer = Observer(scene)
+def observed(environment: DemoEnvironment) -> Iterator[Observer]:
+    """Watch a demo for as long as the block lasts."""
+    observer = Observer(environment)
     try:
         yield observer
     finally:

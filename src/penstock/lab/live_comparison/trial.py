@@ -3,7 +3,7 @@
 A process of its own, so that no run finds what another left behind::
 
     python -m penstock.lab.live_comparison.trial static 1 \\
-        '{"query": "q11", "load_s": 110}' run.jsonl
+        '{"job": "q11", "load_s": 110}' run.jsonl
 
 writes its `Trial` as one line of JSON.
 """
@@ -39,9 +39,9 @@ from penstock.settings.goal import Goal
 from penstock.settings.policy_spec import PolicySpec
 from penstock.simulation.engines.engine import Outcome
 from penstock.testbed.demo import plan as sizes
+from penstock.testbed.demo.attached import attached_demo, elapsed
+from penstock.testbed.demo.environment import DemoEnvironment, Say, demo_environment
 from penstock.testbed.demo.plan import DemoPlan, with_scaled_time
-from penstock.testbed.demo.scene import Say, Scene, staged
-from penstock.testbed.demo.stage import elapsed, performance
 from penstock.testbed.jars import BROKER
 from penstock.testbed.java import find_java
 from penstock.testbed.jobs.playback import Report
@@ -163,29 +163,29 @@ def entry_of(policy: str, plan: DemoPlan) -> PolicySpec:
 def run_trial(name: str, number: int, plan: DemoPlan, journal: Path, say: Say) -> Trial:
     """Put the load on, watch it to its end, and tell what was seen."""
     one = find_contestant(name, plan)
-    with _on(one, plan, journal, say) as scene, observed(scene) as observer:
+    with _on(one, plan, journal, say) as environment, observed(environment) as observer:
         began_at = datetime.fromtimestamp(WallClock().now(), UTC).strftime("%Y-%m-%d %H:%M")
         for _ in WallClock().ticks(LOOK_EVERY_S):
-            if scene.is_over():
+            if environment.is_over():
                 break
         seen = observer.observation()
-        sent = scene.producer.report()
+        sent = environment.producer.report()
     return Trial(name, number, began_at, plan, machine(), seen, sent)
 
 
 @contextmanager
-def _on(one: LiveScaler, plan: DemoPlan, journal: Path, say: Say) -> Iterator[Scene]:
-    """The scene with or without Penstock. Batches are not capped, so that all are alike."""
+def _on(one: LiveScaler, plan: DemoPlan, journal: Path, say: Say) -> Iterator[DemoEnvironment]:
+    """The demo with or without Penstock. Batches are not capped, so that all are alike."""
     if one.policy is None:
-        with staged(
+        with demo_environment(
             plan, say, executors=one.executors, settings=one.settings, warmup_s=WARM_UP_S
-        ) as scene:
-            yield scene
+        ) as environment:
+            yield environment
     else:
         journal.unlink(missing_ok=True)  # of a run that was interrupted
         entry = entry_of(one.policy, plan)
-        with performance(plan, entry, journal, say, admission=False, warmup_s=WARM_UP_S) as live:
-            yield live.scene
+        with attached_demo(plan, entry, journal, say, admission=False, warmup_s=WARM_UP_S) as live:
+            yield live.environment
 
 
 def figures(outcome: Outcome, failed_tasks: int | None = None) -> Figures:

@@ -1,4 +1,4 @@
-"""What the demo plays: sizes, paces and the load. Pure."""
+"""What the demo runs: sizes, paces and the load. Pure."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from penstock.core.errors import ConfigError
 from penstock.settings.goal import Goal
 from penstock.settings.notation import keys_of, parse
 from penstock.settings.policy_spec import PolicySpec, read_policy_spec
-from penstock.testbed.jobs.queries import find_query
+from penstock.testbed.jobs.benchmark_jobs import find_job
 
 SLO_S = 10.0
 TRIGGER_S = 2.0
@@ -27,7 +27,7 @@ MAX_STEP = 2
 LEAST_COOLDOWN_S = 8.0
 #: What a record costs its executor, so that one executor does at most 1,000 records a second.
 PACE_S = 0.001
-#: Not every record waits, but one in so many for all of them: on a busy machine each waking up
+#: Not every record waits, but one in this many for all of them: on a busy machine each waking up
 #: comes a millisecond or more late, which would be most of a short wait.
 WAITING_TOGETHER = 20
 #: Enough to compile code, too little to leave a backlog behind.
@@ -74,7 +74,7 @@ PRICES = frozenset({"move_price"})
 
 
 class DemoPlan(Struct, frozen=True):
-    """A demo: which query, for how long, and how often Penstock decides.
+    """A demo: which job, for how long, and how often Penstock decides.
 
     `full_peak_rps` is how high a wave rises that is long enough.
 
@@ -87,18 +87,18 @@ class DemoPlan(Struct, frozen=True):
     (200, 400, 3400, 400)
     """
 
-    query: str = "q11"
+    job: str = "q11"
     load_s: int = round(60 * DEFAULT_MINUTES)
     full_peak_rps: float = PEAK_RPS
 
     @property
     def stream(self) -> str:
-        return find_query(self.query).stream
+        return find_job(self.job).stream
 
     @property
     def pace_s(self) -> float:
         """What each record of the source costs; q3 reads the source twice and pays twice."""
-        return PACE_S / 2 if self.query == "q3" else PACE_S
+        return PACE_S / 2 if self.job == "q3" else PACE_S
 
     @property
     def every_s(self) -> float:
@@ -107,9 +107,9 @@ class DemoPlan(Struct, frozen=True):
 
     @property
     def speed(self) -> float:
-        """How much faster than in earnest time passes.
+        """How much faster than in real life time passes.
 
-        Half-minute bins become 6 s in a demo of five minutes; an hour is played as it is.
+        Half-minute bins become 6 s in a demo of five minutes; an hour is kept as it is.
 
         >>> [round(DemoPlan("q11", 60 * minutes).speed, 1) for minutes in (1, 5, 10, 60)]
         [10.0, 6.0, 3.0, 1.0]
@@ -136,13 +136,13 @@ class DemoPlan(Struct, frozen=True):
         return [LOW_RPS] * head + hump + [LOW_RPS] * tail
 
 
-def make_plan(query: str, minutes: float | None, fast: bool) -> DemoPlan:
-    """The demo that was asked for, or what is wrong with the wish.
+def make_plan(job: str, minutes: float | None, fast: bool) -> DemoPlan:
+    """The demo that was asked for, or what is wrong with the request.
 
     >>> make_plan("q11", None, fast=True).load_s
     81
     """
-    find_query(query)
+    find_job(job)
     if fast and minutes is not None:
         raise ConfigError("--fast is a length: give it or --minutes, not both")
     length = minutes if minutes is not None else FAST_MINUTES if fast else DEFAULT_MINUTES
@@ -151,7 +151,7 @@ def make_plan(query: str, minutes: float | None, fast: bool) -> DemoPlan:
             f"--minutes must be between {SHORTEST_MINUTES:g} and {LONGEST_MINUTES:g}, "
             f"not {length:g}"
         )
-    return DemoPlan(query, round(60 * length))
+    return DemoPlan(job, round(60 * length))
 
 
 def with_scaled_time(text: str, plan: DemoPlan) -> PolicySpec:

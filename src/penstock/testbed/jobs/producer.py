@@ -6,16 +6,14 @@ A process of its own::
         --workload constant:rate=5k \\
         --seconds 60
 
-It takes a rate per second from a file, from a workload of the simulation, or a constant one. It
-ends when all events are out, on SIGTERM or SIGINT, or when the process that is to outlive it is
-gone, and then writes its `Report` as one line of JSON.
+It takes a rate per second from a file or from a workload of the simulation. It ends when all events
+are out, or on SIGTERM or SIGINT, and then writes its `Report` as one line of JSON.
 """
 
 from __future__ import annotations
 
 import argparse
 import logging
-import os
 import signal
 import sys
 from collections.abc import Callable, Sequence
@@ -174,7 +172,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options = _parser().parse_args(arguments)
     logging.basicConfig(format="producer: %(message)s")
     try:
-        report = _produce_as_told(options)
+        report = _produce(options)
     except PenstockError as error:
         print(f"producer: {error}", file=sys.stderr)  # noqa: T201
         return 2
@@ -183,24 +181,20 @@ def main(arguments: Sequence[str] | None = None) -> int:
     return 0
 
 
-def _produce_as_told(options: argparse.Namespace) -> Report:
+def _produce(options: argparse.Namespace) -> Report:
     signals: list[int] = []
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, lambda number, _frame: signals.append(number))
 
-    def stopped() -> bool:
-        orphaned = options.parent is not None and os.getppid() != options.parent
-        return bool(signals) or orphaned
-
-    timeline = Timeline(_rates_as_told(options))
+    timeline = Timeline(_rates(options))
     sender = KafkaSender(options.bootstrap, options.topic, dict(options.setting))
     clock = WallClock()
     start_s = next(clock.ticks(TICK_S)) + LEAD_S
     stream = open_stream(options.stream, options.seed, timeline, int(start_s * 1000))
-    return produce(timeline, stream, sender, clock, start_s=start_s, stopped=stopped)
+    return produce(timeline, stream, sender, clock, start_s=start_s, stopped=lambda: bool(signals))
 
 
-def _rates_as_told(options: argparse.Namespace) -> list[float]:
+def _rates(options: argparse.Namespace) -> list[float]:
     if options.rates is not None:
         text = sys.stdin.read() if options.rates == "-" else _file(options.rates)
         rates = read_rates(text, options.rates)
@@ -251,7 +245,6 @@ def _parser() -> argparse.ArgumentParser:
         metavar="KEY=VALUE",
         help="a setting of librdkafka",
     )
-    parser.add_argument("--parent", type=int, metavar="PID", help="end when this parent has ended")
     return parser
 
 

@@ -1,6 +1,6 @@
 """Starts one of the jobs on Spark, from Kafka to a sink::
 
-    python -m penstock.testbed.jobs.run --query q11 --bootstrap HOST:PORT --topic events \\
+    python -m penstock.testbed.jobs.run --job q11 --bootstrap HOST:PORT --topic events \\
         --checkpoint DIR --conf spark.master=local[2]
 
 It runs until it fails, is told to stop (SIGTERM, SIGINT), or, with `--available-now`, has read
@@ -18,8 +18,8 @@ from typing import TYPE_CHECKING, Literal
 from msgspec import Struct
 
 from penstock.core.errors import ConfigError, PenstockError
+from penstock.testbed.jobs.benchmark_jobs import JOBS, find_job
 from penstock.testbed.jobs.options import pair
-from penstock.testbed.jobs.queries import QUERIES, find_query
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -32,11 +32,11 @@ SINKS: tuple[Sink, ...] = ("noop", "console", "parquet", "kafka")
 
 
 class StreamingJob(Struct, frozen=True, kw_only=True):
-    """A query, where it reads and where it writes.
+    """A job, where it reads and where it writes.
 
     Parameters
     ----------
-    query
+    job
         q1, q3, q11 or wordcount.
     bootstrap, topic
         What it reads, from the first record on.
@@ -53,7 +53,7 @@ class StreamingJob(Struct, frozen=True, kw_only=True):
         Further options of Spark's Kafka source, such as maxOffsetsPerTrigger.
     """
 
-    query: str
+    job: str
     bootstrap: str
     topic: str
     checkpoint: str
@@ -64,13 +64,13 @@ class StreamingJob(Struct, frozen=True, kw_only=True):
     kafka_options: dict[str, str] = {}
 
     def __post_init__(self) -> None:
-        query = find_query(self.query)
+        job = find_job(self.job)
         if self.sink in ("parquet", "kafka") and not self.output:
             what = "directory" if self.sink == "parquet" else "topic"
             raise ConfigError(f"the sink {self.sink} needs an output: which {what}?")
-        if self.sink == "parquet" and query.output_mode != "append":
+        if self.sink == "parquet" and job.output_mode != "append":
             raise ConfigError(
-                f"{self.query} changes results that it gave before, and files cannot be changed: "
+                f"{self.job} changes results that it gave before, and files cannot be changed: "
                 "choose the sink kafka, console or noop"
             )
         if self.trigger_s < 0:
@@ -78,7 +78,7 @@ class StreamingJob(Struct, frozen=True, kw_only=True):
 
     def start(self, spark: SparkSession, pace: Pace | None = None) -> StreamingQuery:
         """The running query. `pace` makes each record of the source cost something."""
-        query = find_query(self.query)
+        job = find_job(self.job)
         source = (
             spark.readStream.format("kafka")
             .option("kafka.bootstrap.servers", self.bootstrap)
@@ -87,8 +87,8 @@ class StreamingJob(Struct, frozen=True, kw_only=True):
             .options(**self.kafka_options)
             .load()
         )
-        writer = self._writer(query.over(source, pace)).outputMode(query.output_mode)
-        writer = writer.queryName(query.name).option("checkpointLocation", self.checkpoint)
+        writer = self._writer(job.over(source, pace)).outputMode(job.output_mode)
+        writer = writer.queryName(job.name).option("checkpointLocation", self.checkpoint)
         if self.available_now:
             return writer.trigger(availableNow=True).start()
         milliseconds = round(self.trigger_s * 1000)
@@ -113,7 +113,7 @@ def run(job: StreamingJob, conf: Mapping[str, str], pace: Pace | None = None) ->
     except ImportError:
         raise ConfigError("a job needs PySpark: install penstock[spark]") from None
 
-    name = f"penstock-{job.query}"
+    name = f"penstock-{job.job}"
     spark = SparkSession.builder.appName(name).config(map=dict(conf)).getOrCreate()
     signals: list[int] = []
     # Not sooner: a new session puts a handler of its own in the place of ours.
@@ -130,7 +130,7 @@ def run(job: StreamingJob, conf: Mapping[str, str], pace: Pace | None = None) ->
 
 
 def paced_by(cost_s: float) -> Pace | None:
-    """The pace of a machine that plays a cluster, or none."""
+    """The pace of a machine that stands for a cluster, or none."""
     if cost_s == 0.0:
         return None
     from penstock.testbed.pace import paced
@@ -168,7 +168,7 @@ def _parser() -> argparse.ArgumentParser:
         description="Runs a job on Spark, from Kafka to a sink.",
     )
     add = parser.add_argument
-    add("--query", required=True, help=", ".join(QUERIES))
+    add("--job", required=True, help=", ".join(JOBS))
     add("--bootstrap", required=True, help="broker addresses, host:port,...")
     add("--topic", required=True, help="what to read")
     add("--checkpoint", required=True, metavar="DIR", help="where the job keeps how far it is")

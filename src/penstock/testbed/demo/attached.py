@@ -1,4 +1,4 @@
-"""A demo that is on: a real job under load, with Penstock attached to it and a journal to watch."""
+"""A running demo: a real job under load, with Penstock attached to it and a journal to watch."""
 
 from __future__ import annotations
 
@@ -14,8 +14,14 @@ from penstock.core.journal import FileJournal
 from penstock.core.model import Step
 from penstock.settings.policy_spec import PolicySpec
 from penstock.testbed.demo import plan as sizes
+from penstock.testbed.demo.environment import (
+    WARM_UP_TIMEOUT_S,
+    DemoEnvironment,
+    Producer,
+    Say,
+    demo_environment,
+)
 from penstock.testbed.demo.plan import DemoPlan
-from penstock.testbed.demo.scene import WARM_UP_TIMEOUT_S, Producer, Say, Scene, staged
 
 if TYPE_CHECKING:
     from penstock.spark.attach import Attachment
@@ -33,7 +39,7 @@ class WatchedJournal(FileJournal):
         self.steps.append(step)
 
 
-class Notes(logging.Handler):
+class WarningLog(logging.Handler):
     """The warnings of Penstock, for a view that owns the screen."""
 
     def __init__(self) -> None:
@@ -44,7 +50,7 @@ class Notes(logging.Handler):
         self.lines.append(record.getMessage())
 
     @contextmanager
-    def taken(self) -> Iterator[Notes]:
+    def taken(self) -> Iterator[WarningLog]:
         ours = logging.getLogger("penstock")
         ours.addHandler(self)
         ours.propagate = False
@@ -56,14 +62,14 @@ class Notes(logging.Handler):
 
 
 @dataclass(frozen=True)
-class Performance:
-    """A demo that is on."""
+class AttachedDemo:
+    """A running demo."""
 
     plan: DemoPlan
     journal: WatchedJournal
-    notes: Notes
+    log: WarningLog
     handle: Attachment
-    scene: Scene
+    environment: DemoEnvironment
 
     @property
     def steps(self) -> list[Step]:
@@ -72,19 +78,19 @@ class Performance:
     @property
     def warnings(self) -> list[str]:
         """What Penstock warned of since the start."""
-        return self.notes.lines
+        return self.log.lines
 
     def is_over(self) -> bool:
         """Whether all of the load is out; an error if the job or the producer broke."""
-        return self.scene.is_over()
+        return self.environment.is_over()
 
     @property
     def producer(self) -> Producer:
-        return self.scene.producer
+        return self.environment.producer
 
 
 @contextmanager
-def performance(
+def attached_demo(
     plan: DemoPlan,
     entry: PolicySpec,
     journal: Path,
@@ -93,29 +99,36 @@ def performance(
     kafka_port: int | None = None,
     admission: bool = True,
     warmup_s: float = WARM_UP_TIMEOUT_S,
-) -> Iterator[Performance]:
+) -> Iterator[AttachedDemo]:
     """Start everything, hand it over when the load begins, and end everything."""
     with ExitStack() as stack:
-        notes = stack.enter_context(Notes().taken())
-        scene = stack.enter_context(staged(plan, say, kafka_port=kafka_port, warmup_s=warmup_s))
+        log = stack.enter_context(WarningLog().taken())
+        environment = stack.enter_context(
+            demo_environment(plan, say, kafka_port=kafka_port, warmup_s=warmup_s)
+        )
         workload = f"wave of {plan.load_s} s, {sizes.LOW_RPS:g} to {plan.peak_rps:g} records/s"
-        facts = {"policy": entry.label, "workload": workload, "query": plan.query}
+        facts = {"policy": entry.label, "workload": workload, "job": plan.job}
         facts |= {"engine": "spark", "pace": f"{plan.pace_s:g} s per record"}
         book = WatchedJournal(journal, run=facts)
-        handle = _attach(scene, plan, entry, book, admission=admission)
+        handle = _attach(environment.spark, plan, entry, book, admission)
         stack.callback(handle.stop)
-        yield Performance(plan, book, notes, handle, scene)
+        yield AttachedDemo(plan, book, log, handle, environment)
 
 
 def _attach(
-    scene: Scene, plan: DemoPlan, entry: PolicySpec, book: WatchedJournal, *, admission: bool
+    environment: DemoEnvironment,
+    plan: DemoPlan,
+    entry: PolicySpec,
+    book: WatchedJournal,
+    *,
+    admission: bool,
 ) -> Attachment:
     from penstock.settings.live import LiveSettings
     from penstock.spark.actuator.actuator import Patience
     from penstock.spark.attach import Attachment
 
     return Attachment(
-        scene.spark,
+        spark,
         entry.policy,
         entry.limits,
         name=entry.label,

@@ -1,8 +1,8 @@
 """Everything of a demo that is real but the scaler: broker, cluster, query and load.
 
-All of it is started in order, and gone when the block is left. What can outlive this process if it
-is killed, does not: the testbed has its keeper, the driver's Java ends with its standard input,
-and the producer looks whether its parent is still there.
+All of it is started in order, and gone when the block is left. Nothing outlives this process, even
+if it is killed: the keeper of the testbed ends broker, cluster and producer, and the driver's Java
+ends with its standard input.
 """
 
 from __future__ import annotations
@@ -25,22 +25,21 @@ from penstock.core.errors import PenstockError
 from penstock.testbed import Testbed, paced, wait_until
 from penstock.testbed.demo import plan as sizes
 from penstock.testbed.demo.plan import DemoPlan
-from penstock.testbed.interrupts import interrupt_once, uninterrupted
 from penstock.testbed.jobs.playback import Report
 from penstock.testbed.jobs.run import StreamingJob
-from penstock.testbed.processes import cause
-from penstock.testbed.sessions import start_session
+from penstock.testbed.processes import Process, cause
+from penstock.testbed.sessions import interrupt_once, start_session
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.streaming.query import StreamingQuery
 
 TOPIC = "events"
-#: So many batches, the last of them within its trigger, and the code is compiled.
+#: After this many batches, the last of them within its trigger, the code is compiled.
 WARM_UP_BATCHES = 3
 FIRST_BATCH_TIMEOUT_S = 180.0
 WARM_UP_TIMEOUT_S = 30.0
-#: The load begins so long after its producer, at the latest.
+#: The load begins this long after its producer, at the latest.
 LEAD_S = 6
 #: Until the driver's Java has ended by itself before it is killed.
 END_TIMEOUT_S = 5.0
@@ -49,11 +48,11 @@ Say = Callable[[str], None]
 
 
 class DemoError(PenstockError):
-    """Something real broke while the demo was on."""
+    """Something real broke while the demo ran."""
 
 
 @dataclass(frozen=True)
-class Scene:
+class DemoEnvironment:
     """A query whose load has begun, on a fleet that nobody of ours sizes."""
 
     bed: Testbed
@@ -69,46 +68,31 @@ class Scene:
 
 @dataclass(frozen=True)
 class Producer:
-    """The process that sends the events."""
+    """The process that sends the events; it ends with the testbed."""
 
-    process: subprocess.Popen[bytes]
-    output: Path
-    log: Path
+    process: Process
 
     @classmethod
     def start(cls, bed: Testbed, plan: DemoPlan, name: str, *load: str) -> Producer:
-        logs = bed.run_directory / "logs"
-        output, log = logs / f"{name}.json", logs / f"{name}.log"
         argv = [sys.executable, "-m", "penstock.testbed.jobs.producer"]
         argv += ["--bootstrap", bed.bootstrap_servers, "--topic", TOPIC, "--stream", plan.stream]
-        argv += ["--parent", str(os.getpid()), *load]
-        with output.open("wb") as out, log.open("wb") as err:
-            # A session of its own: Ctrl-C in the terminal is ours to handle.
-            process = subprocess.Popen(
-                argv, stdin=subprocess.DEVNULL, stdout=out, stderr=err, start_new_session=True
-            )
-        return cls(process, output, log)
+        return cls(bed.start_program(name, [*argv, *load]))
 
     def ended(self) -> bool:
-        code = self.process.poll()
+        code = self.process.exit_code()
         if code:
-            raise DemoError(f"the producer failed: {cause(self.log.read_text())}")
+            raise DemoError(f"the producer failed: {cause(self.process.log.read_text())}")
         return code is not None
 
     def report(self) -> Report | None:
-        """What it sent, once it has ended by itself."""
-        try:
-            return msgspec.json.decode(self.output.read_bytes(), type=Report)
-        except (OSError, msgspec.MsgspecError):
-            return None
-
-    def stop(self) -> None:
-        self.process.kill()
-        self.process.wait()
+        """What it sent, once it has ended by itself: the one line of JSON in its log."""
+        lines = self.process.log.read_bytes().splitlines()
+        told = [line for line in lines if line.startswith(b"{")]
+        return msgspec.json.decode(told[-1], type=Report) if told else None
 
 
 @contextmanager
-def staged(
+def demo_environment(
     plan: DemoPlan,
     say: Say,
     *,
@@ -116,13 +100,13 @@ def staged(
     executors: int = 1,
     settings: Mapping[str, str] | None = None,
     warmup_s: float = WARM_UP_TIMEOUT_S,
-) -> Iterator[Scene]:
+) -> Iterator[DemoEnvironment]:
     """Start everything, hand it over when the load begins, and end everything.
 
     Parameters
     ----------
     plan
-        Query and load.
+        Job and load.
     say
         Receives a line for each part that is started.
     kafka_port
@@ -132,7 +116,7 @@ def staged(
     settings
         Of Spark, on top of those of the testbed, whose fleet stands still by itself.
     warmup_s
-        The load begins so long after the first batch even if batches are still slow.
+        The load begins this long after the first batch even if batches are still slow.
     """
     directory = Path(tempfile.mkdtemp(prefix="penstock-demo-"))
     keep = False
@@ -162,7 +146,7 @@ def _start(
     executors: int,
     settings: Mapping[str, str],
     warmup_s: float,
-) -> Scene:
+) -> DemoEnvironment:
     say(f"starting a Kafka broker and a Spark cluster with {bed.slots} slots ...")
     stack.enter_context(bed)
     bed.create_topic(TOPIC, sizes.PARTITIONS)
@@ -170,27 +154,17 @@ def _start(
     say(f"starting the driver on {bed.master_url}, with {fleet} ...")
     stack.callback(_end_driver)
     spark = _session(bed, executors, settings)
-    say(f"starting the query {plan.query}; its first batches compile code ...")
+    say(f"starting the job {plan.job}; its first batches compile code ...")
     low = f"constant:rate={sizes.WARM_UP_RPS:g}"
-    warm_up = start_producer(stack, bed, plan, "warm-up", "--workload", low, "--seconds", "86400")
+    warm_up = Producer.start(bed, plan, "warm-up", "--workload", low, "--seconds", "86400")
     query = _query(bed, spark, plan)
     _warm_up(query, warm_up, say, warmup_s)
     rates = bed.run_directory / "rates.json"
     rates.write_text(json.dumps([sizes.LOW_RPS] * LEAD_S + plan.rates_rps()))
-    producer = start_producer(stack, bed, plan, "producer", "--rates", str(rates))
-    warm_up.stop()
+    producer = Producer.start(bed, plan, "producer", "--rates", str(rates))
+    warm_up.process.stop()
     _settle(query)
-    return Scene(bed, spark, query, producer)
-
-
-def start_producer(
-    stack: ExitStack, bed: Testbed, plan: DemoPlan, name: str, *load: str
-) -> Producer:
-    """Start one that is stopped with all the rest, whenever an interrupt comes."""
-    with uninterrupted():
-        producer = Producer.start(bed, plan, name, *load)
-        stack.callback(producer.stop)
-    return producer
+    return DemoEnvironment(bed, spark, query, producer)
 
 
 def _session(bed: Testbed, executors: int, more: Mapping[str, str]) -> SparkSession:
@@ -212,7 +186,7 @@ def _session(bed: Testbed, executors: int, more: Mapping[str, str]) -> SparkSess
 
 def _query(bed: Testbed, spark: SparkSession, plan: DemoPlan) -> StreamingQuery:
     job = StreamingJob(
-        query=plan.query,
+        job=plan.job,
         bootstrap=bed.bootstrap_servers,
         topic=TOPIC,
         checkpoint=str(bed.run_directory / "checkpoint"),
@@ -222,7 +196,7 @@ def _query(bed: Testbed, spark: SparkSession, plan: DemoPlan) -> StreamingQuery:
 
 
 def paced_source(source: DataFrame, pace_s: float) -> DataFrame:
-    """Records of Kafka that wait for `pace_s` each; one in so many waits for all of them."""
+    """Records of Kafka that wait for `pace_s` each; one of several waits for all of them."""
     from pyspark.sql import functions as f
 
     waits = f.col("offset") % sizes.WAITING_TOGETHER == 0
@@ -278,7 +252,7 @@ def _settle(query: StreamingQuery) -> None:
 def check_alive(query: StreamingQuery) -> None:
     if not query.isActive:
         error = query.exception()
-        why = str(error).partition("\n")[0] if error is not None else "nobody knows why"
+        why = str(error).partition("\n")[0] if error is not None else "no reason given"
         raise DemoError(f"the query ended: {why}")
 
 

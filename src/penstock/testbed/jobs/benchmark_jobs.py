@@ -1,4 +1,4 @@
-"""The jobs by name."""
+"""The benchmark jobs by name."""
 
 from __future__ import annotations
 
@@ -17,14 +17,13 @@ OutputMode = Literal["append", "update"]
 
 
 @dataclass(frozen=True, slots=True)
-class Query:
+class BenchmarkJob:
     """A job: what it computes, what it reads, and how a stream of it gives its results."""
 
     name: str
     pipeline: Callable[[DataFrame], DataFrame]
     stream: Literal["nexmark", "words"]
     output_mode: OutputMode
-    is_stateful: bool
 
     def over(
         self, source: DataFrame, pace: Callable[[DataFrame], DataFrame] | None = None
@@ -36,26 +35,24 @@ class Query:
         return self.pipeline(source if pace is None else pace(source))
 
 
-QUERIES: dict[str, Query] = {
-    query.name: query
-    for query in (
-        Query("q1", nexmark_queries.currency_conversion, "nexmark", "append", False),
-        Query("q3", nexmark_queries.local_item_suggestion, "nexmark", "append", True),
-        Query("q11", nexmark_queries.user_sessions, "nexmark", "append", True),
-        Query("wordcount", word_counts, "words", "update", True),
+JOBS: dict[str, BenchmarkJob] = {
+    job.name: job
+    for job in (
+        BenchmarkJob("q1", nexmark_queries.currency_conversion, "nexmark", "append"),
+        BenchmarkJob("q3", nexmark_queries.local_item_suggestion, "nexmark", "append"),
+        BenchmarkJob("q11", nexmark_queries.user_sessions, "nexmark", "append"),
+        BenchmarkJob("wordcount", word_counts, "words", "update"),
     )
 }
 
 
-def find_query(name: str) -> Query:
+def find_job(name: str) -> BenchmarkJob:
     """The job of that name.
 
-    >>> find_query("q11").is_stateful
-    True
-    >>> find_query("wordcont")
+    >>> find_job("wordcont")
     Traceback (most recent call last):
-    penstock.core.errors.ConfigError: unknown query 'wordcont': did you mean 'wordcount'? ...
+    penstock.core.errors.ConfigError: unknown job 'wordcont': did you mean 'wordcount'? ...
     """
-    if name not in QUERIES:
-        raise unknown("query", name, QUERIES)
-    return QUERIES[name]
+    if name not in JOBS:
+        raise unknown("job", name, JOBS)
+    return JOBS[name]
