@@ -116,12 +116,7 @@ def attached_demo(
 
 
 def _attach(
-    environment: DemoEnvironment,
-    plan: DemoPlan,
-    entry: PolicySpec,
-    book: WatchedJournal,
-    *,
-    admission: bool,
+    spark: SparkSession, plan: DemoPlan, entry: PolicySpec, book: WatchedJournal, admission: bool
 ) -> Attachment:
     from penstock.settings.live import LiveSettings
     from penstock.spark.actuator.actuator import Patience
