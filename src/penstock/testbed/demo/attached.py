@@ -24,6 +24,8 @@ from penstock.testbed.demo.environment import (
 from penstock.testbed.demo.plan import DemoPlan
 
 if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
     from penstock.spark.attach import Attachment
 
 
