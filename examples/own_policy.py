@@ -11,13 +11,16 @@ from typing import Annotated, ClassVar
 
 from msgspec import Meta
 
-from penstock.core.knowledge import Knowledge
-from penstock.core.model import Decision, Limits, Reason, Snapshot, not_measured
-from penstock.core.protocols import Policy
-from penstock.lab.experiments.scenario import Scenario, run
-from penstock.policies.checks import yield_checks
-from penstock.policies.kubernetes.hpa import Hpa
-from penstock.settings.goal import Goal
+from penstock import (
+    Decision,
+    Knowledge,
+    Limits,
+    Reason,
+    Snapshot,
+    checks,
+    compare,
+    not_measured,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,7 +38,7 @@ class PerExecutor:
 
     Examples
     --------
-    >>> from penstock.core.model import Fleet
+    >>> from penstock import Fleet
     >>> seen = Snapshot(0.0, Fleet(2, 2, 2), arrival_rps=41_000.0)
     >>> PerExecutor(rate_rps=8_000.0).decide(seen, Knowledge()).target_executors
     6
@@ -68,15 +71,11 @@ class PerExecutor:
 
 
 def main() -> None:
-    for check in yield_checks(PerExecutor()):
+    for check in checks.yield_checks(PerExecutor()):
         check()
     print("the contract holds")
-    contenders: list[Policy] = [PerExecutor(), Hpa()]
-    for policy in contenders:
-        limits = type(policy).default_limits
-        score = run(Scenario("sine", duration_s=6 * 3600.0), policy, limits, Goal()).score
-        name = type(policy).__name__
-        print(f"{name:12} cost {score.cost:6.1f}, late {score.late_fraction:.2%}")
+    for row in compare([PerExecutor(), "hpa"], ["sine"], duration_s=6 * 3600.0, regret=False):
+        print(f"cost {row.cost:6.1f}, late {row.late_fraction:.2%}: {row.policy}")
 
 
 if __name__ == "__main__":

@@ -1,51 +1,34 @@
 # %% [markdown]
 # # Read results and a journal in a notebook of your own
 #
-# `penstock compare --out results.parquet` (or `.csv`) writes one row per run,
-# `penstock simulate --journal run.jsonl` one line per turn of the loop. Both are plain files: this
-# script needs Penstock and nothing else. In Jupyter or an editor that knows `# %%`, run it cell by
-# cell; with your own files, set the two paths below.
+# `penstock.compare` gives one row per run and `penstock.simulate` one step per turn of the loop.
+# The command line writes the same to files: `penstock compare --out results.parquet` (or `.csv`)
+# and `penstock simulate --journal run.jsonl`. This script needs Penstock and nothing else. In
+# Jupyter or an editor that knows `# %%`, run it cell by cell.
 
 # %%
 from __future__ import annotations
 
-import csv
-import subprocess
-import sys
 import tempfile
 from collections import defaultdict
 from pathlib import Path
 from statistics import mean, median
 
-from penstock.core.journal import read_header, read_steps
-
-# %% [markdown]
-# ## Make something to look at
-# Leave this cell out when you have files of your own.
-
-# %%
-made = tempfile.TemporaryDirectory(prefix="penstock-notebook-")
-folder = Path(made.name)
-results, journal = folder / "results.csv", folder / "run.jsonl"
-load = "sine:mean=40k,amplitude=25k,period=2h"
-quick = ["--duration", "2h", "--workload", load]
-penstock = [sys.executable, "-m", "penstock"]
-compare = [*penstock, "compare", "--policy", "hpa,ds2,static:12", "--seeds", "1..2", *quick]
-subprocess.run([*compare, "--no-regret", "--out", str(results)], check=True, capture_output=True)
-simulate = [*penstock, "simulate", "--policy", "ds2", *quick, "--journal", str(journal)]
-subprocess.run(simulate, check=True, capture_output=True)
+import penstock
 
 # %% [markdown]
 # ## Results: which policy costs least?
-# With pandas this is `pandas.read_parquet("results.parquet")` or `pandas.read_csv(...)` and a
-# `groupby`; with Spark, `spark.read.parquet(...)`. The standard library will do as well.
+# A file instead: `pandas.read_parquet("results.parquet")`, `pandas.read_csv(...)`, or
+# `spark.read.parquet(...)`; its columns have the same names.
 
 # %%
-with results.open(newline="", encoding="utf-8") as file:
-    rows = list(csv.DictReader(file))
+load = "sine:mean=40k,amplitude=25k,period=2h"
+rows = penstock.compare(
+    ["hpa", "ds2", "static:12"], [load], seeds=[1, 2], duration_s=7200.0, regret=False
+)
 costs = defaultdict(list)
 for row in rows:
-    costs[row["policy"]].append(float(row["cost"]))
+    costs[row.policy].append(row.cost)
 print(f"{len(rows)} runs of {', '.join(costs)}")
 for policy, values in sorted(costs.items(), key=lambda item: mean(item[1])):
     print(f"  {policy:12} cost {mean(values):6.1f}  ({', '.join(f'{v:.1f}' for v in values)})")
@@ -54,24 +37,24 @@ for policy, values in sorted(costs.items(), key=lambda item: mean(item[1])):
 # ## Trade-offs: executor-hours against late records
 
 # %%
-for row in sorted(rows, key=lambda row: float(row["executor_hours"])):
-    hours, late = float(row["executor_hours"]), float(row["late_fraction"])
-    print(f"  {hours:6.1f} h {'#' * round(hours):30} {late:7.2%} late  {row['policy']}")
+for row in sorted(rows, key=lambda row: row.executor_hours):
+    bar = "#" * round(row.executor_hours)
+    print(f"  {row.executor_hours:6.1f} h {bar:30} {row.late_fraction:7.2%} late  {row.policy}")
 
 # %% [markdown]
 # ## A journal: when was the fleet moved, and why?
-# A step is what was seen, what was decided with its reasons, and what came of it.
+# A step is what was measured, what was decided with its reasons, and what the actuator answered.
+# With a journal of your own, read that file instead.
 
 # %%
-print(read_header(journal).run)
-steps = list(read_steps(journal))
-moves = [
-    step
-    for step in steps
-    if step.snapshot and step.decision.target_executors != step.snapshot.fleet.target
-]
-print(f"{len(steps)} turns, {len(moves)} rescales")
-for step in moves[:5]:
+with tempfile.TemporaryDirectory(prefix="penstock-notebook-") as folder:
+    path = Path(folder, "run.jsonl")
+    penstock.simulate("ds2", load, duration_s=7200.0, journal=path)
+    journal = penstock.read_journal(path)
+
+print(journal.header.run)
+print(f"{len(journal.steps)} turns, {len(journal.rescales)} rescales")
+for step in journal.rescales[:5]:
     assert step.snapshot is not None
     size = f"{step.snapshot.fleet.target} to {step.decision.target_executors}"
     print(f"  minute {step.at_s / 60:5.1f}: {size:8} {step.decision.reasons[0].text}")
@@ -80,16 +63,7 @@ for step in moves[:5]:
 # ## A journal as columns, for any plotting library
 
 # %%
-seen = [step.snapshot for step in steps if step.snapshot is not None]
-columns = {
-    "at_s": [snapshot.at_s for snapshot in seen],
-    "load_rps": [snapshot.arrival_rps for snapshot in seen],
-    "executors": [snapshot.fleet.active for snapshot in seen],
-    "delay_s": [snapshot.delay_s for snapshot in seen],
-}
-delays = [snapshot.delay_s for snapshot in seen if snapshot.delay_s is not None]
-print(f"{len(columns)} columns of {len(seen)} turns")
+columns = journal.columns()
+delays = [delay for delay in columns["delay_s"] if delay is not None]
+print(f"{len(columns)} columns of {len(columns['at_s'])} turns: {', '.join(columns)}")
 print(f"median age of the oldest waiting record: {median(delays):.1f} s")
-
-# %%
-made.cleanup()

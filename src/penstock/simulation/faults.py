@@ -12,8 +12,9 @@ from typing import get_args
 
 from msgspec import Struct
 
+from penstock.core.errors import ConfigError, unknown
 from penstock.core.phrases import duration
-from penstock.settings.notation import describe
+from penstock.settings.notation import build, describe, parse
 
 
 class ExecutorLost(Struct, frozen=True, tag="executor_lost", forbid_unknown_fields=True):
@@ -125,6 +126,21 @@ def faults_outside(faults: Sequence[Fault], duration_s: float) -> list[str]:
         for fault in faults
         if fault.at_s >= duration_s
     ]
+
+
+def read_fault(text: str) -> Fault:
+    """A fault in the one-line notation.
+
+    >>> read_fault("executor_lost:at=1h,count=2")
+    ExecutorLost(at_s=3600.0, count=2)
+    """
+    notation = parse(text)
+    kind = FAULTS.get(notation.name)
+    if kind is None:
+        raise unknown("fault", notation.name, FAULTS)
+    if notation.positional:
+        raise ConfigError(f"{notation.name}: expected key=value, not '{notation.positional[0]}'")
+    return build(kind, notation.options, notation.name)
 
 
 def with_silence(rates_rps: Sequence[float], faults: Sequence[Fault]) -> list[float]:

@@ -10,12 +10,12 @@ from typing import Annotated, Any
 import msgspec
 from cyclopts import Parameter
 
-from penstock.core.errors import ConfigError, unknown
+from penstock.core.errors import ConfigError
 from penstock.core.model import Limits
 from penstock.settings.goal import Goal
-from penstock.settings.notation import build, parse, quantity, split_list
+from penstock.settings.notation import quantity, split_list
 from penstock.settings.toml import Settings, load
-from penstock.simulation.faults import FAULTS, Fault
+from penstock.simulation.faults import Fault, read_fault
 
 Listed = Annotated[list[str] | None, Parameter(consume_multiple=True)]
 
@@ -84,21 +84,6 @@ class RunOptions:
 
     def faults(self) -> tuple[Fault, ...]:
         return tuple(read_fault(text) for text in listed(self.fault or ()))
-
-
-def read_fault(text: str) -> Fault:
-    """A fault in the one-line notation.
-
-    >>> read_fault("executor_lost:at=1h,count=2")
-    ExecutorLost(at_s=3600.0, count=2)
-    """
-    notation = parse(text)
-    kind = FAULTS.get(notation.name)
-    if kind is None:
-        raise unknown("fault", notation.name, FAULTS)
-    if notation.positional:
-        raise ConfigError(f"{notation.name}: expected key=value, not '{notation.positional[0]}'")
-    return build(kind, notation.options, notation.name)
 
 
 def listed(texts: Sequence[str]) -> list[str]:

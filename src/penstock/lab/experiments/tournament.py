@@ -19,7 +19,7 @@ from penstock.lab.experiments.spread import spread
 from penstock.policies import POLICIES
 from penstock.settings.goal import Goal
 from penstock.settings.notation import keys_of, parse
-from penstock.settings.policy_spec import read_policy_spec
+from penstock.settings.policy_spec import PolicySpec, read_policy_spec
 from penstock.simulation.faults import Fault
 
 #: The name under which the lower bound takes part. It knows the future, so it is no policy.
@@ -126,12 +126,12 @@ def cells(
     ]
 
 
-def play(cell: Cell) -> Row:
-    """Carry out one cell."""
+def play(cell: Cell, spec: PolicySpec | None = None) -> Row:
+    """Carry out one cell; its policy is read from its text, or is that of `spec`."""
     if cell.policy == ORACLE:
         result = oracle_score(cell.scenario, cell.goal, Limits(**cell.bounds))
     else:
-        entry = read_policy_spec(cell.policy, cell.bounds, cell.goal)
+        entry = spec or read_policy_spec(cell.policy, cell.bounds, cell.goal)
         outcome = simulate(cell.scenario, entry.policy, entry.limits)
         result = score(outcome, cell.goal, entry.limits.max_executors)
     return Row(

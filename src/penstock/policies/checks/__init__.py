@@ -16,6 +16,8 @@ from typing import Protocol
 from penstock.core.protocols import Policy
 from penstock.policies.checks.clauses import CLAUSES
 
+__all__ = ["Check", "yield_checks"]
+
 
 class Check(Protocol):
     """One clause of the contract."""

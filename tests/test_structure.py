@@ -1,0 +1,46 @@
+"""Rules about the source as a whole."""
+
+from __future__ import annotations
+
+import ast
+from collections import Counter
+from pathlib import Path
+
+from tools import duplicates
+
+ROOT = Path(__file__).parent.parent
+SOURCES = sorted((ROOT / "src").rglob("*.py"))
+MAX_LINES = 500
+
+
+def test_every_class_name_stands_once_in_src() -> None:
+    names = Counter(
+        node.name
+        for path in SOURCES
+        for node in ast.parse(path.read_text(encoding="utf-8")).body
+        if isinstance(node, ast.ClassDef)
+    )
+    assert [name for name, count in names.items() if count > 1] == []
+
+
+def test_every_package_says_what_lives_there() -> None:
+    packages = [path for path in SOURCES if path.name == "__init__.py"]
+    silent = [
+        str(path) for path in packages if not ast.get_docstring(ast.parse(path.read_text("utf-8")))
+    ]
+    assert silent == []
+
+
+def test_no_file_is_too_long_to_read() -> None:
+    lengths = {str(path): len(path.read_text("utf-8").splitlines()) for path in SOURCES}
+    assert {path: lines for path, lines in lengths.items() if lines > MAX_LINES} == {}
+
+
+def test_a_copied_block_is_found_and_named_with_both_places() -> None:
+    block = "\n".join(f"value_{n} = compute({n})" for n in range(10))
+    found = list(
+        duplicates.duplicates({"a.py": f"import os\n\n{block}", "b.py": f"x = 1\n{block}"})
+    )
+    assert found == [("a.py:3", "b.py:2", 10)]
+    shorter = block.rpartition("\n")[0]
+    assert list(duplicates.duplicates({"a.py": block, "b.py": shorter})) == []
