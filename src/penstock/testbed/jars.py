@@ -96,18 +96,23 @@ BROKER = JarSet(
     transitive=True,
 )
 
-# By minor version of PySpark. Not transitive: the rest of what it names is in PySpark already.
-CONNECTORS = {
-    "4.0": JarSet(
-        "Spark's Kafka connector 4.0.0",
-        (
-            "org.apache.spark:spark-sql-kafka-0-10_2.13:4.0.0",
-            "org.apache.spark:spark-token-provider-kafka-0-10_2.13:4.0.0",
-            "org.apache.kafka:kafka-clients:3.9.0",
-            "org.apache.commons:commons-pool2:2.12.0",
-        ),
-        transitive=False,
+
+def _kafka_connector(spark: str, clients: str, pool: str) -> JarSet:
+    """Spark's source and sink for Kafka; PySpark carries all else that they need."""
+    coordinates = (
+        f"org.apache.spark:spark-sql-kafka-0-10_2.13:{spark}",
+        f"org.apache.spark:spark-token-provider-kafka-0-10_2.13:{spark}",
+        f"org.apache.kafka:kafka-clients:{clients}",
+        f"org.apache.commons:commons-pool2:{pool}",
     )
+    return JarSet(f"Spark's Kafka connector {spark}", coordinates, transitive=False)
+
+
+#: By minor version of PySpark; `pyproject.toml` allows these and no newer ones.
+CONNECTORS = {
+    "4.0": _kafka_connector("4.0.0", "3.9.0", "2.12.0"),
+    "4.1": _kafka_connector("4.1.3", "3.9.1", "2.12.1"),
+    "4.2": _kafka_connector("4.2.0", "3.9.2", "2.13.1"),
 }
 
 
@@ -118,14 +123,14 @@ def connector(pyspark: str) -> JarSet:
     "Spark's Kafka connector 4.0.0"
     >>> connector("4.3.0")
     Traceback (most recent call last):
-    penstock.core.errors.ConfigError: no Kafka connector is known to work with PySpark 4.3.0:
-        install PySpark 4.0, or run the testbed without Kafka
+    penstock.core.errors.ConfigError: no Kafka connector is known to work with PySpark 4.3.0: ...
     """
     minor = ".".join(pyspark.split(".")[:2])
     if minor not in CONNECTORS:
         raise ConfigError(
-            f"no Kafka connector is known to work with PySpark {pyspark}: install PySpark "
-            f"{' or '.join(CONNECTORS)}, or run the testbed without Kafka"
+            f"no Kafka connector is known to work with PySpark {pyspark}: install "
+            f"{' or '.join(f'pyspark=={known}.*' for known in CONNECTORS)}, or run the testbed "
+            "without Kafka"
         )
     return CONNECTORS[minor]
 
