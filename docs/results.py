@@ -23,14 +23,14 @@ from msgspec.structs import replace
 from penstock.cli.commands.options import seed_numbers
 from penstock.core.knowledge import Knowledge
 from penstock.core.model import Decision, Limits, Reason, Snapshot, Step
+from penstock.lab.experiments.process_pool import run_in_processes
 from penstock.lab.experiments.scenario import Scenario, run
-from penstock.lab.experiments.spread import spread
+from penstock.lab.experiments.statistics import interval_95
 from penstock.lab.experiments.tournament import (
     ORACLE,
     Row,
     Standing,
     cells,
-    interval_95,
     play_judged,
     standings,
 )
@@ -247,7 +247,7 @@ def more_rows(
         used = seeds[:BELIEF_SEEDS] if row in WRONG_PRIORS else seeds
         days = [Scenario(load, engine, seed, duration_s) for seed in used]
         least = {one.seed: one.cost for one in table[name] if one.policy == ORACLE}
-        costs = spread(partial(prepared, row), days, processes)
+        costs = run_in_processes(partial(prepared, row), days, processes)
         regrets = [cost / least[day.seed] - 1.0 for cost, day in zip(costs, days, strict=True)]
         found[row][name] = sum(regrets) / len(regrets)
     return found

@@ -19,10 +19,10 @@ from statistics import fmean
 from penstock.cli.commands.live import COLUMNS, RUNS, amount, spread
 from penstock.core.journal import read_rotated
 from penstock.core.model import Step
+from penstock.lab.experiments.statistics import spearman
 from penstock.lab.live_comparison import contest
 from penstock.lab.live_comparison.contest import Result
 from penstock.lab.live_comparison.trial import Trial, measured
-from penstock.lab.studies.study import spearman
 from penstock.simulation.calibration.calibrate import calibrated
 from penstock.testbed.demo import plan
 

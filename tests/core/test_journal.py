@@ -12,13 +12,13 @@ from msgspec import Struct
 from penstock.core.errors import ConfigError
 from penstock.core.journal import (
     FileJournal,
-    TornLineWarning,
     read_header,
     read_rotated,
     read_steps,
     read_tail,
     write_all,
 )
+from penstock.core.jsonl import TornLineWarning
 from penstock.core.knowledge import Knowledge
 from penstock.core.model import (
     Batch,
@@ -129,8 +129,14 @@ def test_a_journal_is_rotated_and_bounded(tmp_path: Path) -> None:
         (b'{"at_s": 1}\n', "is not a Penstock journal|is not a step"),
         (b'{"format":"other","version":1}\n', "is not a Penstock journal but 'other'"),
         (b'{"format":"penstock-journal","version":9}\n', "has version 9, this Penstock reads"),
-        (b'{"format":"penstock-journal","version":1}\nnonsense\n{}\n', "line 2 of journal"),
-        (b'{"format":"penstock-journal","version":1}\n\xff\xfe\n{}\n', "line 2 of journal"),
+        (
+            b'{"format":"penstock-journal","version":1}\nnonsense\n{}\n',
+            "is not a step of a journal",
+        ),
+        (
+            b'{"format":"penstock-journal","version":1}\n\xff\xfe\n{}\n',
+            "is not a step of a journal",
+        ),
     ],
 )
 def test_what_is_no_journal_is_refused_in_one_sentence(

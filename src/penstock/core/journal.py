@@ -11,7 +11,6 @@ line that was being written: a torn last line is dropped with a warning when it 
 from __future__ import annotations
 
 import os
-import warnings
 from collections import deque
 from collections.abc import Iterable, Iterator
 from itertools import chain
@@ -23,6 +22,7 @@ from msgspec import Struct
 
 from penstock.core.errors import ConfigError
 from penstock.core.files import write_whole
+from penstock.core.jsonl import cut_torn_line, decode_lines
 from penstock.core.knowledge import HISTORY_SNAPSHOTS
 from penstock.core.model import Step
 
@@ -42,10 +42,6 @@ class JournalHeader(Struct, frozen=True):
     format: str
     version: int
     run: dict[str, str] = {}
-
-
-class TornLineWarning(UserWarning):
-    """The last line of a journal was not written to its end."""
 
 
 class MemoryJournal:
@@ -93,7 +89,7 @@ class FileJournal:
         self._keep = keep
         if path.exists() and path.stat().st_size:
             read_header(path)  # refuses a file that is no journal of ours
-            _cut_torn_line(path)
+            cut_torn_line(path)
         try:
             self._file = path.open("ab", buffering=0)
         except OSError as error:
@@ -165,7 +161,7 @@ def read_steps(path: Path) -> Iterator[Step]:
     read_header(path)
     with path.open("rb") as file:
         file.readline()
-        yield from _decoded(path, enumerate(file, start=2))
+        yield from decode_lines(path, enumerate(file, start=2), _decode, "a step of a journal")
 
 
 def read_rotated(path: Path) -> Iterator[Step]:
@@ -190,19 +186,7 @@ def read_tail(path: Path, count: int = HISTORY_SNAPSHOTS) -> Iterator[Step]:
         if count <= 0:
             break
     for file, tail in reversed(tails):
-        yield from _decoded(file, tail)
-
-
-def _decoded(path: Path, lines: Iterable[tuple[int, bytes]]) -> Iterator[Step]:
-    for number, line in lines:
-        try:
-            yield _decode(line)
-        except (msgspec.MsgspecError, UnicodeDecodeError) as error:
-            if not line.endswith(b"\n"):
-                text = f"the last line of {path} ({number}) is torn and was dropped"
-                warnings.warn(TornLineWarning(text), stacklevel=2)
-                return
-            raise ConfigError(f"line {number} of journal {path} is not a step: {error}") from error
+        yield from decode_lines(file, tail, _decode, "a step of a journal")
 
 
 def _files(path: Path) -> list[Path]:
@@ -221,25 +205,3 @@ def write_all(path: Path, steps: Iterable[Step], run: dict[str, str]) -> None:
 
 def _numbered(path: Path, number: int) -> Path:
     return path.with_name(f"{path.name}.{number}")
-
-
-def _cut_torn_line(path: Path) -> None:
-    """Shorten the file to its last whole line, so that what is appended starts a new one."""
-    with path.open("rb+") as file:
-        content_end = file.seek(0, os.SEEK_END)
-        position = content_end
-        while position > 0:
-            start = max(0, position - 65536)
-            file.seek(start)
-            newline = file.read(position - start).rfind(b"\n")
-            if newline >= 0:
-                whole = start + newline + 1
-                break
-            position = start
-        else:
-            whole = 0
-        if whole < content_end:
-            warnings.warn(
-                TornLineWarning(f"the last line of {path} is torn and was cut"), stacklevel=3
-            )
-            file.truncate(whole)

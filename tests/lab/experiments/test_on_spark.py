@@ -21,8 +21,8 @@ from penstock.lab.experiments.on_spark import (
     packed,
     read_traces,
 )
-from penstock.lab.experiments.spread import spread
-from penstock.lab.experiments.sweep import Arrived, Kept, Spread, sweep
+from penstock.lab.experiments.process_pool import run_in_processes
+from penstock.lab.experiments.sweep import CellRunner, OnRow, ResumeFile, sweep
 from penstock.lab.experiments.table import write_table
 from penstock.lab.experiments.tournament import Cell, Row, cells
 from penstock.settings.goal import Goal
@@ -49,19 +49,19 @@ def grid(
                  duration_s=HOURS * 3600.0)  # fmt: skip
 
 
-def here(work: Any, some: Sequence[Cell], arrived: Arrived) -> object:
-    return spread(work, some, 1, arrived=arrived)
+def here(work: Any, some: Sequence[Cell], arrived: OnRow) -> object:
+    return run_in_processes(work, some, 1, on_result=arrived)
 
 
 @pytest.fixture
-def cluster(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> Spread:
+def cluster(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> CellRunner:
     """With our own Python on the executors; that of the system may lack NumPy and msgspec."""
     monkeypatch.setattr(spark.sparkContext, "pythonExec", sys.executable)
     return on_spark(spark)
 
 
 def test_a_cluster_gives_the_rows_of_this_machine_also_from_a_trace(
-    cluster: Spread, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    cluster: CellRunner, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
     Path("load.csv").write_text("0,5\n3600,9\n7200,4\n10800,6\n")
@@ -70,7 +70,7 @@ def test_a_cluster_gives_the_rows_of_this_machine_also_from_a_trace(
 
 
 def test_tasks_of_a_killed_executor_are_done_again_and_no_number_changes(
-    bed: Testbed, spark: SparkSession, cluster: Spread, tmp_path: Path
+    bed: Testbed, spark: SparkSession, cluster: CellRunner, tmp_path: Path
 ) -> None:
     every = grid("thresholds", seeds=range(1, 7))  # it looks twice a second, so each takes long
     killed: list[ExecutorProcess] = []
@@ -79,7 +79,7 @@ def test_tasks_of_a_killed_executor_are_done_again_and_no_number_changes(
         if done == 2 and not killed:
             killed.append(bed.kill_executor())
 
-    with Kept(tmp_path / "done.jsonl") as kept:
+    with ResumeFile(tmp_path / "done.jsonl") as kept:
         rows = sweep(every, cluster, kept, kill_one)
     assert len(killed) == 1
     assert failed_tasks(spark) >= 1
@@ -95,7 +95,7 @@ def failed_tasks(spark: SparkSession) -> int:
     return sum(stage.numFailedTasks for stage in stages if stage is not None)
 
 
-def test_bad_input_is_told_and_not_tried_again(spark: SparkSession, cluster: Spread) -> None:
+def test_bad_input_is_told_and_not_tried_again(spark: SparkSession, cluster: CellRunner) -> None:
     before = failed_tasks(spark)
     short = cells(["hpa"], ["sine"], ["micro-batch"], [1], goal=Goal(warmup_s=900.0),
                   bounds={}, duration_s=600.0)  # fmt: skip

@@ -18,8 +18,9 @@ from msgspec.structs import astuple
 
 from penstock.cli.app import main
 from penstock.core.errors import ConfigError
-from penstock.lab.experiments.spread import spread
-from penstock.lab.experiments.sweep import Arrived, Kept, digest, sweep, trace_files
+from penstock.core.jsonl import TornLineWarning
+from penstock.lab.experiments.process_pool import run_in_processes
+from penstock.lab.experiments.sweep import OnRow, ResumeFile, digest, sweep, trace_files
 from penstock.lab.experiments.table import write_table
 from penstock.lab.experiments.tournament import Cell, Row, cells, varied
 from penstock.settings.goal import Goal
@@ -34,8 +35,8 @@ def grid(*policies: str, load: str = "constant:20k", seeds: Sequence[int] = (1, 
                  bounds=bounds, duration_s=1200.0)  # fmt: skip
 
 
-def here(work: Any, some: Sequence[Cell], arrived: Arrived) -> object:
-    return spread(work, some, 1, arrived=arrived)
+def here(work: Any, some: Sequence[Cell], arrived: OnRow) -> object:
+    return run_in_processes(work, some, 1, on_result=arrived)
 
 
 def compare(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, str, str]:
@@ -51,7 +52,7 @@ class Counting:
     def __init__(self, most: int = 1000) -> None:
         self.most, self.done = most, 0
 
-    def __call__(self, work: Any, some: Sequence[Cell], arrived: Arrived) -> None:
+    def __call__(self, work: Any, some: Sequence[Cell], arrived: OnRow) -> None:
         for place, cell in enumerate(some):
             if self.done == self.most:
                 raise KeyboardInterrupt
@@ -65,18 +66,18 @@ def test_an_interrupted_sweep_goes_on_where_it_was_and_ends_with_the_same_rows(
     every = grid("hpa", "ds2", "static:4")
     whole = sweep(every, here)
     path = tmp_path / "done.jsonl"
-    with Kept(path) as kept, pytest.raises(KeyboardInterrupt):
+    with ResumeFile(path) as kept, pytest.raises(KeyboardInterrupt):
         sweep(every, Counting(most=4), kept)
     rest = Counting()
     told: list[int] = []
-    with Kept(path) as kept:
+    with ResumeFile(path) as kept:
         assert sweep(every, rest, kept, told.append) == whole
     assert rest.done == len(every) - 4
     assert told == [4, 5, 6]
 
 
 def test_a_sweep_that_is_done_carries_nothing_out(tmp_path: Path) -> None:
-    with Kept(tmp_path / "done.jsonl") as kept:
+    with ResumeFile(tmp_path / "done.jsonl") as kept:
         first = sweep(grid("hpa"), here, kept)
         assert sweep(grid("hpa"), Counting(most=0), kept) == first
 
@@ -89,11 +90,13 @@ def test_equal_cells_are_carried_out_once() -> None:
 
 def test_a_line_that_was_being_written_is_done_again(tmp_path: Path) -> None:
     path = tmp_path / "done.jsonl"
-    with Kept(path) as kept:
+    with ResumeFile(path) as kept:
         whole = sweep(grid("hpa"), here, kept)
     path.write_bytes(path.read_bytes()[:-20])
     again = Counting()
-    with Kept(path) as kept:
+    with pytest.warns(TornLineWarning, match="is torn and was cut"):
+        kept = ResumeFile(path)
+    with kept:
         assert sweep(grid("hpa"), again, kept) == whole
     assert again.done == 1
     assert len(path.read_text().splitlines()) == 3  # the header and two runs
@@ -101,9 +104,9 @@ def test_a_line_that_was_being_written_is_done_again(tmp_path: Path) -> None:
 
 def test_two_sweeps_cannot_share_a_file_at_once(tmp_path: Path) -> None:
     path = tmp_path / "done.jsonl"
-    with Kept(path), pytest.raises(ConfigError, match="is in use by another sweep"):
-        Kept(path)
-    with Kept(path) as kept:
+    with ResumeFile(path), pytest.raises(ConfigError, match="is in use by another sweep"):
+        ResumeFile(path)
+    with ResumeFile(path) as kept:
         assert kept.rows == {}
 
 
@@ -114,7 +117,7 @@ def test_a_file_of_something_else_is_refused_and_left_as_it_is(
     path = tmp_path / "load.csv"
     path.write_text(content)
     with pytest.raises(ConfigError, match="does not hold finished runs"):
-        Kept(path)
+        ResumeFile(path)
     assert path.read_text() == content
 
 
@@ -233,7 +236,7 @@ def _lines(path: Path) -> int:
 
 def test_a_kept_row_is_the_same_to_the_last_bit(tmp_path: Path) -> None:
     path = tmp_path / "done.jsonl"
-    with Kept(path) as kept:
+    with ResumeFile(path) as kept:
         rows = sweep(grid("penstock"), partial(here), kept)
-    with Kept(path) as again:
+    with ResumeFile(path) as again:
         assert [astuple(row) for row in again.rows.values()] == [astuple(row) for row in rows]

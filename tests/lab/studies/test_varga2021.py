@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from penstock.core.errors import ConfigError
-from penstock.lab.experiments.statistics import regression, student_reach
+from penstock.lab.experiments.statistics import regression
 from penstock.lab.studies.varga2021 import (
     claims,
     least_disturbed,
@@ -78,11 +78,6 @@ def test_points_at_one_place_or_two_of_them_make_no_line() -> None:
         regression([1.0, 1.0, 1.0], [1.0, 2.0, 3.0])
     with pytest.raises(ConfigError, match="at least three points"):
         regression([1.0, 2.0], [1.0, 2.0])
-
-
-@pytest.mark.parametrize(("degrees", "reach"), [(1, 12.706), (5, 2.571), (30, 2.042)])
-def test_the_reach_of_students_t_is_that_of_the_tables(degrees: int, reach: float) -> None:
-    assert student_reach(degrees) == pytest.approx(reach, abs=5e-4)
 
 
 @pytest.mark.slow

@@ -15,8 +15,8 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
 from penstock.core.errors import ConfigError
-from penstock.lab.experiments.spread import spread
-from penstock.lab.experiments.sweep import Kept, Spread, sweep
+from penstock.lab.experiments.process_pool import run_in_processes
+from penstock.lab.experiments.sweep import CellRunner, ResumeFile, sweep
 from penstock.lab.experiments.tournament import Cell, Row
 
 if TYPE_CHECKING:
@@ -60,7 +60,7 @@ class ExecutionOptions:
         """All that is needed for as long as the sweep lasts."""
         self.check()
         with ExitStack() as stack:
-            kept = None if self.resume is None else stack.enter_context(Kept(self.resume))
+            kept = None if self.resume is None else stack.enter_context(ResumeFile(self.resume))
             if self.on == "local":
                 yield SweepRunner(partial(_here, self.processes), kept)
                 return
@@ -76,8 +76,8 @@ class ExecutionOptions:
 class SweepRunner:
     """A place where sweeps are carried out."""
 
-    carrier: Spread
-    kept: Kept | None = None
+    carrier: CellRunner
+    kept: ResumeFile | None = None
     spark: SparkSession | None = None
 
     def play(self, word: str, cells: Sequence[Cell]) -> list[Row]:
@@ -115,4 +115,4 @@ class SweepRunner:
 
 
 def _here(processes: int | None, work: Any, cells: Sequence[Cell], arrived: Any) -> object:
-    return spread(work, cells, processes, arrived=arrived)
+    return run_in_processes(work, cells, processes, on_result=arrived)

@@ -29,7 +29,7 @@ import msgspec
 
 import penstock
 from penstock.core.errors import ConfigError, PenstockError
-from penstock.lab.experiments.sweep import AROUND, Arrived, Spread, trace_files
+from penstock.lab.experiments.sweep import NO_INFLUENCE, CellRunner, OnRow, trace_files
 from penstock.lab.experiments.table import columns
 from penstock.lab.experiments.tournament import Cell, Row
 
@@ -49,7 +49,7 @@ Work = Callable[[Cell], Row]
 Letter = tuple[int, Row | str]
 
 
-def on_spark(session: SparkSession) -> Spread:
+def on_spark(session: SparkSession) -> CellRunner:
     """Carries cells out on the cluster of a session."""
     # Every executor of the session fetches the code, also those that come later for other jobs:
     # it stays until this process ends.
@@ -59,7 +59,7 @@ def on_spark(session: SparkSession) -> Spread:
     return partial(_carry_out, session.sparkContext)
 
 
-def _carry_out(context: SparkContext, work: Work, cells: Sequence[Cell], arrived: Arrived) -> None:
+def _carry_out(context: SparkContext, work: Work, cells: Sequence[Cell], on_row: OnRow) -> None:
     letters = context.accumulator([], _letters())
     traces = context.broadcast(read_traces(cells))
 
@@ -73,7 +73,7 @@ def _carry_out(context: SparkContext, work: Work, cells: Sequence[Cell], arrived
         try:
             for look in count(1):
                 running = wait([job], LOOK_EVERY_S).not_done
-                received = _hand_over(letters.value, received, arrived)
+                received = _hand_over(letters.value, received, on_row)
                 if not running:
                     break
                 if look == PATIENT_LOOKS and received == 0 and not _busy(context):
@@ -94,12 +94,12 @@ def _busy(context: SparkContext) -> bool:
     return any(stage is not None and stage.numActiveTasks > 0 for stage in stages)
 
 
-def _hand_over(letters: Sequence[Letter], received: int, arrived: Arrived) -> int:
+def _hand_over(letters: Sequence[Letter], received: int, on_row: OnRow) -> int:
     for place, row in letters[received:]:
         received += 1
         if isinstance(row, str):
             raise ConfigError(row)
-        arrived(place, row)
+        on_row(place, row)
     return received
 
 
@@ -158,7 +158,7 @@ def packed(directory: Path) -> Path:
     with zipfile.ZipFile(path, "w") as archive:
         for source in sorted(root.rglob("*.py")):
             within = source.relative_to(root.parent)
-            if set(within.parts) & set(AROUND):
+            if set(within.parts) & set(NO_INFLUENCE):
                 continue
             compiled = directory / "compiled.pyc"
             py_compile.compile(

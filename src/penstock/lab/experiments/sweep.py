@@ -1,7 +1,7 @@
-"""A grid of runs, wherever they are carried out, that goes on where it was interrupted.
+"""A grid of runs, on this machine or a cluster, that can be resumed after an interruption.
 
-A finished run is kept in a file as one line: a digest of all that its numbers depend on, and its
-row. Whoever asks for the same run again, here or on a cluster, is given the row that is there.
+A finished run is one line of a file: a digest of all that its numbers depend on, and its row. The
+same run is not made again; its row is read from the file.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ import hashlib
 import os
 from collections.abc import Callable, Iterator, Sequence
 from functools import lru_cache
+from itertools import islice
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -18,7 +19,8 @@ from msgspec import Struct
 
 import penstock
 from penstock.core.errors import ConfigError
-from penstock.lab.experiments.spread import Progress
+from penstock.core.jsonl import cut_torn_line, decode_lines
+from penstock.lab.experiments.process_pool import Progress
 from penstock.lab.experiments.tournament import Cell, Row, play
 from penstock.simulation.workloads.expressions import parse_workload
 from penstock.simulation.workloads.recorded import Trace
@@ -26,17 +28,18 @@ from penstock.simulation.workloads.recorded import Trace
 FORMAT = "penstock-cells"
 VERSION = 1
 
-#: What carries runs out or shows them, and has no say in their numbers.
-AROUND = ("cli", "live_comparison", "observe", "spark", "studies", "testbed")
+#: Packages that run cells or show their rows, and do not influence the numbers.
+NO_INFLUENCE = ("cli", "live_comparison", "observe", "spark", "studies", "testbed")
 
-Arrived = Callable[[int, Row], None]
+#: Called with the position of a cell and its row.
+OnRow = Callable[[int, Row], None]
 
 
-class Spread(Protocol):
-    """Does the work on all cells, in any order and place, and hands over each row as it comes."""
+class CellRunner(Protocol):
+    """Runs all cells, in any order and place, and hands over each row as it is ready."""
 
     def __call__(
-        self, work: Callable[[Cell], Row], cells: Sequence[Cell], arrived: Arrived, /
+        self, work: Callable[[Cell], Row], cells: Sequence[Cell], on_row: OnRow, /
     ) -> object: ...
 
 
@@ -54,7 +57,7 @@ class Finished(Struct, frozen=True):
     row: Row
 
 
-class Kept:
+class ResumeFile:
     """The finished runs in a file; used by one sweep at a time.
 
     Examples
@@ -63,9 +66,9 @@ class Kept:
     >>> row = Row("hpa", "sine", "micro-batch", 1, 9.5, 1.9, 2.0, 3.0, 4.0, 0.0, 3, 4, 9.6)
     >>> with TemporaryDirectory() as directory:
     ...     path = Path(directory, "cells.jsonl")
-    ...     with Kept(path) as kept:
-    ...         kept.keep("a1", row)
-    ...     with Kept(path) as again:
+    ...     with ResumeFile(path) as finished:
+    ...         finished.add("a1", row)
+    ...     with ResumeFile(path) as again:
     ...         again.rows == {"a1": row}
     True
     """
@@ -74,7 +77,7 @@ class Kept:
         self.path = path
         self.rows: dict[str, Row] = {}
         try:
-            self._file = path.open("a+b")
+            self._file = path.open("ab")
         except OSError as error:
             raise ConfigError(f"cannot keep finished runs in {path}: {error.strerror}") from error
         try:
@@ -84,20 +87,20 @@ class Kept:
             self._file.close()
             raise
 
-    def __enter__(self) -> Kept:
+    def __enter__(self) -> ResumeFile:
         return self
 
     def __exit__(self, *_: object) -> None:
         self._file.close()
 
-    def keep(self, key: str, row: Row) -> None:
+    def add(self, key: str, row: Row) -> None:
         self.rows[key] = row
         self._write(Finished(key, row))
 
     def _lock(self) -> None:
         try:
             import fcntl
-        except ImportError:  # not a Unix: two sweeps at once are the user's own affair
+        except ImportError:  # not a Unix: nothing keeps two sweeps from using one file
             return
         try:
             fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -105,32 +108,22 @@ class Kept:
             raise ConfigError(f"{self.path} is in use by another sweep") from None
 
     def _read(self) -> None:
-        self._file.seek(0)
-        content = self._file.read()
-        whole = content[: content.rfind(b"\n") + 1]
-        lines = whole.splitlines()
-        if content and not lines:
-            raise self._refusal()
-        # A line that was being written when the sweep was killed is cut off.
-        self._file.truncate(len(whole))
-        if not lines:
+        if self.path.stat().st_size == 0:
             self._write(SweepHeader(FORMAT, VERSION))
             return
-        try:
-            header = msgspec.json.decode(lines[0], type=SweepHeader)
-            if header != SweepHeader(FORMAT, VERSION):
-                raise self._refusal()
-            for line in lines[1:]:
-                done = msgspec.json.decode(line, type=Finished)
+        with self.path.open("rb") as file:
+            first = file.readline()
+        expected = msgspec.json.encode(SweepHeader(FORMAT, VERSION)) + b"\n"
+        if first != expected:
+            raise ConfigError(
+                f"{self.path} does not hold finished runs of this version of Penstock: "
+                "name a new file, or one that --resume wrote"
+            )
+        cut_torn_line(self.path)
+        with self.path.open("rb") as file:
+            lines = islice(enumerate(file, start=1), 1, None)
+            for done in decode_lines(self.path, lines, _decode, "a finished run"):
                 self.rows[done.key] = done.row
-        except msgspec.DecodeError:
-            raise self._refusal() from None
-
-    def _refusal(self) -> ConfigError:
-        return ConfigError(
-            f"{self.path} does not hold finished runs of this version of Penstock: "
-            "name a new file, or one that --resume wrote"
-        )
 
     def _write(self, line: Struct) -> None:
         self._file.write(msgspec.json.encode(line) + b"\n")
@@ -138,33 +131,37 @@ class Kept:
         os.fsync(self._file.fileno())
 
 
+_decode = msgspec.json.Decoder(Finished).decode
+
+
 def sweep(
     grid: Sequence[Cell],
-    spread: Spread,
-    kept: Kept | None = None,
+    run_cells: CellRunner,
+    finished: ResumeFile | None = None,
     progress: Progress | None = None,
 ) -> list[Row]:
-    """The rows of all cells in the order of the grid; only what is not kept is carried out."""
+    """The rows of all cells in the order of the grid; only unfinished ones are run."""
     keys = [digest(cell) for cell in grid]
-    rows = {} if kept is None else {key: kept.rows[key] for key in keys if key in kept.rows}
+    known = {} if finished is None else finished.rows
+    rows = {key: known[key] for key in keys if key in known}
     missing = {key: cell for key, cell in zip(keys, grid, strict=True) if key not in rows}
     names = list(missing)
 
-    def tell() -> None:
+    def report_progress() -> None:
         if progress is not None:
             progress(sum(key in rows for key in keys))
 
-    def arrived(place: int, row: Row) -> None:
-        if names[place] in rows:
+    def on_row(position: int, row: Row) -> None:
+        if names[position] in rows:
             return  # a cluster may deliver twice what it ran twice
-        rows[names[place]] = row
-        if kept is not None:
-            kept.keep(names[place], row)
-        tell()
+        rows[names[position]] = row
+        if finished is not None:
+            finished.add(names[position], row)
+        report_progress()
 
-    tell()
+    report_progress()
     if missing:
-        spread(play, list(missing.values()), arrived)
+        run_cells(play, list(missing.values()), on_row)
     return [rows[key] for key in keys]
 
 
@@ -179,11 +176,11 @@ def digest(cell: Cell) -> str:
 
 @lru_cache(maxsize=1)
 def code_digest() -> str:
-    """Of the source of everything that has a say in the numbers."""
+    """A digest of all source files that influence the numbers."""
     root = Path(penstock.__file__).parent
     whole = hashlib.sha256()
     for path in sorted(root.rglob("*.py")):
-        if not set(path.relative_to(root).parts) & set(AROUND):
+        if not set(path.relative_to(root).parts) & set(NO_INFLUENCE):
             whole.update(path.relative_to(root).as_posix().encode())
             whole.update(path.read_bytes())
     return whole.hexdigest()

@@ -1,6 +1,7 @@
-"""Rows as a table in a file, for people's own notebooks: CSV or Parquet, by the file's name.
+"""Rows as a table in a file, for notebooks: CSV or Parquet, by the file's name.
 
-Numbers are written so that they read back as they were, to the last bit.
+Numbers are written so that they read back as they were, to the last bit. Parquet needs the extra
+`lab`.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from msgspec import Struct
 
 from penstock.core.errors import ConfigError
 from penstock.core.files import check_place, write_whole
-from penstock.lab.experiments.parquet import Column, parquet
+from penstock.lab.experiments.extra import lab_module
 
 SUFFIXES = (".csv", ".parquet")
 
@@ -41,6 +42,8 @@ def check_table(path: Path) -> None:
     """Refuse before the first run what could not be written after the last."""
     if path.suffix not in SUFFIXES:
         raise ConfigError(f"--out must end in {' or '.join(SUFFIXES)}, not '{path}'")
+    if path.suffix == ".parquet":
+        lab_module("pyarrow.parquet", f"--out {path}")
     check_place(path)
 
 
@@ -61,7 +64,10 @@ def as_csv(kind: type[Struct], rows: Sequence[Struct]) -> bytes:
 
 def as_parquet(kind: type[Struct], rows: Sequence[Struct]) -> bytes:
     """The same table as a Parquet file."""
-    table = [
-        Column(name, of, [getattr(row, name) for row in rows]) for name, of in columns(kind).items()
-    ]
-    return parquet(table)
+    arrow, parquet = (lab_module(name, "Parquet") for name in ("pyarrow", "pyarrow.parquet"))
+    types = {str: arrow.string(), int: arrow.int64(), float: arrow.float64()}
+    schema = arrow.schema([(name, types[of]) for name, of in columns(kind).items()])
+    table = arrow.Table.from_pylist([msgspec.structs.asdict(row) for row in rows], schema)
+    file = io.BytesIO()
+    parquet.write_table(table, file)
+    return file.getvalue()

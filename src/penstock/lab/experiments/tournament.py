@@ -1,10 +1,9 @@
-"""Policies x workloads x engines x seeds, spread over processes, and how they rank."""
+"""Policies x workloads x engines x seeds, run in processes, and how they rank."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import product
-from math import sqrt
 from typing import Any
 
 from msgspec import Struct
@@ -13,9 +12,10 @@ from msgspec.structs import replace
 from penstock.core.errors import ConfigError
 from penstock.core.model import Limits
 from penstock.lab.experiments.oracle import oracle_score
+from penstock.lab.experiments.process_pool import Progress, run_in_processes
 from penstock.lab.experiments.scenario import Scenario, simulate
 from penstock.lab.experiments.score import score
-from penstock.lab.experiments.spread import spread
+from penstock.lab.experiments.statistics import interval_95, mean
 from penstock.policies import POLICIES
 from penstock.settings.goal import Goal
 from penstock.settings.notation import keys_of, parse
@@ -25,14 +25,9 @@ from penstock.simulation.faults import Fault
 #: The name under which the lower bound takes part. It knows the future, so it is no policy.
 ORACLE = "oracle"
 
-#: Two-sided 95 % points of Student's t for 1, 2, ... degrees of freedom; 1.96 from there on.
-STUDENT_95 = (
-    12.71, 4.30, 3.18, 2.78, 2.57, 2.45, 2.36, 2.31, 2.26, 2.23, 2.20, 2.18, 2.16, 2.14, 2.13,
-)  # fmt: skip
-
 
 class Cell(Struct, frozen=True):
-    """One run of a tournament, written so that any process can carry it out."""
+    """One run of a tournament, in a form that any process can run."""
 
     policy: str
     scenario: Scenario
@@ -57,6 +52,13 @@ class Row(Struct, frozen=True):
     moved_executors: int
     cost: float
     regret: float | None = None
+
+
+#: What a row takes from the score of its run, and a standing as a mean over its rows.
+SCORED = (
+    "executor_hours", "mean_executors", "p50_s", "p95_s", "p99_s", "late_fraction", "rescales",
+    "moved_executors", "cost",
+)  # fmt: skip
 
 
 class Standing(Struct, frozen=True):
@@ -127,7 +129,7 @@ def cells(
 
 
 def play(cell: Cell, spec: PolicySpec | None = None) -> Row:
-    """Carry out one cell; its policy is read from its text, or is that of `spec`."""
+    """Run one cell; its policy is read from its text, or is that of `spec`."""
     if cell.policy == ORACLE:
         result = oracle_score(cell.scenario, cell.goal, Limits(**cell.bounds))
     else:
@@ -139,22 +141,12 @@ def play(cell: Cell, spec: PolicySpec | None = None) -> Row:
         workload=cell.scenario.workload,
         engine=cell.scenario.engine,
         seed=cell.scenario.seed,
-        executor_hours=result.executor_hours,
-        mean_executors=result.mean_executors,
-        p50_s=result.p50_s,
-        p95_s=result.p95_s,
-        p99_s=result.p99_s,
-        late_fraction=result.late_fraction,
-        rescales=result.rescales,
-        moved_executors=result.moved_executors,
-        cost=result.cost,
+        **{name: getattr(result, name) for name in SCORED},
     )
 
 
 def play_judged(
-    grid: Sequence[Cell],
-    processes: int | None = None,
-    progress: Callable[[int], None] | None = None,
+    grid: Sequence[Cell], processes: int | None = None, progress: Progress | None = None
 ) -> list[Row]:
     """The same as `play_all`, with the regret of each row."""
     return judged_by_oracle(grid, lambda cells: play_all(cells, processes, progress))
@@ -187,12 +179,10 @@ def _with_regret(row: Row, judge: Row) -> Row:
 
 
 def play_all(
-    grid: Sequence[Cell],
-    processes: int | None = None,
-    progress: Callable[[int], None] | None = None,
+    grid: Sequence[Cell], processes: int | None = None, progress: Progress | None = None
 ) -> list[Row]:
-    """Carry out all cells, in processes, and give their rows in the order of the grid."""
-    return spread(play, grid, processes, progress)
+    """Run all cells in processes; their rows in the order of the grid."""
+    return run_in_processes(play, grid, processes, progress)
 
 
 def standings(rows: Iterable[Row]) -> list[Standing]:
@@ -208,42 +198,16 @@ def standings(rows: Iterable[Row]) -> list[Standing]:
 def _standing(key: tuple[str, str, str], group: list[Row]) -> Standing:
     workload, engine, policy = key
     regrets = [row.regret for row in group if row.regret is not None]
-
-    def mean(name: str) -> float:
-        return float(sum(getattr(row, name) for row in group) / len(group))
-
+    means = {name: mean([float(getattr(row, name)) for row in group]) for name in SCORED}
     return Standing(
         policy=policy,
         workload=workload,
         engine=engine,
         seeds=len(group),
-        executor_hours=mean("executor_hours"),
-        mean_executors=mean("mean_executors"),
-        p50_s=mean("p50_s"),
-        p95_s=mean("p95_s"),
-        p99_s=mean("p99_s"),
-        late_fraction=mean("late_fraction"),
-        rescales=mean("rescales"),
-        moved_executors=mean("moved_executors"),
-        cost=mean("cost"),
+        **means,
         cost_interval=interval_95([row.cost for row in group]),
-        regret=sum(regrets) / len(regrets) if len(regrets) == len(group) else None,
+        regret=mean(regrets) if len(regrets) == len(group) else None,
     )
-
-
-def interval_95(values: Sequence[float]) -> float:
-    """Half the width of the 95 % interval of a mean; 0 for a single value.
-
-    >>> round(interval_95([1.0, 2.0, 3.0]), 3)  # 4.30 x 1 / sqrt(3)
-    2.483
-    """
-    count = len(values)
-    if count < 2:
-        return 0.0
-    mean = sum(values) / count
-    deviation = sqrt(sum((value - mean) ** 2 for value in values) / (count - 1))
-    point = STUDENT_95[count - 2] if count - 2 < len(STUDENT_95) else 1.96
-    return point * deviation / sqrt(count)
 
 
 def wins(table: Sequence[Standing]) -> Iterator[tuple[str, int]]:

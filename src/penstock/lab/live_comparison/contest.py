@@ -18,7 +18,7 @@ import msgspec
 from msgspec import Struct
 
 from penstock.core.errors import ConfigError, PenstockError
-from penstock.lab.experiments.tournament import interval_95
+from penstock.lab.experiments.statistics import interval_95
 from penstock.lab.live_comparison.forecast import fitted_job, folded, forecast
 from penstock.lab.live_comparison.trial import Figures, Trial, contestants, measured
 from penstock.simulation.engines.microbatch import MicroBatchJob

@@ -11,6 +11,7 @@ from importlib import import_module
 from typing import Protocol, cast
 
 from penstock.core.errors import unknown
+from penstock.lab.experiments.extra import lab_module
 from penstock.lab.studies.study import Study
 
 #: Told now and then, in a few words, how far a reproduction has come.
@@ -35,5 +36,6 @@ def reproduce(name: str, processes: int | None = None, say: Say = lambda _: None
     """Run the study of that name again."""
     if name not in STUDIES:
         raise unknown("study", name, STUDIES)
+    lab_module("scipy.stats", "reproduce")
     module = cast("StudyModule", import_module(f"penstock.lab.studies.{name}"))
     return module.reproduce(processes, say)

@@ -17,7 +17,7 @@ import numpy as np
 from msgspec import Struct
 
 from penstock.core.model import Limits, Step
-from penstock.lab.experiments.spread import spread
+from penstock.lab.experiments.process_pool import run_in_processes
 from penstock.lab.experiments.statistics import mean
 from penstock.lab.studies.borkowski_tables import (
     FILTERS,
@@ -264,7 +264,7 @@ def calibrate(
     stages: Sequence[tuple[Sequence[int], int]] = STAGES,
 ) -> tuple[Cloud, float]:
     """The testbed on which all three filters come nearest to the paper, and how near."""
-    told = spread(partial(rules_on, sized_for=sized_for), grid, processes)
+    told = run_in_processes(partial(rules_on, sized_for=sized_for), grid, processes)
     rules = dict(zip(grid, told, strict=True))
     found: dict[tuple[Cloud, str, str], list[BorkowskiRun]] = {}
 
@@ -283,7 +283,9 @@ def calibrate(
         cells = [
             BorkowskiCell(name, rules[each][rule], seed, each) for each, name, rule, seed in keys
         ]
-        for (each, name, rule, _), one in zip(keys, spread(run, cells, processes), strict=True):
+        for (each, name, rule, _), one in zip(
+            keys, run_in_processes(run, cells, processes), strict=True
+        ):
             found.setdefault((each, name, rule), []).append(one)
         nearest_ones = sorted(nearest_ones, key=lambda each: _apart(pairs(each)))[:kept]
     return nearest_ones[0], mean_relative_error(pairs(nearest_ones[0]))
@@ -322,7 +324,7 @@ def _all_runs(
         for scenario, name in keys
         for seed in range(1, runs + 1)
     ]
-    found = spread(run, cells, processes)
+    found = run_in_processes(run, cells, processes)
     return {key: found[i * runs : (i + 1) * runs] for i, key in enumerate(keys)}
 
 
@@ -335,7 +337,7 @@ def size_rules(rule: Thresholds, testbed: Cloud, runs: int, processes: int | Non
         BorkowskiCell("Pyramid", dataclasses.replace(rule, sized_for_fraction=each), seed, testbed)
         for each, seed in product(READINGS, range(101, 101 + runs))
     ]
-    found = spread(run, cells, processes)
+    found = run_in_processes(run, cells, processes)
     names = ("vm_hours", "events", "image_s")
     printed: dict[str, Number] = {name: PAPER["Pyramid"]["EKF"][name] for name in names}
     entries = []

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from itertools import combinations, product
 from typing import Protocol
 
-from penstock.lab.experiments.statistics import five_numbers, mean, welch
+from penstock.lab.experiments.statistics import five_numbers, mean, welch_p
 from penstock.lab.studies.study import Box, Boxes, Claim, Comparison, Entry, Metric, Number
 
 SCENARIOS = ("Pyramid", "Square", "Lab")
@@ -229,9 +229,9 @@ def _lowest_times(results: Results) -> Claim:
 def _significant(results: Results) -> Claim:
     """The paper finds all pairs but one different, VM time on Square between GW and EKF."""
     tests = {
-        f"{scenario}, {metric}, {left} and {right}": welch(
+        f"{scenario}, {metric}, {left} and {right}": welch_p(
             column(results, scenario, left, metric), column(results, scenario, right, metric)
-        ).p
+        )
         for scenario, metric in product(SCENARIOS, _TESTED)
         for left, right in combinations(FILTERS, 2)
     }

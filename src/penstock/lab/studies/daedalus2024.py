@@ -17,8 +17,8 @@ from numpy.typing import NDArray
 
 from penstock.core.model import Limits, Step
 from penstock.core.protocols import Policy
+from penstock.lab.experiments.process_pool import run_in_processes
 from penstock.lab.experiments.profiling import profiled
-from penstock.lab.experiments.spread import spread
 from penstock.lab.experiments.statistics import Ecdf, mean
 from penstock.lab.studies.daedalus_claims import claims
 from penstock.lab.studies.daedalus_tables import (
@@ -145,7 +145,7 @@ def reproduce(processes: int | None, say: Say, runs: int = RUNS) -> Study:
         for job, policy in keys
         for seed in range(1, runs + 1)
     ]
-    found = spread(run, cells, processes)
+    found = run_in_processes(run, cells, processes)
     every = {key: found[i * runs : (i + 1) * runs] for i, key in enumerate(keys)}
     results = {(job, policy): group for (job, policy), group in every.items() if job in JOBS}
     tables = [worker_table(job, results) for job in JOBS]
@@ -221,7 +221,7 @@ def calibrate(processes: int | None, requests: Sequence[float] = REQUESTS) -> di
     fitted_on = {**dict.fromkeys(JOBS, "HPA 80"), KAFKA_STREAMS: "HPA 60"}
     cells = [DaedalusCell(job, hpa, 0, r) for job, hpa in fitted_on.items() for r in requests]
     best: dict[str, tuple[float, float]] = {}
-    for cell, measured in zip(cells, spread(run, cells, processes), strict=True):
+    for cell, measured in zip(cells, run_in_processes(run, cells, processes), strict=True):
         apart = abs(measured.workers - PAPER[cell.job][cell.policy]["workers"])
         here = (apart, cell.request_fraction)
         best[cell.job] = min(best.get(cell.job, here), here)

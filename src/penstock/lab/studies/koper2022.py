@@ -18,7 +18,7 @@ from msgspec import Struct, structs
 
 from penstock.core.clock import SimulatedClock
 from penstock.core.knowledge import Rescale
-from penstock.lab.experiments.spread import spread
+from penstock.lab.experiments.process_pool import run_in_processes
 from penstock.lab.studies.koper_claims import claims
 from penstock.lab.studies.koper_recordings import (
     COUNTED,
@@ -113,7 +113,7 @@ def reproduce(processes: int | None, say: Callable[[str], None]) -> Study:
     say("fitting the engine to the recorded runs")
     used = [Fit(query) for query in QUERIES]
     judged = [Fit(query, JUDGED_AFTER, JUDGED_ROUNDS) for query in QUERIES]
-    jobs = spread(fitted, [*used, *judged], processes)
+    jobs = run_in_processes(fitted, [*used, *judged], processes)
     fits = dict(zip(QUERIES, jobs[: len(used)], strict=True))
     halves = dict(zip(QUERIES, jobs[len(used) :], strict=True))
     published = {query: recordings().published(query) for query in QUERIES}
@@ -124,7 +124,7 @@ def reproduce(processes: int | None, say: Callable[[str], None]) -> Study:
         for seed in SEEDS
     ]
     say(f"running {len(grid)} runs of 140 min")
-    results = spread(run, grid, processes, partial(_tell, say, len(grid)))
+    results = run_in_processes(run, grid, processes, partial(_tell, say, len(grid)))
     by_seed: list[Found] = [
         {
             (c.query, c.scaler, c.setting): r

@@ -15,7 +15,7 @@ from msgspec import Struct
 
 from penstock.core.model import Limits
 from penstock.core.protocols import Policy
-from penstock.lab.experiments.spread import spread
+from penstock.lab.experiments.process_pool import run_in_processes
 from penstock.lab.experiments.statistics import mean
 from penstock.lab.studies.playing import mean_level, rescales, steer
 from penstock.lab.studies.study import (
@@ -108,7 +108,7 @@ def reproduce(processes: int | None, say: Say, runs: int = RUNS) -> Study:
     setting = calibrate(processes)
     say(f"{runs} runs of three rules")
     cells = [RussoCell(rule, seed, setting) for rule in RULES for seed in range(1, runs + 1)]
-    found = spread(run, cells, processes)
+    found = run_in_processes(run, cells, processes)
     results = {
         rule: _average(found[index * runs : (index + 1) * runs]) for index, rule in enumerate(RULES)
     }
@@ -179,7 +179,7 @@ def run(cell: RussoCell) -> RussoResult:
 def calibrate(processes: int | None, grid: Sequence[Setting] = GRID) -> Setting:
     """The pipeline on which the backlog threshold comes nearest to what the paper measured."""
     rule = "backlog threshold"
-    found = spread(run, [RussoCell(rule, 0, setting) for setting in grid], processes)
+    found = run_in_processes(run, [RussoCell(rule, 0, setting) for setting in grid], processes)
 
     def distance(index: int) -> float:
         pairs = [(getattr(found[index], n), PAPER[rule][n]) for n in ("instances", "response_s")]

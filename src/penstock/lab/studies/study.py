@@ -6,12 +6,12 @@ it can be written as JSON.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from math import sqrt
+from collections.abc import Mapping, Sequence
 
 from msgspec import Struct, field
 
 from penstock.core.errors import ConfigError
+from penstock.lab.experiments.statistics import spearman
 
 #: A number of a table; ``None`` where the paper prints none.
 Number = float | None
@@ -181,50 +181,6 @@ class Study(Struct, frozen=True):
         return sum(claim.holds for claim in self.claims)
 
 
-def ranks(values: Sequence[float]) -> list[float]:
-    """The place of each value, the lowest is 1; equal ones share the mean of their places.
-
-    >>> ranks([30.0, 10.0, 20.0, 10.0])
-    [4.0, 1.5, 3.0, 1.5]
-    """
-    order = sorted(range(len(values)), key=values.__getitem__)
-    places = [0.0] * len(values)
-    for group in _ties(order, values):
-        place = sum(group) / len(group) + 1.0
-        for position in group:
-            places[order[position]] = place
-    return places
-
-
-def _ties(order: Sequence[int], values: Sequence[float]) -> Iterator[range]:
-    """Runs of positions in `order` whose values are equal."""
-    begin = 0
-    for position in range(1, len(order) + 1):
-        if position == len(order) or values[order[position]] != values[order[begin]]:
-            yield range(begin, position)
-            begin = position
-
-
-def spearman(pairs: Sequence[tuple[float, float]]) -> float:
-    """Spearman's rank correlation: 1 if both sides order alike, -1 if they order in reverse.
-
-    It is the correlation of the ranks, so ties are treated as they should be. One side that is
-    all the same has no order: 0.
-
-    >>> spearman([(1.0, 10.0), (2.0, 100.0), (3.0, 1000.0)])
-    1.0
-    >>> spearman([(1.0, 3.0), (2.0, 1.0), (3.0, 2.0), (4.0, 4.0)])
-    0.4
-    """
-    if len(pairs) < 2:
-        raise ConfigError(f"a rank correlation needs at least two pairs, not {len(pairs)}")
-    left, right = (ranks(side) for side in zip(*pairs, strict=True))
-    middle = (len(pairs) + 1) / 2.0
-    both = sum((x - middle) * (y - middle) for x, y in zip(left, right, strict=True))
-    spreads = [sum((x - middle) ** 2 for x in side) for side in (left, right)]
-    return round(both / sqrt(spreads[0] * spreads[1]), 12) if all(spreads) else 0.0
-
-
 def mean_relative_error(pairs: Sequence[tuple[float, float]]) -> float:
     """Mean of ``|ours - paper| / |paper|``, over the pairs whose paper side is not 0.
 
@@ -235,23 +191,6 @@ def mean_relative_error(pairs: Sequence[tuple[float, float]]) -> float:
     if not errors:
         raise ConfigError("a relative error needs at least one pair that is not 0")
     return sum(errors) / len(errors)
-
-
-def typical_factor(pairs: Sequence[tuple[float, float]]) -> float:
-    """By what factor ours differs from the paper's, the median over pairs: 1 is no difference.
-
-    For numbers that span decades this says more than a mean of relative errors.
-
-    >>> typical_factor([(10.0, 20.0), (10.0, 10.0), (9.0, 3.0)])
-    2.0
-    """
-    factors = sorted(max(a / b, b / a) for a, b in pairs if a > 0.0 and b > 0.0)
-    if not factors:
-        raise ConfigError("a factor needs at least one pair of positive numbers")
-    middle = len(factors) // 2
-    if len(factors) % 2:
-        return factors[middle]
-    return (factors[middle - 1] + factors[middle]) / 2.0
 
 
 def distances(
