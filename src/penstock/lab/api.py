@@ -14,8 +14,8 @@ from penstock.core.errors import ConfigError, unknown
 from penstock.core.journal import write_all
 from penstock.core.model import Limits
 from penstock.core.protocols import Policy
+from penstock.lab.experiments.process_pool import run_in_processes
 from penstock.lab.experiments.scenario import ENGINES, Run, Scenario, run
-from penstock.lab.experiments.spread import spread
 from penstock.lab.experiments.tournament import ORACLE, Cell, Row, cells, judged_by_oracle, play
 from penstock.settings.goal import Goal
 from penstock.settings.policy_spec import PolicySpec, read_policy_spec
@@ -141,7 +141,7 @@ def compare(
         raise ConfigError("compare needs at least one policy, workload, engine and seed")
 
     def play_cells(some: Sequence[Cell]) -> list[Row]:
-        return spread(partial(_play, labelled), some, processes)
+        return run_in_processes(partial(_play, labelled), some, processes)
 
     return judged_by_oracle(grid, play_cells) if regret else play_cells(grid)
 
