@@ -10,7 +10,7 @@ NEWEST := .venv-newest
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-newest check java cases bench bench-live results results-live soak docs fmt lock wheel clean
+.PHONY: help setup demo test test-fast test-newest check java cases bench bench-live results results-live soak docs fmt lock wheel clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -18,11 +18,11 @@ help: ## list the targets
 demo: java ## run the main job (ARGS="--fast --policy ds2 ..." are passed on)
 	@$(BIN)/penstock demo $(ARGS)
 
-test: check java ## everything that CI checks: style, types, layers, tests, cases
-	$(BIN)/pytest -n 2 --dist worksteal -m "not slow"
-	@$(MAKE) --no-print-directory cases DONE=--done
-	@# Real processes on a busy machine: what failed is tried once more, by itself.
-	$(BIN)/pytest -m slow || $(BIN)/pytest -m slow --last-failed
+test: java ## everything that CI checks: style, types, layers, tests, cases
+	@$(BIN)/python -m tools.run_tests static fast cases slow
+
+test-fast: $(STAMP) ## the tests that start no real Spark, in under three minutes
+	@$(BIN)/python -m tools.run_tests fast
 
 test-newest: java ## the tests on real Spark that need no Kafka, with the newest PySpark 4.x
 	@test -x $(NEWEST)/bin/python || $(PYTHON) -m venv $(NEWEST)
@@ -40,6 +40,7 @@ check: $(STAMP)
 	$(BIN)/ruff format --check --quiet .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
+	$(BIN)/python -m tools.duplicates
 	$(BIN)/python docs/generate.py --check
 
 cases: $(STAMP) ## run numeric cases of the originals (FILES="a.json b.json")

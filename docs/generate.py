@@ -1,4 +1,4 @@
-"""Writes the generated pages of the docs; ``--check`` only looks whether they are current."""
+"""Writes the generated parts of the docs; ``--check`` only says whether they are current."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import dataclasses
 import inspect
 import re
 import sys
+import tomllib
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,12 @@ from penstock.simulation.workloads.expressions import NAMED
 from penstock.simulation.workloads.workload import WORKLOADS
 
 HERE = Path(__file__).parent
+ROOT = HERE.parent
+
+#: A longer list of modules beside each other is only counted in the figure of the layers.
+MOST_NAMES = 8
+LAYERS_BEGIN = "<!-- layers: generated from pyproject.toml by `make docs` -->\n"
+LAYERS_END = "<!-- layers: end -->\n"
 
 POLICIES_HEAD = """\
 # Policies
@@ -108,7 +115,38 @@ def _parameters(doc: str, kind: type[Any]) -> str:
     return doc[: found.start(1)] + "\n" + "\n".join(lines) + "\n" + doc[found.end(1) :]
 
 
-PAGES = {"policies.md": policies, "workloads.md": workloads}
+def architecture() -> str:
+    """docs/architecture.md with the figure of the layers between its two markers."""
+    page = (HERE / "architecture.md").read_text(encoding="utf-8")
+    before, begin, rest = page.partition(LAYERS_BEGIN)
+    _, end, after = rest.partition(LAYERS_END)
+    if not (begin and end):
+        raise SystemExit(f"docs/architecture.md needs the lines {LAYERS_BEGIN}and {LAYERS_END}")
+    return f"{before}{begin}{layers((ROOT / 'pyproject.toml').read_text('utf-8'))}{end}{after}"
+
+
+def layers(pyproject: str) -> str:
+    """The figure of the packages and of what is inside them, from the import contracts."""
+    contracts = tomllib.loads(pyproject)["tool"]["importlinter"]["contracts"]
+    inside = {
+        package: contract["layers"]
+        for contract in contracts
+        for package in contract.get("containers", ())
+    }
+    (packages,) = [c["layers"] for c in contracts if "layers" in c and "containers" not in c]
+    lines = []
+    for package in packages:
+        order = " > ".join(_layer(modules) for modules in inside.get(package, ()))
+        lines.append(f"{package.rpartition('.')[2]:12}{order}".rstrip())
+    return "\n".join(["```text", *lines, "```"]) + "\n"
+
+
+def _layer(modules: str) -> str:
+    names = modules.split(" | ")
+    return ", ".join(names) if len(names) <= MOST_NAMES else f"{len(names)} modules"
+
+
+PAGES = {"policies.md": policies, "workloads.md": workloads, "architecture.md": architecture}
 
 
 def main() -> int:

@@ -6,6 +6,7 @@ import ast
 from collections import Counter
 from pathlib import Path
 
+from docs import generate
 from tools import duplicates
 
 ROOT = Path(__file__).parent.parent
@@ -44,3 +45,17 @@ def test_a_copied_block_is_found_and_named_with_both_places() -> None:
     assert found == [("a.py:3", "b.py:2", 10)]
     shorter = block.rpartition("\n")[0]
     assert list(duplicates.duplicates({"a.py": block, "b.py": shorter})) == []
+
+
+def test_the_figure_of_the_layers_is_that_of_the_contracts_and_names_every_package() -> None:
+    contracts = (ROOT / "pyproject.toml").read_text(encoding="utf-8")
+    figure = generate.layers(contracts)
+    page = (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8")
+    assert figure in page
+    named = [line.split()[0] for line in figure.splitlines()[1:-1]]
+    packages = [path.parent.name for path in (ROOT / "src" / "penstock").glob("*/__init__.py")]
+    assert sorted(named) == sorted(packages)
+    other = contracts.replace(
+        '"penstock.cli",\n  "penstock.lab",', '"penstock.lab",\n  "penstock.cli",'
+    )
+    assert generate.layers(other) != figure
