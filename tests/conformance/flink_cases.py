@@ -8,9 +8,7 @@ from typing import Any
 
 from penstock.core.errors import ConfigError
 from penstock.policies.flink.alignment import align, is_alignable, scale
-from penstock.policies.flink.capacity import (
-    observed_series_rps,
-)
+from penstock.policies.flink.capacity import observed_series_rps
 from penstock.policies.flink.evaluation import Vertex, VertexSample, evaluate
 from penstock.policies.flink.history import (
     Pending,
@@ -20,13 +18,7 @@ from penstock.policies.flink.history import (
     scaling_coefficient,
     trimmed,
 )
-from penstock.policies.flink.job import (
-    JobPlan,
-    WorkerResources,
-    decide_job,
-    exceeds_quota,
-    slots_after,
-)
+from penstock.policies.flink.job import JobPlan, decide_job
 from penstock.policies.flink.options import NO_LIMIT
 from penstock.policies.flink.vertex import decide_vertex
 from penstock.policies.flink.windows import collect
@@ -46,6 +38,7 @@ from tests.conformance.flink_words import (
     source_sample_of,
     vertex_of,
 )
+from tests.conformance.reference.flink import WorkerResources, exceeds_quota, slots_after
 
 # -- one vertex ------------------------------------------------------------------------------------
 

@@ -10,31 +10,17 @@ from typing import Any
 
 from penstock.core.errors import ConfigError
 from penstock.policies.flink.capacity import (
-    BusyTime,
     busy_ms_per_s,
     input_rps,
-    load_fraction,
     observed_rps,
     observed_series_rps,
-    source_partitions,
     true_processing_rps,
     unhindered_rps,
 )
-from penstock.policies.flink.cron import LocalTime
 from penstock.policies.flink.demand import Flow, band, is_processing_backlog, output_ratio
-from penstock.policies.flink.evaluation import Vertex, evaluate, mean_load_fraction
-from penstock.policies.flink.job import workers
-from penstock.policies.flink.memory import (
-    WorkerMemory,
-    heap_after_bytes,
-    heap_fraction,
-    memory_window,
-    network_segments,
-    pool_bytes,
-)
+from penstock.policies.flink.evaluation import Vertex, evaluate
 from penstock.policies.flink.options import Options
-from penstock.policies.flink.periods import is_excluded, read_period
-from penstock.policies.flink.windows import rate
+from penstock.policies.flink.windows import mean, rate
 from tests.conformance.flink_words import (
     GIGABYTE,
     Case,
@@ -48,6 +34,20 @@ from tests.conformance.flink_words import (
     seconds,
     source_sample_of,
 )
+from tests.conformance.reference.flink import (
+    BusyTime,
+    WorkerMemory,
+    heap_after_bytes,
+    heap_fraction,
+    load_fraction,
+    memory_window,
+    network_segments,
+    pool_bytes,
+    source_partitions,
+    workers,
+)
+from tests.conformance.reference.flink_cron import LocalTime
+from tests.conformance.reference.flink_periods import is_excluded, read_period
 
 # -- capacity and demand ---------------------------------------------------------------------------
 
@@ -178,7 +178,7 @@ def _evaluate_chain(case: Case) -> dict[str, Any]:
         name: {
             "target_rate": number(load.demand.target_rps),
             "catch_up_rate": number(load.demand.catch_up_rps),
-            "load": number(mean_load_fraction(samples[name])),
+            "load": number(mean(one.load_fraction for _, one in samples[name])),
             "true_processing_rate": number(load.capacity_rps),
         }
         for name, load in loads.items()

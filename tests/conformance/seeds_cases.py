@@ -17,20 +17,17 @@ from penstock.core.model import Decision, Fleet, Reason, Snapshot
 from penstock.policies import backlog_threshold, dhalion_adapted
 from penstock.policies.algorithms import symptoms
 from penstock.policies.algorithms.dataflow import SourceOperator, TrueRates, demands
-from penstock.policies.algorithms.slots import deal, fit, with_margin, worth_reconfiguring
+from penstock.policies.algorithms.slots import with_margin, worth_reconfiguring
 from penstock.policies.kubernetes import varga
-from penstock.policies.kubernetes.keda import partition_lag
 from penstock.policies.kubernetes.metrics import Tolerance
 from penstock.policies.kubernetes.numbers import MAX_INT32, divide
 from penstock.policies.kubernetes.pods import Pod
-from penstock.policies.kubernetes.reconcile import ObjectMetric, Scale, View, strongest
-from penstock.policies.queueing.formulas import (
-    Station,
-    allen_cunneen_wait,
-    erlang_c,
-    response_time_s,
-)
-from penstock.policies.thresholds import filters
+from penstock.policies.queueing.formulas import Station, erlang_c, response_time_s
+from tests.conformance.reference import heron, studies
+from tests.conformance.reference.heron import deal, fit
+from tests.conformance.reference.keda import partition_lag
+from tests.conformance.reference.kubernetes import ObjectMetric, Scale, View, strongest
+from tests.conformance.reference.studies import allen_cunneen_wait
 
 Example = Mapping[str, Any]
 
@@ -117,7 +114,7 @@ def _scale_up(example: Example) -> dict[str, int]:
 
 def _backpressure(example: Example) -> dict[str, int]:
     noise_ms = example.get("noise_filter_ms", symptoms.NOISE_MS)
-    found = symptoms.backpressure(example["bp"], noise_ms)
+    found = heron.backpressure(example["bp"], noise_ms)
     return {
         "component_symptoms": int(found.present),
         "instance_symptoms": len(found.instances),
@@ -126,7 +123,7 @@ def _backpressure(example: Example) -> dict[str, int]:
 
 def _growing(example: Example) -> dict[str, bool]:
     limit_per_s = example.get("limit_per_s", symptoms.QUEUE_GROWTH_RPS)
-    return {"growing": symptoms.growing(example["t"], example["q"], limit_per_s)}
+    return {"growing": heron.growing(example["t"], example["q"], limit_per_s)}
 
 
 def _skew(default_ratio: float) -> Callable[[Example], dict[str, Any]]:
@@ -138,7 +135,7 @@ def _skew(default_ratio: float) -> Callable[[Example], dict[str, Any]]:
 
 
 def _large(example: Example) -> bool:
-    return symptoms.large(example["values"], example.get("limit", symptoms.LARGE_QUEUE_RECORDS))
+    return heron.large(example["values"], example.get("limit", heron.LARGE_QUEUE_RECORDS))
 
 
 def _diagnosis(example: Example) -> Any:
@@ -146,10 +143,10 @@ def _diagnosis(example: Example) -> Any:
     seen = example["symptoms"]
     if "rate" in example:
         rate, queue = _numbered(example["rate"]), _numbered(example["queue"])
-        skewed = symptoms.overloaded_instances(seen, rate, queue)
+        skewed = heron.overloaded_instances(seen, rate, queue)
         return {"data_skew": list(skewed)} if skewed else "none from DataSkewDiagnoser"
     if "queue" in example:
-        slow = symptoms.slow_instances(seen, _numbered(example["queue"]))
+        slow = heron.slow_instances(seen, _numbered(example["queue"]))
         return {"slow_instance": list(slow)} if slow else "none from SlowInstanceDiagnoser"
     if symptoms.under_provisioned(seen):
         return "under_provisioning"
@@ -174,12 +171,12 @@ def _adapt_to_available(example: Example) -> dict[str, Any]:
 
 
 def _operator_factor(example: Example) -> dict[str, float]:
-    factor = symptoms.growth_factor(example["max_upstream_backpressure_fraction"])
+    factor = heron.growth_factor(example["max_upstream_backpressure_fraction"])
     return {"factor": factor, "desired": with_margin(example["parallelism"], factor)}
 
 
 def _source_factor(example: Example) -> dict[str, float]:
-    factor = symptoms.source_growth_factor(example["pending_rate"], example["consumed_rate"])
+    factor = heron.source_growth_factor(example["pending_rate"], example["consumed_rate"])
     return {"factor": factor, "desired": with_margin(example["parallelism"], factor)}
 
 
@@ -222,11 +219,11 @@ def _total_lag(example: Example) -> dict[str, float]:
     lags = iter([partition_lag(*offsets).scaling for offsets in zip(committed, ends, strict=True)])
     shares = [list(islice(lags, count)) for count in deal(partitions, example["consumers"])]
     # Larger shares are dealt first, so the worst partition of a task is its first.
-    tasks = [varga.SourceTask(share[0], len(share)) for share in shares]
+    tasks = [studies.SourceTask(share[0], len(share)) for share in shares]
     return {
         "records_lag_max_per_instance": tasks[0].max_lag_records,
         "assigned_partitions": tasks[0].partitions,
-        "totalLag": varga.total_lag(tasks),
+        "totalLag": studies.total_lag(tasks),
     }
 
 
@@ -252,7 +249,7 @@ def _shrunk(example: Example) -> int:
 
 
 def _allen_cunneen(example: Example) -> dict[str, float]:
-    station = Station.of_deviations(example["lambda"], example["mu"], example["ca"], example["cs"])
+    station = Station(example["lambda"], example["mu"], example["ca"] ** 2, example["cs"] ** 2)
     servers = example["k"]
     rho = station.utilisation(servers)
     closed_form = allen_cunneen_wait(servers, rho)
@@ -274,13 +271,13 @@ def _threshold(example: Example) -> int:
 
 
 def _bootstrap(example: Example) -> dict[str, float]:
-    start = filters.bootstrap(example["z"], example["R"])
+    start = studies.bootstrap(example["z"], example["R"])
     return {"x0": start.x0, "P0": start.p0, "Q": start.q}
 
 
 def _scalar_run(example: Example) -> dict[str, Any]:
     def run(*, posterior_update: bool) -> list[dict[str, float]]:
-        steps = filters.kalman_run(
+        steps = studies.kalman_run(
             example["z"],
             example["D"],
             a=example["a"],
@@ -305,7 +302,7 @@ RUNNERS: dict[str, Callable[[Mapping[str, Any]], Any]] = {
     "dhalion.heron.scaleup": _each(_scale_up),
     "dhalion.heron.backpressure_detector": _each(_backpressure),
     "dhalion.heron.growing_queue": _each(_growing),
-    "dhalion.heron.queue_skew": _each(_skew(symptoms.QUEUE_SKEW_RATIO)),
+    "dhalion.heron.queue_skew": _each(_skew(heron.QUEUE_SKEW_RATIO)),
     "dhalion.heron.rate_skew": _each(_skew(symptoms.RATE_SKEW_RATIO)),
     "dhalion.heron.large_queue": _each(_large),
     "dhalion.heron.diagnosis": _each(_diagnosis),

@@ -101,8 +101,8 @@ def test_a_backlog_wakes_a_fleet_of_none() -> None:
 
 def test_without_tasks_or_any_sign_of_work_it_holds() -> None:
     no_tasks, no_sign = seen(0.0, [1.0], tasks=None), seen(0.0, [None])
-    assert drive([no_tasks])[0].reasons[0].text == "holding 1 executors: tasks not measured"
-    assert drive([no_sign])[0].reasons[0].text == "holding 1 executors: busy_fraction not measured"
+    assert drive([no_tasks])[0].reasons[0].text == "holding 1 executor: tasks not measured"
+    assert drive([no_sign])[0].reasons[0].text == "holding 1 executor: busy_fraction not measured"
 
 
 def test_a_clock_set_back_does_not_delay_the_next_executor_for_long() -> None:

@@ -10,12 +10,9 @@ from hypothesis import strategies as st
 from penstock.core.model import Fleet, Snapshot
 from penstock.policies.algorithms.recovery import (
     Downtime,
-    Episode,
     Normal,
     Watch,
     catch_up_s,
-    episodes,
-    mean_length_s,
     predicted_recovery_s,
     repeated_s,
 )
@@ -107,29 +104,6 @@ def test_nothing_is_usual_before_anything_was_seen() -> None:
     assert Normal().deviation == 0.0
     assert Normal().is_unusual(1.0)
     assert not Normal().is_unusual(0.0)
-
-
-def test_unusual_samples_are_joined_across_short_gaps() -> None:
-    unusual = [second in (10, 12, 45, 100) for second in range(200)]
-    assert episodes(range(200), unusual, gap_s=30) == (
-        Episode(10, 42, 30),
-        Episode(45, 75, 30),
-        Episode(100, 130, 30),
-    )
-    joined = [second in (10, 12, 40) for second in range(200)]
-    assert episodes(range(200), joined, gap_s=30) == (Episode(10, 70, 30),)
-    assert episodes(range(200), joined, gap_s=30)[0].length_s == 31
-
-
-def test_an_episode_at_the_end_may_not_be_over() -> None:
-    found = episodes(range(50), [second == 49 for second in range(50)], gap_s=30)
-    assert [episode.length_s for episode in found] == [-29]
-    assert mean_length_s(found) is None
-    assert episodes([], []) == ()
-
-
-def test_only_episodes_that_are_over_count() -> None:
-    assert mean_length_s((Episode(0, 97, 30), Episode(200, 231, 30), Episode(299, 299, 30))) == 35.0
 
 
 def test_downtime_follows_what_was_measured_by_a_second() -> None:

@@ -12,10 +12,10 @@ from hypothesis import strategies as st
 from penstock.policies.daedalus.regression import (
     RunningRegression,
     ScaleOuts,
-    executor_capacities_rps,
     fleet_capacity_rps,
     full_cpu_fractions,
 )
+from tests.conformance.reference.studies import executor_capacities_rps
 
 points = st.lists(
     st.tuples(st.floats(0.0, 1.0), st.floats(0.0, 1e5)), min_size=3, max_size=40

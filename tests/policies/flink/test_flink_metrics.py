@@ -10,11 +10,9 @@ from hypothesis import strategies as st
 
 from penstock.core.errors import ModelError
 from penstock.policies.flink.capacity import (
-    BusyTime,
     SourceSample,
     busy_ms_per_s,
     input_rps,
-    load_fraction,
     observed_rps,
     observed_series_rps,
     true_processing_rps,
@@ -30,14 +28,6 @@ from penstock.policies.flink.demand import (
     source_demand,
 )
 from penstock.policies.flink.evaluation import Vertex, VertexSample, evaluate
-from penstock.policies.flink.memory import (
-    WorkerMemory,
-    heap_after_bytes,
-    is_under_pressure,
-    memory_window,
-    network_segments,
-    pool_bytes,
-)
 from penstock.policies.flink.options import NO_LIMIT, Options
 from penstock.policies.flink.windows import collect, mean, rate, rounded
 
@@ -94,14 +84,6 @@ def test_a_job_that_runs_anew_forgets_its_samples() -> None:
 
 
 # -- capacity --------------------------------------------------------------------------------------
-
-
-def test_load_is_that_of_the_chosen_instance() -> None:
-    busy = BusyTime(min=100.0, max=200.0, avg=150.0)
-    assert load_fraction(busy, "min") == 0.1
-    assert load_fraction(busy, "avg") == 0.15
-    assert load_fraction(BusyTime(max=-5.0), "max") == 0.0
-    assert load_fraction(BusyTime(), "max") is None
 
 
 def test_the_mean_busy_time_comes_from_the_counter_and_is_shared_by_all_tasks() -> None:
@@ -234,41 +216,13 @@ def test_a_backlog_counts_in_seconds_of_input() -> None:
     assert not is_processing_backlog(1e9, None, 300.0)
 
 
+@pytest.mark.parametrize("input_rps", [None, 0.0, 200.0])
+def test_a_lag_that_was_not_measured_counts_as_none(input_rps: float | None) -> None:
+    assert not is_processing_backlog(None, input_rps, 300.0)
+
+
 def test_operators_that_read_from_each_other_are_refused() -> None:
     vertices = {"a": Vertex(1, ("b",)), "b": Vertex(1, ("a",))}
     samples = {name: [(0.0, VertexSample()), (1.0, VertexSample())] for name in vertices}
     with pytest.raises(ModelError, match="circle"):
         evaluate(vertices, samples, PLAIN, restart_s=0.0)
-
-
-# -- memory ----------------------------------------------------------------------------------------
-
-
-def test_garbage_collection_is_judged_now_and_the_heap_on_average() -> None:
-    samples = [
-        WorkerMemory(),
-        WorkerMemory(gc_fraction=0.6, heap_fraction=0.5, slots_used=3.0),
-        WorkerMemory(gc_fraction=0.8, heap_fraction=0.7),
-    ]
-    window = memory_window(samples)
-    assert window.gc_fraction.current == 0.8
-    assert (window.heap_fraction.current, window.heap_fraction.average) == (0.7, 0.6)
-    assert window.slots_used.current is None
-    limits = {"gc_threshold": 0.5, "heap_threshold": 0.8}
-    assert is_under_pressure(0.49, 0.81, **limits)
-    assert not is_under_pressure(0.49, 0.79, **limits)
-    assert not is_under_pressure(None, None, **limits)
-
-
-def test_pools_take_what_they_need_and_no_more_than_is_left() -> None:
-    assert pool_bytes(104_857_600, 0.2, inf) == 125_829_120
-    assert heap_after_bytes(10, workers_before=10, workers_after=20, budget_bytes=30) == 10
-    assert heap_after_bytes(10, workers_before=40, workers_after=10, budget_bytes=5) == 15
-
-
-def test_a_channel_leads_to_each_task_that_is_connected() -> None:
-    buffers = {"buffers_per_channel": 2, "floating_buffers": 8}
-    assert network_segments(10, 10, "forward", **buffers) == 10
-    assert network_segments(10, 15, "forward", **buffers) == 12
-    assert network_segments(15, 10, "rescale", **buffers) == 10
-    assert network_segments(10, 15, "hash", **buffers) == 38

@@ -10,10 +10,7 @@ from hypothesis import strategies as st
 
 from penstock.core.errors import ConfigError
 from penstock.policies.flink.alignment import align, scale
-from penstock.policies.flink.demand import (
-    VertexDemand,
-    band,
-)
+from penstock.policies.flink.demand import VertexDemand, band
 from penstock.policies.flink.evaluation import Vertex, VertexLoad
 from penstock.policies.flink.history import (
     DelayedScaleDown,
@@ -25,7 +22,7 @@ from penstock.policies.flink.history import (
     scaling_coefficient,
     trimmed,
 )
-from penstock.policies.flink.job import WorkerResources, decide_job, exceeds_quota, slots_after
+from penstock.policies.flink.job import decide_job
 from penstock.policies.flink.options import NO_LIMIT, Alignment, Options
 from penstock.policies.flink.vertex import VertexChange, decide_vertex, gained_fraction
 
@@ -245,19 +242,3 @@ def test_one_vertex_outside_its_band_moves_all() -> None:
     assert scaled(70.0, 70.0) == {}
     assert scaled(70.0, 85.0) == {"source": 12, "sink": 15}
     assert scaled(70.0, 85.0, heap_fraction=1.1) == {}
-
-
-def test_slots_are_shared_if_they_were() -> None:
-    assert slots_after({"a": 2, "b": 3}, {"b": 1}, 3) == 2
-    assert slots_after({"a": 2, "b": 3}, {"b": 1}, 4) == 3
-
-
-def test_a_quota_does_not_hinder_what_needs_no_more_workers() -> None:
-    worker = WorkerResources(slots=2, cpu=2.0, memory_bytes=2.0)
-    groups = [["a"], ["b"]]
-    current = {"a": 4, "b": 4}
-    assert not exceeds_quota(current, {"a": 4, "b": 5}, groups, worker, cpu_quota=1.0)
-    assert exceeds_quota(current, {"a": 6, "b": 6}, groups, worker, cpu_quota=11.0)
-    assert not exceeds_quota(current, {"a": 6, "b": 6}, groups, worker, cpu_quota=12.0)
-    assert exceeds_quota(current, {"a": 6, "b": 6}, groups, worker, memory_quota_bytes=11.0)
-    assert not exceeds_quota(current, {"a": 60}, [], worker, cpu_quota=1.0)

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from penstock.core.knowledge import Knowledge, Rescale
 from penstock.core.model import Fleet, OperatorSample, Snapshot, Step
-from penstock.policies.kubernetes.varga import SourceTask, Varga, lag_metric, total_lag, utilization
+from penstock.policies.kubernetes.varga import Varga, lag_metric, utilization
 
 
 def _snapshot(
@@ -39,10 +39,6 @@ def _climb(slope_rps: float, *, until: float, idle: float = 0.3) -> tuple[Knowle
         snapshot = _snapshot(until - slope_rps * (60.0 - at_s), idle, at_s=at_s)
         knowledge.learn(snapshot, at_s)
     return knowledge, knowledge.history[-1]
-
-
-def test_the_worst_partition_of_a_task_speaks_for_all_of_its_partitions() -> None:
-    assert total_lag([SourceTask(100, 3), SourceTask(10, 2)]) == 320
 
 
 def test_a_lag_of_exactly_the_threshold_is_zero_and_not_a_division_by_it() -> None:

@@ -12,11 +12,10 @@ from penstock.policies.thresholds.filters import (
     LEAST_NOISE_FRACTION,
     InputFit,
     KalmanStep,
-    bootstrap,
     half_gaussian,
-    kalman_run,
     kalman_step,
 )
+from tests.conformance.reference.studies import bootstrap, kalman_run
 
 fractions = st.floats(0.0, 1.0)
 

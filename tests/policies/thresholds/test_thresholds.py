@@ -117,7 +117,7 @@ def test_a_metric_that_nobody_reports_means_hold(kind: str) -> None:
 
 def test_the_kalman_filter_needs_the_arrival_rate() -> None:
     decision = Thresholds().decide(seen(0.0, [0.9], arrival_rps=None), Knowledge())
-    assert decision.reasons[0].text == "holding 1 executors: arrival_rps not measured"
+    assert decision.reasons[0].text == "holding 1 executor: arrival_rps not measured"
 
 
 def test_a_metric_that_is_not_asked_for_may_be_missing() -> None:

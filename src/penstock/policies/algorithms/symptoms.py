@@ -21,19 +21,10 @@ Symptom = Literal["back_pressure", "queue_skew", "rate_skew"]
 NOISE_MS = 20.0
 #: Instances differ when the largest is more than so many times the smallest.
 RATE_SKEW_RATIO = 1.5
-QUEUE_SKEW_RATIO = 20.0
 #: A queue that grows faster (records per second), or is longer on average, is a symptom.
 QUEUE_GROWTH_RPS = 10.0
-LARGE_QUEUE_RECORDS = 1000.0
 #: Heron never grows an operator more than fivefold at a time.
 MOST_GROWTH = 4.0
-
-
-class Backpressure(Struct, frozen=True, gc=False):
-    """Whether an operator suffers backpressure, and which of its instances do."""
-
-    present: bool
-    instances: tuple[str, ...]
 
 
 class Skew(Struct, frozen=True, gc=False):
@@ -42,16 +33,6 @@ class Skew(Struct, frozen=True, gc=False):
     present: bool
     high: tuple[str, ...] = ()
     low: tuple[str, ...] = ()
-
-
-def backpressure(ms_by_instance: Mapping[str, float], noise_ms: float = NOISE_MS) -> Backpressure:
-    """An operator is pressed if its instances are *together*, an instance if it is on its own.
-
-    >>> backpressure({"i1": 55.0, "i2": 3.0}, noise_ms=50.0)
-    Backpressure(present=True, instances=('i1',))
-    """
-    pressed = tuple(name for name, ms in ms_by_instance.items() if ms > noise_ms)
-    return Backpressure(sum(ms_by_instance.values()) > noise_ms, pressed)
 
 
 def skew(value_by_instance: Mapping[str, float], ratio: float) -> Skew:
@@ -72,34 +53,6 @@ def skew(value_by_instance: Mapping[str, float], ratio: float) -> Skew:
     return Skew(True, high, low)
 
 
-def growing(
-    at_s: Sequence[float], queue: Sequence[float], limit_per_s: float = QUEUE_GROWTH_RPS
-) -> bool:
-    """A queue grows if its least-squares slope over three or more points exceeds the limit.
-
-    >>> growing([0.0, 60.0, 120.0], [0.0, 900.0, 1800.0])
-    True
-    """
-    count = len(at_s)
-    if count < 3:
-        return False
-    at_mean, queue_mean = sum(at_s) / count, sum(queue) / count
-    spread = sum([(at - at_mean) ** 2 for at in at_s])
-    if spread == 0.0:
-        return False
-    moved = sum([(at - at_mean) * (q - queue_mean) for at, q in zip(at_s, queue, strict=True)])
-    return moved / spread > limit_per_s
-
-
-def large(queue: Sequence[float], limit: float = LARGE_QUEUE_RECORDS) -> bool:
-    """A queue is large if its mean exceeds the limit.
-
-    >>> large([21.0, 21.0], limit=20.0)
-    True
-    """
-    return sum(queue) / len(queue) > limit
-
-
 def under_provisioned(symptoms: Collection[Symptom]) -> bool:
     """Backpressure that hits all alike: more instances will help.
 
@@ -107,34 +60,6 @@ def under_provisioned(symptoms: Collection[Symptom]) -> bool:
     (True, False)
     """
     return "back_pressure" in symptoms and not {"queue_skew", "rate_skew"} & set(symptoms)
-
-
-def slow_instances(symptoms: Collection[Symptom], queue: Mapping[str, float]) -> tuple[str, ...]:
-    """Instances with a long queue though they get no more records than others: they are slow.
-
-    >>> slow_instances(["back_pressure", "queue_skew"], {"i1": 1000.0, "i2": 20.0, "i3": 20.0})
-    ('i1',)
-    """
-    present = set(symptoms)
-    if not {"back_pressure", "queue_skew"} <= present or "rate_skew" in present:
-        return ()
-    return _far_up(queue)
-
-
-def overloaded_instances(
-    symptoms: Collection[Symptom], rate: Mapping[str, float], queue: Mapping[str, float]
-) -> tuple[str, ...]:
-    """Instances with a long queue *and* the highest rate: their keys are hot.
-
-    >>> overloaded_instances(
-    ...     ["back_pressure", "rate_skew", "queue_skew"],
-    ...     rate={"i1": 5000.0, "i2": 2000.0}, queue={"i1": 10000.0, "i2": 500.0})
-    ('i1',)
-    """
-    if not {"back_pressure", "queue_skew", "rate_skew"} <= set(symptoms) or not rate:
-        return ()
-    fastest = max(rate.values())
-    return tuple(name for name in _far_up(queue) if fastest < 1.10 * rate[name])
 
 
 def grown(instances: int, backpressure_ms: Sequence[float]) -> int:
@@ -147,25 +72,6 @@ def grown(instances: int, backpressure_ms: Sequence[float]) -> int:
     """
     total = min(sum(backpressure_ms), 999.0)
     return ceil(instances * (1.0 + min(total / (1000.0 - total), MOST_GROWTH)))
-
-
-def growth_factor(held_back_fraction: float) -> float:
-    """The same ratio for a fraction of time, capped where it becomes tenfold.
-
-    >>> growth_factor(0.2), growth_factor(0.5)
-    (1.25, 2.0)
-    """
-    held_back_fraction = min(0.9, held_back_fraction)
-    return 1.0 + held_back_fraction / (1.0 - held_back_fraction)
-
-
-def source_growth_factor(pending_rps: float, consumed_rps: float) -> float:
-    """How much faster a source must read so that what waits in front of it stops growing.
-
-    >>> source_growth_factor(500.0, 1000.0), source_growth_factor(-100.0, 1000.0)
-    (1.5, 1.0)
-    """
-    return max(1.0, 1.0 + pending_rps / (consumed_rps or 1.0))
 
 
 def held_back_fraction(snapshot: Snapshot) -> float | None:
@@ -209,9 +115,3 @@ def excess_delay_s(snapshot: Snapshot) -> float | None:
     if snapshot.delay_s is None or not snapshot.trigger_interval_s:
         return snapshot.delay_s
     return max(0.0, snapshot.delay_s - 2.0 * snapshot.trigger_interval_s)
-
-
-def _far_up(queue: Mapping[str, float]) -> tuple[str, ...]:
-    """The instances whose queue is more than half of the longest."""
-    longest = max(queue.values(), default=0.0)
-    return tuple(name for name, length in queue.items() if longest < 2.0 * length)

@@ -121,18 +121,6 @@ def full_cpu_fractions(mean_cpus: Sequence[float], full: float = 1.0) -> list[fl
     return [full - (busiest - cpu) for cpu in mean_cpus]
 
 
-def executor_capacities_rps(lines: Sequence[RunningRegression], full: float = 1.0) -> list[int]:
-    """What each executor can process, in whole records/s; what they can together is the sum.
-
-    >>> even = RunningRegression.through([0.2, 0.4], [200.0, 400.0])
-    >>> behind = RunningRegression.through([0.1, 0.3], [100.0, 300.0])
-    >>> executor_capacities_rps([even, behind])
-    [1000, 900]
-    """
-    fractions = full_cpu_fractions([line.x_mean for line in lines], full)
-    return [int(line.at(cpu)) for line, cpu in zip(lines, fractions, strict=True)]
-
-
 def fleet_capacity_rps(
     lines: Sequence[RunningRegression], full: float = 1.0, least_cpu: float = 0.0
 ) -> int | None:

@@ -8,7 +8,7 @@ in which those behind it hold it back. The second is believed when the first pro
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from math import inf, isfinite, isinf
+from math import inf, isinf
 
 from msgspec import Struct
 
@@ -16,26 +16,6 @@ from penstock.policies.flink.options import Aggregator
 from penstock.policies.flink.windows import mean, rate
 
 MS_PER_S = 1000.0
-
-
-class BusyTime(Struct, frozen=True, gc=False):
-    """Busy milliseconds per second over the instances of a vertex."""
-
-    min: float | None = None
-    max: float | None = None
-    avg: float | None = None
-
-
-def load_fraction(busy: BusyTime, aggregator: Aggregator) -> float | None:
-    """Part of its time that the chosen instance is busy.
-
-    >>> load_fraction(BusyTime(min=100.0, max=200.0, avg=150.0), "max")
-    0.2
-    """
-    value: float | None = getattr(busy, aggregator)
-    if value is None or not isfinite(value):
-        return None
-    return max(0.0, value) / MS_PER_S
 
 
 def busy_ms_per_s(
@@ -144,15 +124,6 @@ def observed_series_rps(
             )
         )
     return series
-
-
-def source_partitions(names: Iterable[tuple[str | int, ...]]) -> int:
-    """How many partitions a source reads: of all its topics, and of all clusters.
-
-    >>> source_partitions([("orders", 0), ("orders", 1), ("refunds", 0), ("orders", 1)])
-    3
-    """
-    return len(set(names))
 
 
 def true_processing_rps(

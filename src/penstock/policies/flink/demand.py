@@ -166,13 +166,15 @@ def utilization_band(options: Options) -> tuple[float, float]:
     )
 
 
-def is_processing_backlog(lag_records: float, input_rps: float | None, threshold_s: float) -> bool:
-    """Whether a source has more before it than it reads in so many seconds.
+def is_processing_backlog(
+    lag_records: float | None, input_rps: float | None, threshold_s: float
+) -> bool:
+    """Whether more waits before a source than it reads in `threshold_s`; unmeasured lag is none.
 
     >>> is_processing_backlog(54_000.0, 200.0, threshold_s=300.0)
     False
     """
-    if input_rps is None:
+    if input_rps is None or lag_records is None:
         return False
     if input_rps == 0.0:
         return lag_records > 0.0

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from graphlib import CycleError, TopologicalSorter
 
 from msgspec import Struct
@@ -19,7 +19,7 @@ from penstock.policies.flink.demand import (
     source_demand,
 )
 from penstock.policies.flink.options import NO_LIMIT, Aggregator, Options
-from penstock.policies.flink.windows import mean, rate, rounded
+from penstock.policies.flink.windows import rate, rounded
 
 
 class Vertex(Struct, frozen=True, gc=False):
@@ -72,7 +72,7 @@ def evaluate(
     inputs = {name: vertex.inputs for name, vertex in vertices.items()}
     processing_backlog = any(
         is_processing_backlog(
-            samples[name][-1][1].lag_records or 0.0, flows[name].in_rps, options.backlog_threshold_s
+            samples[name][-1][1].lag_records, flows[name].in_rps, options.backlog_threshold_s
         )
         for name, vertex in vertices.items()
         if not vertex.inputs
@@ -118,12 +118,6 @@ def capacity_rps(
         switch_threshold=options.observed_switch_threshold,
         min_observations=options.observed_min_observations,
     )
-
-
-def mean_load_fraction(points: Iterable[tuple[float, VertexSample]]) -> float | None:
-    """How busy a vertex was over the window."""
-    load = mean(sample.load_fraction for _, sample in points)
-    return _rounded(load)
 
 
 def in_order(inputs: Mapping[str, Sequence[str]]) -> Iterator[str]:

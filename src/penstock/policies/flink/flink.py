@@ -132,8 +132,8 @@ class Flink(Options):
     which no sensor of ours tells. A metric that is missing means hold, where the original reads a
     missing backlog as none. Only a rescale that was really made enters the past or ends the scale
     downs that wait. A job has run "since" the last change of its active executors. Key groups are
-    not known, so only sources are aligned. Excluded periods need a local time and are left to the
-    caller (`penstock.policies.flink.periods`); garbage collection is not measured.
+    not known, so only sources are aligned. There are no excluded periods and no quotas besides the
+    bounds of the fleet; garbage collection is not measured.
 
     Wins and loses
     --------------

@@ -215,22 +215,6 @@ def rate_limited(
     return Limited(desired, "DesiredWithinRange")
 
 
-def legacy_limited(desired: int, current: int, *, min_replicas: int, max_replicas: int) -> Limited:
-    """A wish without ``spec.behavior``: one pass at most doubles the fleet, or makes it 4.
-
-    >>> legacy_limited(50, 1, min_replicas=1, max_replicas=100)
-    Limited(replicas=4, reason='ScaleUpLimit')
-    """
-    if desired < min_replicas:
-        return Limited(min_replicas, "TooFewReplicas")
-    allowed = max(2 * current, 4)
-    if desired > min(max_replicas, allowed):
-        if max_replicas > allowed:
-            return Limited(allowed, "ScaleUpLimit")
-        return Limited(max_replicas, "TooManyReplicas")
-    return Limited(desired, "DesiredWithinRange")
-
-
 def change_within(events: Iterable[ScaleEvent], period_s: float, now_s: float) -> int:
     """How many pods were added (or removed) in less than the last `period_s`.
 
@@ -239,23 +223,6 @@ def change_within(events: Iterable[ScaleEvent], period_s: float, now_s: float) -
     """
     cutoff_s = now_s - period_s
     return sum(event.change for event in events if event.at_s > cutoff_s)
-
-
-def record_event(
-    events: Iterable[ScaleEvent], change: int, pace: Pace, now_s: float
-) -> tuple[ScaleEvent, ...]:
-    """Remember a rescale; it takes the last place that is older than every policy looks back."""
-    cutoff_s = now_s - pace.longest_s
-    kept = [
-        ScaleEvent(event.change, event.at_s, event.outdated or event.at_s < cutoff_s)
-        for event in events
-    ]
-    newest = ScaleEvent(change, now_s)
-    for index in range(len(kept) - 1, -1, -1):
-        if kept[index].outdated:
-            kept[index] = newest
-            return tuple(kept)
-    return (*kept, newest)
 
 
 def _start(

@@ -6,56 +6,9 @@ out is ``ceil(number / lag_threshold)`` replicas.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from math import isqrt
-from typing import Literal
 
 from msgspec import Struct
-
-#: What Kafka answers when a group has committed nothing yet.
-NO_OFFSET = -1
-
-
-class PartitionLag(Struct, frozen=True, gc=False):
-    """Records behind in one partition: what counts for scaling, and what for activation."""
-
-    scaling: int
-    activation: int
-
-
-def partition_lag(
-    committed: int,
-    end_offset: int | None,
-    *,
-    offset_reset: Literal["latest", "earliest"] = "latest",
-    zero_on_invalid_offset: bool = False,
-    previous_committed: int | None = None,
-) -> PartitionLag:
-    """How far a partition is behind.
-
-    With `previous_committed` (the last poll's offset) a partition that did not move counts as
-    stuck: its lag keeps the job active, but does not scale it. Without an end offset the broker
-    did not answer for the partition, and it counts as 0.
-
-    >>> partition_lag(100, 150)
-    PartitionLag(scaling=50, activation=50)
-    >>> partition_lag(100, 150, previous_committed=100)
-    PartitionLag(scaling=0, activation=50)
-    >>> partition_lag(NO_OFFSET, 150).scaling, partition_lag(NO_OFFSET, 150,
-    ...     offset_reset="earliest").scaling
-    (1, 150)
-    """
-    if committed == NO_OFFSET:
-        if zero_on_invalid_offset:
-            return PartitionLag(0, 0)
-        if offset_reset == "latest":
-            return PartitionLag(1, 1)
-    if end_offset is None:
-        return PartitionLag(0, 0)
-    if committed == NO_OFFSET:
-        return PartitionLag(end_offset, end_offset)
-    lag = end_offset - committed
-    return PartitionLag(0 if committed == previous_committed else lag, lag)
 
 
 def factors(number: int) -> list[int]:
@@ -109,12 +62,3 @@ def metric_value(rule: LagRule, total_lag: int, partitions: int, partitions_with
         total_lag = next_factor(total_lag, partitions, rule.lag_threshold) * rule.lag_threshold
     most = partitions_with_lag if limited else partitions
     return most * rule.lag_threshold if total_lag // rule.lag_threshold > most else total_lag
-
-
-def metric_of_lags(rule: LagRule, lags: Sequence[int]) -> int:
-    """`metric_value` from the lag of each partition.
-
-    >>> metric_of_lags(LagRule(limit_to_partitions_with_lag=True), [1000, 0, 0, 0, 0])
-    10
-    """
-    return metric_value(rule, sum(lags), len(lags), sum(1 for lag in lags if lag > 0))

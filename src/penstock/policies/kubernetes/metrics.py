@@ -19,7 +19,6 @@ from penstock.policies.kubernetes.pods import (
     PodSample,
     Readiness,
     group_pods,
-    serving,
 )
 
 Values = Mapping[str, int]
@@ -79,8 +78,8 @@ def utilization_replicas(
             f"unable to get metrics for resource {resource}: "
             "no metrics returned from resource metrics API"
         )
-    groups = _grouped(pods, samples, resource, now_s, readiness)
-    values = _counted(samples, groups)
+    groups = grouped_pods(pods, samples, resource, now_s, readiness)
+    values = counted_values(samples, groups)
     requests = _requests(pods, resource)
 
     def ratio_of(values: Values) -> float:
@@ -90,69 +89,8 @@ def utilization_replicas(
         return requests[name] * max(100, target_pct) // 100
 
     used = _utilization(values, requests)
-    replicas = _replicas(current, groups, values, ratio_of, missing_milli, tolerance)
+    replicas = replicas_by_ratio(current, groups, values, ratio_of, missing_milli, tolerance)
     return Proposal(replicas, used.average_milli, used.percent)
-
-
-def average_replicas(
-    current: int,
-    target_milli: int,
-    pods: Sequence[Pod],
-    samples: Mapping[str, PodSample],
-    *,
-    resource: str = "",
-    now_s: float = 0.0,
-    tolerance: Tolerance = TOLERANCE,
-    readiness: Readiness = READINESS,
-) -> Proposal:
-    """Replicas for a mean over pods: ``ceil(mean/target x ready pods)``.
-
-    `resource` is empty for a custom metric; for ``cpu``, readiness is looked at.
-
-    >>> pods = [Pod("a"), Pod("b")]
-    >>> average_replicas(2, 15_000, pods, {"a": PodSample(20_000), "b": PodSample(40_000)})
-    Proposal(replicas=4, usage_milli=30000, utilization_pct=None)
-    """
-    if not samples:
-        asked = f"metrics for resource {resource}" if resource else "metric"
-        source = "resource" if resource else "custom"
-        raise MetricError(f"unable to get {asked}: no metrics returned from {source} metrics API")
-    groups = _grouped(pods, samples, resource, now_s, readiness)
-    values = _counted(samples, groups)
-
-    def ratio_of(values: Values) -> float:
-        return divide(float(_average(values)), float(target_milli))
-
-    replicas = _replicas(current, groups, values, ratio_of, lambda _: target_milli, tolerance)
-    return Proposal(replicas, _average(values))
-
-
-def object_replicas(
-    current: int,
-    target_milli: int,
-    value_milli: int,
-    pods: Sequence[Pod],
-    *,
-    tolerance: Tolerance = TOLERANCE,
-) -> Proposal:
-    """Replicas for one value as a whole: ``ceil(value/target x serving pods)``.
-
-    From zero replicas there are no pods to multiply with, and no tolerance: ``ceil(value/target)``.
-
-    >>> object_replicas(0, 15_000, 20_000, []).replicas
-    2
-    """
-    ratio = divide(float(value_milli), float(target_milli))
-    if current == 0:
-        return Proposal(ceil_int32(ratio), value_milli)
-    if tolerance.covers(ratio):
-        return Proposal(current, value_milli)
-    if not pods:
-        raise MetricError(
-            "unable to calculate ready pods: "
-            "no pods returned by selector while calculating replica count"
-        )
-    return Proposal(ceil_int32(ratio * serving(pods)), value_milli)
 
 
 def object_per_pod_replicas(
@@ -176,24 +114,6 @@ def object_per_pod_replicas(
     return Proposal(replicas, ceil_int64(divide(value, float(status_replicas))))
 
 
-def external_replicas(
-    current: int,
-    target_milli: int,
-    values_milli: Sequence[int],
-    pods: Sequence[Pod],
-    *,
-    tolerance: Tolerance = TOLERANCE,
-) -> Proposal:
-    """Replicas for the sum of a metric from outside the cluster, as a whole."""
-    total = 0
-    for value in _external(values_milli):
-        total += value
-        if total > MAX_INT64:
-            total = MAX_INT64
-            break
-    return object_replicas(current, target_milli, total, pods, tolerance=tolerance)
-
-
 def external_per_pod_replicas(
     status_replicas: int,
     target_milli: int,
@@ -208,8 +128,12 @@ def external_per_pod_replicas(
     >>> external_per_pod_replicas(10, 1_000, [11_000]).replicas  # 10 % more is within tolerance
     10
     """
+    if not values_milli:
+        raise MetricError(
+            "unable to get external metric: no metrics returned from external metrics API"
+        )
     total = 0
-    for value in _external(values_milli):
+    for value in values_milli:
         total += value
         # A sum below zero is taken for an overflow, here and in Kubernetes.
         if not 0 <= total <= MAX_INT64:
@@ -240,11 +164,7 @@ def _utilization(values: Values, requests: Mapping[str, int]) -> _Utilization:
     return _Utilization(quotient(used * 100, requested), quotient(used, count))
 
 
-def _average(values: Values) -> int:
-    return quotient(sum(values.values()), len(values))
-
-
-def _replicas(
+def replicas_by_ratio(
     current: int,
     groups: PodGroups,
     values: Values,
@@ -273,7 +193,7 @@ def _replicas(
     return current if contradicts else replicas
 
 
-def _grouped(
+def grouped_pods(
     pods: Sequence[Pod],
     samples: Mapping[str, PodSample],
     resource: str,
@@ -285,7 +205,7 @@ def _grouped(
     return group_pods(pods, samples, resource=resource, now_s=now_s, readiness=readiness)
 
 
-def _counted(samples: Mapping[str, PodSample], groups: PodGroups) -> dict[str, int]:
+def counted_values(samples: Mapping[str, PodSample], groups: PodGroups) -> dict[str, int]:
     dropped = {*groups.ignored, *groups.unready}
     values = {name: s.value_milli for name, s in samples.items() if name not in dropped}
     if not values:
@@ -300,11 +220,3 @@ def _requests(pods: Sequence[Pod], resource: str) -> dict[str, int]:
             raise MetricError(f"missing request for {resource} in Pod {pod.name}")
         requests[pod.name] = pod.request_milli
     return requests
-
-
-def _external(values_milli: Sequence[int]) -> Sequence[int]:
-    if not values_milli:
-        raise MetricError(
-            "unable to get external metric: no metrics returned from external metrics API"
-        )
-    return values_milli

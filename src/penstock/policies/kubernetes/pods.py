@@ -101,15 +101,6 @@ def group_pods(
     return PodGroups(ready, tuple(unready), tuple(missing), tuple(ignored))
 
 
-def serving(pods: Iterable[Pod]) -> int:
-    """How many pods are running and ready.
-
-    >>> serving([Pod("a"), Pod("b", ready=False), Pod("c", phase="Pending")])
-    1
-    """
-    return sum(1 for pod in pods if pod.phase == "Running" and pod.ready)
-
-
 def _cpu_counts(pod: Pod, sample: PodSample, now_s: float, readiness: Readiness) -> bool:
     if pod.ready is None or pod.started_at_s is None:
         return False

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 from math import floor
-from typing import Annotated, ClassVar, Literal, NamedTuple
+from typing import Annotated, ClassVar, Literal
 
 from msgspec import Meta
 
@@ -18,24 +18,6 @@ from penstock.policies.kubernetes.pacing import Recommendations, seeded, settle
 
 #: The YAML of the papers sets only the window down, which is a behaviour: all else is default.
 DEFAULTS = Behavior()
-
-
-class SourceTask(NamedTuple):
-    """One task that reads from Kafka: the lag of its worst partition, and how many it has."""
-
-    max_lag_records: float
-    partitions: int
-
-
-def total_lag(tasks: Iterable[SourceTask]) -> float:
-    """Records behind, as far as Flink tells: it reports the worst partition of each task.
-
-    Four tasks with five partitions each, all 50 000 behind:
-
-    >>> total_lag([SourceTask(50_000, 5)] * 4)
-    1000000
-    """
-    return sum(task.max_lag_records * task.partitions for task in tasks)
 
 
 def lag_metric(

@@ -6,7 +6,6 @@ squared coefficient of variation (0 regular, 1 Poisson or exponential, above 1 b
 
 from __future__ import annotations
 
-import math
 from math import floor, inf
 
 from msgspec import Struct
@@ -24,13 +23,6 @@ class Station(Struct, frozen=True, gc=False):
     service_rps: float
     arrival_cv2: float = 1.0
     service_cv2: float = 1.0
-
-    @classmethod
-    def of_deviations(
-        cls, arrival_rps: float, service_rps: float, arrival_cv: float, service_cv: float
-    ) -> Station:
-        """A station whose variation is given by standard deviation over mean, not squared."""
-        return cls(arrival_rps, service_rps, arrival_cv * arrival_cv, service_cv * service_cv)
 
     @property
     def offered(self) -> float:
@@ -59,22 +51,6 @@ def erlang_c(servers: int, offered: float) -> float:
         if blocked < NEVER:
             return 0.0
     return _waits(blocked, offered / servers)
-
-
-def allen_cunneen_wait(servers: int, utilisation: float) -> float:
-    """Allen and Cunneen's closed form for the chance to wait, good to a few percent.
-
-    ``(rho^k + rho) / 2`` from a utilisation of 0.7 on, ``rho^((k+1)/2)`` below; both are exact
-    for one server.
-
-    >>> allen_cunneen_wait(1, 0.5), allen_cunneen_wait(4, 0.75)
-    (0.5, 0.533203)
-    """
-    if utilisation >= 1.0:
-        return 1.0
-    if utilisation >= 0.7:
-        return (utilisation**servers + utilisation) / 2.0
-    return math.pow(utilisation, (servers + 1) / 2.0)
 
 
 def response_time_s(station: Station, servers: int, wait_chance: float | None = None) -> float:

@@ -7,7 +7,7 @@ many scalar filters.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from math import exp, inf
 
 from msgspec import Struct
@@ -18,14 +18,6 @@ from msgspec import Struct
 LEAST_NOISE_FRACTION = 0.01
 
 
-class Bootstrap(Struct, frozen=True, gc=False):
-    """Where a Kalman filter starts: estimate, its variance, and the noise of the system."""
-
-    x0: float
-    p0: float
-    q: float
-
-
 class KalmanStep(Struct, frozen=True, gc=False):
     """One turn of a Kalman filter: prediction, trust in the measurement, estimate, variance."""
 
@@ -33,26 +25,6 @@ class KalmanStep(Struct, frozen=True, gc=False):
     gain: float
     x: float
     p: float
-
-
-def bootstrap(measurements: Iterable[float], noise: float) -> Bootstrap:
-    """A start from the measurements of a dead time, the later the heavier.
-
-    With weights ``i`` and their sum ``D = n(n+1)/2``: ``x0 = sum i z_i / D``,
-    ``P0 = sum i (z_i - x0)^2 / (D - 1)`` and ``Q = P0 - R``. One measurement has no spread: then
-    the noise of the instrument is all that is known.
-
-    >>> bootstrap([0.4, 0.5, 0.6], noise=0.001)
-    Bootstrap(x0=0.533333, p0=0.006667, q=0.005667)
-    """
-    x = p = 0.0
-    count = 0
-    for count, z in enumerate(measurements, start=1):
-        x, p = bootstrap_step(x, p, count, z)
-    if count == 0:
-        raise ValueError("a filter cannot start without a measurement")
-    p0 = noise if count == 1 else p
-    return Bootstrap(x, p0, system_noise(p0, noise))
 
 
 def bootstrap_step(x: float, p: float, count: int, measured: float) -> tuple[float, float]:
@@ -97,42 +69,6 @@ def kalman_step(
     return KalmanStep(
         prior, gain, prior + gain * (measured - prior), (1.0 - gain) * p if posterior_update else p
     )
-
-
-def kalman_run(
-    measurements: Sequence[float],
-    rates: Sequence[float],
-    *,
-    a: float,
-    b: float,
-    x0: float,
-    p0: float,
-    q: float,
-    r: float,
-    posterior_update: bool = True,
-) -> list[KalmanStep]:
-    """The filter over a series, driven by an input: ``f(x, u) = x + a D + b dD``.
-
-    The start `x0` belongs to the first measurement; each later one is predicted from the input
-    one turn before it, ``u[t-1] = (D[t-1], D[t-1] - D[t-2])``.
-
-    >>> for step in kalman_run([0.5, 0.5, 0.7], [100, 140, 140], a=0.0, b=0.005,
-    ...                        x0=0.5, p0=0.01, q=0.001, r=0.01):
-    ...     print(f"{step.prior:.3f} {step.x:.3f}")
-    0.500 0.500
-    0.700 0.700
-    """
-    x, p = x0, p0
-    steps = []
-    for t in range(1, len(measurements)):
-        change = rates[t - 1] - rates[t - 2] if t > 1 else 0.0
-        drift = a * rates[t - 1] + b * change
-        step = kalman_step(
-            x, p, measurements[t], q=q, r=r, drift=drift, posterior_update=posterior_update
-        )
-        x, p = step.x, step.p
-        steps.append(step)
-    return steps
 
 
 class InputFit(Struct, frozen=True, gc=False, array_like=True):

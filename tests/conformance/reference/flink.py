@@ -1,16 +1,15 @@
-"""Memory: when its lack forbids scaling, and how a worker's memory is divided anew.
-
-Sizes are bytes. Each pool takes what it needs from what is left of the worker's memory.
-"""
+"""What Flink's autoscaler does beyond the parallelism of vertices: memory pools and quotas."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from math import ceil
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from math import ceil, isfinite
 from typing import Literal
 
 from msgspec import Struct
 
+from penstock.policies.flink.capacity import MS_PER_S
+from penstock.policies.flink.options import Aggregator
 from penstock.policies.flink.windows import mean, rounded
 
 #: How the records of one vertex reach the next.
@@ -69,23 +68,6 @@ def memory_window(samples: Sequence[WorkerMemory]) -> MemoryWindow:
     )
 
 
-def is_under_pressure(
-    gc_fraction: float | None,
-    heap_fraction: float | None,
-    *,
-    gc_threshold: float,
-    heap_threshold: float,
-) -> bool:
-    """Whether the latest garbage collection or the mean use of the heap forbids any scaling.
-
-    >>> is_under_pressure(0.51, 0.79, gc_threshold=0.5, heap_threshold=0.8)
-    True
-    """
-    return (gc_fraction is not None and gc_fraction > gc_threshold) or (
-        heap_fraction is not None and heap_fraction > heap_threshold
-    )
-
-
 def pool_bytes(used_bytes: float, overhead_fraction: float, budget_bytes: float) -> int:
     """A pool that holds what is in use and a margin, as far as the budget goes.
 
@@ -131,3 +113,93 @@ def network_segments(
 
 def _rounded(value: float | None) -> float | None:
     return None if value is None else rounded(value)
+
+
+def slots_after(current: Mapping[str, int], scaled: Mapping[str, int], slots_used: int) -> int:
+    """Slots that a job takes after a rescale.
+
+    If it used as many as its widest vertex has tasks, vertices share slots, and go on doing so;
+    else each task is taken to have a slot of its own.
+
+    >>> slots_after({"source": 2, "sink": 3}, {"source": 7}, slots_used=3)
+    7
+    >>> slots_after({"source": 2, "sink": 3}, {"source": 7}, slots_used=5)
+    10
+    """
+    after = {**current, **scaled}.values()
+    if max(current.values(), default=0) == slots_used:
+        return max(after, default=0)
+    return sum(after)
+
+
+def workers(slots: int, slots_per_worker: int) -> int:
+    """Workers that offer so many slots."""
+    return ceil(slots / slots_per_worker)
+
+
+class WorkerResources(Struct, frozen=True, gc=False):
+    """What one worker offers and takes."""
+
+    slots: int
+    cpu: float
+    memory_bytes: float
+
+
+def exceeds_quota(
+    current: Mapping[str, int],
+    scaled: Mapping[str, int],
+    slot_sharing_groups: Sequence[Collection[str]],
+    worker: WorkerResources,
+    *,
+    cpu_quota: float | None = None,
+    memory_quota_bytes: float | None = None,
+) -> bool:
+    """Whether a rescale that needs more workers would need more of them than allowed.
+
+    As in the original, only vertices that change are counted, and a worker that would be
+    filled in part is not.
+
+    >>> worker = WorkerResources(slots=2, cpu=2.0, memory_bytes=2e9)
+    >>> exceeds_quota({"a": 1}, {"a": 4}, [["a"]], worker, cpu_quota=3.0)
+    True
+    """
+    before = after = 0
+    for group in slot_sharing_groups:
+        changed = [name for name in group if name in scaled]
+        before += max((current[name] for name in changed), default=0)
+        after += max((scaled[name] for name in changed), default=0)
+    workers_before, workers_after = before // worker.slots, after // worker.slots
+    if workers_after <= workers_before:
+        return False
+    return (cpu_quota is not None and worker.cpu * workers_after > cpu_quota) or (
+        memory_quota_bytes is not None and worker.memory_bytes * workers_after > memory_quota_bytes
+    )
+
+
+class BusyTime(Struct, frozen=True, gc=False):
+    """Busy milliseconds per second over the instances of a vertex."""
+
+    min: float | None = None
+    max: float | None = None
+    avg: float | None = None
+
+
+def load_fraction(busy: BusyTime, aggregator: Aggregator) -> float | None:
+    """Part of its time that the chosen instance is busy.
+
+    >>> load_fraction(BusyTime(min=100.0, max=200.0, avg=150.0), "max")
+    0.2
+    """
+    value: float | None = getattr(busy, aggregator)
+    if value is None or not isfinite(value):
+        return None
+    return max(0.0, value) / MS_PER_S
+
+
+def source_partitions(names: Iterable[tuple[str | int, ...]]) -> int:
+    """How many partitions a source reads: of all its topics, and of all clusters.
+
+    >>> source_partitions([("orders", 0), ("orders", 1), ("refunds", 0), ("orders", 1)])
+    3
+    """
+    return len(set(names))

