@@ -95,6 +95,13 @@ def test_each_warning_names_the_setting() -> None:
     assert "spark.dynamicAllocation.initialExecutors=1" in finding.change
 
 
+def test_what_only_mode_act_does_is_said_of_mode_act() -> None:
+    """The same findings are logged in mode recommend, where Penstock moves nothing."""
+    for enabled in (None, "true"):
+        (finding,) = found("dynamic_allocation", **{"spark.dynamicAllocation.enabled": enabled})
+        assert "mode act" in finding.reason
+
+
 def test_an_allocator_that_kills_by_itself_is_refused() -> None:
     conf = {
         "spark.master": "k8s://https://host",

@@ -13,6 +13,7 @@ import pytest
 import penstock
 from penstock.spark.internals import Driver
 from penstock.testbed import Testbed, paced, wait_until
+from tests.spark.sensor.sensing import row_limits
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -65,14 +66,16 @@ def test_a_backlog_is_worked_off_in_batches_of_usual_length_and_the_cap_is_given
         options: dict[str, Any] = {"min": 2, "max": 2, "every_s": 0.5, "slo_s": 4.0}
         with penstock.attach(spark, "static:2", admission=True, **options):
             produce(bed, topic, 400)
-            wait_until(lambda: "MaxRows" in Driver(spark).row_limits(query), 60.0, "no cap was set")
+            wait_until(
+                lambda: "MaxRows" in row_limits(Driver(spark), query), 60.0, "no cap was set"
+            )
             small = last_batch(query)
             produce(bed, topic, 12_000)
             wait_until(
                 lambda: sum(records_after(query, small + 1)) >= 5_000, 120.0, "no batch comes"
             )
             assert max(records_after(query, small + 1)) <= 4_000
-        assert "All Available" in Driver(spark).row_limits(query)
+        assert "All Available" in row_limits(Driver(spark), query)
     finally:
         query.stop()
 

@@ -133,8 +133,8 @@ def test_a_silent_broker_holds_the_fleet(
             scene.holds("not_measured")
         scene.resumes()
         commit(query, 2)
-    assert said(caplog, "does not tell its offsets") == 1
-    assert said(caplog, "Kafka tells its offsets again") == 1
+    assert said(caplog, "Kafka offsets cannot be read") == 1
+    assert said(caplog, "Kafka offsets can be read again") == 1
 
 
 def test_a_status_store_that_is_slow_holds_the_fleet(
@@ -183,7 +183,7 @@ def test_a_scheduler_that_does_not_answer_holds_the_fleet(
     tmp_path: Path,
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    """Without it not even the size of the fleet is known, and nothing can be tended."""
+    """Without it not even the size of the fleet is known, and nothing can be changed."""
     caplog.set_level(logging.INFO, "penstock")
     with scaled(spark, tmp_path, needs="") as scene:
         with sick(scene.handle, "backend", fail):
@@ -191,8 +191,8 @@ def test_a_scheduler_that_does_not_answer_holds_the_fleet(
             commit(query, 1)
         scene.resumes()
         assert scene.handle.status().losses == 0
-    assert said(caplog, "the driver does not tell its fleet: java.lang.IllegalState") == 1
-    assert said(caplog, "the fleet cannot be tended now") == 1
+    assert said(caplog, "the fleet cannot be read: java.lang.IllegalState") == 1
+    assert said(caplog, "the fleet cannot be checked now") == 1
     assert said(caplog, "the job can be seen again") == 1
 
 
@@ -202,7 +202,7 @@ def test_a_listener_that_stops_costs_no_sight(
     tmp_path: Path,
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    """A listener of the user's own that hangs keeps all reports from ours: they are asked for."""
+    """A listener of the user that hangs delays all reports: the queries are asked instead."""
     from pyspark.sql.streaming.listener import StreamingQueryListener
 
     caplog.set_level(logging.INFO, "penstock")
@@ -243,5 +243,5 @@ def test_a_listener_that_stops_costs_no_sight(
     assert batches == list(range(batches[0], batches[-1] + 1))  # none missed, none twice
     hidden = [step.snapshot.batches for step in steps[first:last] if step.snapshot is not None]
     assert sum(map(len, hidden)) >= 5
-    assert said(caplog, "reports of queries are kept back by a listener") == 1
+    assert said(caplog, "the listener is delayed by another listener") == 1
     assert said(caplog, "the listener can be read again") == 1

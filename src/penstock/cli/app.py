@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import sys
 import warnings
+from pathlib import Path
 
 from cyclopts import App, CycloptsError, Parameter
 
 from penstock import __version__
 from penstock.core.errors import PenstockError
 
+HERE = Path(__file__).parents[1]
 EXIT_CODES = "Exit codes: 0 done, 1 ran but the answer is no, 2 bad input."
 
 app = App(
@@ -142,8 +144,15 @@ def _fail(sentence: str, code: int = 2) -> None:
     sys.exit(code)
 
 
-def _warn(message: Warning | str, *_: object) -> None:
-    print(f"penstock: warning: {message}", file=sys.stderr)  # noqa: T201
+def _warn(
+    message: Warning | str, category: type[Warning], filename: str, lineno: int, *_: object
+) -> None:
+    """Print a warning of ours in one line, and one of another library as Python does."""
+    if category.__module__.startswith("penstock.") or HERE in Path(filename).parents:
+        text = f"penstock: warning: {message}\n"
+    else:
+        text = warnings.formatwarning(message, category, filename, lineno)
+    sys.stderr.write(text)
 
 
 if __name__ == "__main__":

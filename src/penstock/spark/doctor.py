@@ -1,9 +1,7 @@
-"""Looks at the settings of an application before it is scaled: what is well, what is not, and
-what to set instead.
+"""Checks the settings of an application before it is scaled, and says what to change.
 
-Checks are functions from settings to findings; `examine` runs them all. The same checks stand
-behind ``penstock doctor``, which reads a script, and behind `attach`, which reads the running
-application.
+Checks are functions from settings to findings; `examine` runs them all. ``penstock doctor`` runs
+them on a script, `attach` on the running application.
 
 >>> settings = {"spark.master": "local[4]"}
 >>> for finding in examine(Application(settings)):
@@ -21,17 +19,18 @@ from typing import Literal
 from msgspec import Struct
 
 from penstock.core.errors import ConfigError
+from penstock.core.phrases import counted, executors
 from penstock.settings.notation import quantity
 
 Level = Literal["ok", "warning", "error"]
 Manager = Literal["standalone", "yarn", "kubernetes", "local", "unknown"]
 
-#: Above this, an executor that is told to go stays for long after it could go.
+#: Above this, a decommissioned executor stays long after it could leave.
 SLOW_REATTEMPT_S = 5.0
 
 
 class Finding(Struct, frozen=True):
-    """One check: how it went, why that matters, and the exact setting to change."""
+    """The result of one check: level, reason, and the exact setting to change."""
 
     check: str
     level: Level
@@ -40,17 +39,7 @@ class Finding(Struct, frozen=True):
 
 
 class Application(Struct, frozen=True):
-    """What is known of an application: its settings, and the fleet that it should have.
-
-    Parameters
-    ----------
-    conf
-        Application of Spark that somebody has set.
-    min_executors, max_executors
-        The bounds of the fleet.
-    triggers
-        Kinds of trigger that its queries use, as ``DataStreamWriter.trigger`` names them.
-    """
+    """The settings of an application, the bounds of its fleet and the triggers of its queries."""
 
     conf: Mapping[str, str]
     min_executors: int = 1
@@ -59,7 +48,7 @@ class Application(Struct, frozen=True):
 
     @property
     def manager(self) -> Manager:
-        """Who hands out executors.
+        """The cluster manager.
 
         >>> Application({"spark.master": "local-cluster[2,1,1024]"}).manager
         'standalone'
@@ -89,12 +78,12 @@ Check = Callable[[Application], Iterator[Finding]]
 
 
 def examine(application: Application) -> list[Finding]:
-    """All findings, in the order in which one would mend them."""
+    """All findings, in the order in which to fix them."""
     return [finding for check in CHECKS for finding in check(application)]
 
 
 def refuse_errors(findings: Sequence[Finding]) -> None:
-    """Raise the first error among them as one sentence with its way out."""
+    """Raise the first error among them as one sentence."""
     for finding in findings:
         if finding.level == "error":
             raise ConfigError(f"{finding.reason}: {finding.change}")
@@ -139,28 +128,24 @@ def room(application: Application) -> Iterator[Finding]:
     cap, cores = application.conf.get("spark.cores.max", ""), application.executor_cores
     if application.manager != "standalone" or not cap.isdigit() or cores is None:
         return
-    most = int(cap) // cores
-    least_cores, most_cores = application.min_executors * cores, application.max_executors * cores
-    if most < application.min_executors:
-        reason = (
-            f"min is {application.min_executors} executors and spark.cores.max={cap} gives {most}"
-        )
-        yield Finding("room", "error", reason, f"set spark.cores.max={least_cores} or lower min")
-    elif most < application.max_executors:
-        reason = (
-            f"max is {application.max_executors} executors and spark.cores.max={cap} gives {most}"
-        )
-        yield Finding("room", "warning", reason, f"spark.cores.max={most_cores}")
+    least, most, given = application.min_executors, application.max_executors, int(cap) // cores
+    gives = f"spark.cores.max={cap} gives {given}"
+    if given < least:
+        change = f"set spark.cores.max={least * cores} or lower min"
+        yield Finding("room", "error", f"min is {executors(least)} and {gives}", change)
+    elif given < most:
+        reason = f"max is {executors(most)} and {gives}"
+        yield Finding("room", "warning", reason, f"spark.cores.max={most * cores}")
     else:
-        yield Finding("room", "ok", f"spark.cores.max={cap} gives up to {most} executors")
+        yield Finding("room", "ok", f"spark.cores.max={cap} gives up to {executors(given)}")
 
 
 def executor_size(application: Application) -> Iterator[Finding]:
     if application.manager == "standalone" and application.executor_cores is None:
-        reason = "without a size, one executor takes a whole worker and there are no steps"
+        reason = "without it, one executor takes a whole worker"
         yield Finding("executor_size", "warning", reason, "spark.executor.cores=1")
     elif application.executor_cores is not None:
-        reason = f"each executor has {application.executor_cores} cores"
+        reason = f"each executor has {counted(application.executor_cores, 'core')}"
         yield Finding("executor_size", "ok", reason)
 
 
@@ -169,7 +154,7 @@ def dynamic_allocation(application: Application) -> Iterator[Finding]:
         reason = "Spark's own scaler is on; Penstock stops it when it attaches in mode act"
         yield Finding("dynamic_allocation", "ok", reason)
     elif application.manager == "standalone":
-        reason = "the application takes all it may have at start, and Penstock has to trim it"
+        reason = "the application starts at its largest size, which only mode act then reduces"
         least = application.min_executors
         change = (
             "spark.dynamicAllocation.enabled=true "
@@ -183,21 +168,21 @@ def dynamic_allocation(application: Application) -> Iterator[Finding]:
 
 def decommission(application: Application) -> Iterator[Finding]:
     if not application.is_on("spark.decommission.enabled"):
-        reason = "executors can only be killed between two batches, not asked to go"
+        reason = "executors can only be killed between two batches, not decommissioned"
         yield Finding("decommission", "warning", reason, "spark.decommission.enabled=true")
         return
-    moving = ("spark.storage.decommission.enabled",
-              "spark.storage.decommission.shuffleBlocks.enabled")  # fmt: skip
-    missing = [key for key in moving if not application.is_on(key)]
+    prefix = "spark.storage.decommission"
+    keys = (f"{prefix}.enabled", f"{prefix}.shuffleBlocks.enabled")
+    missing = [key for key in keys if not application.is_on(key)]
     if missing:
-        reason = "an executor that goes takes its shuffle files along, and stages run again"
+        reason = "the shuffle files of an executor are lost when it leaves, and stages run again"
         yield Finding("decommission", "warning", reason, " ".join(f"{k}=true" for k in missing))
     else:
-        yield Finding("decommission", "ok", "executors hand over their files before they go")
+        yield Finding("decommission", "ok", "executors hand over their files before they leave")
     key = "spark.storage.decommission.replicationReattemptInterval"
     interval = application.conf.get(key, "30s")
     if (seconds := _seconds(interval)) is not None and seconds > SLOW_REATTEMPT_S:
-        reason = f"an executor that may go looks only every {interval} whether it may"
+        reason = f"a decommissioned executor checks only every {interval} whether it may leave"
         yield Finding("decommission_interval", "warning", reason, f"{key}=2s")
 
 
@@ -218,7 +203,7 @@ def locality(application: Application) -> Iterator[Finding]:
 def failures(application: Application) -> Iterator[Finding]:
     key = "spark.executor.maxNumFailures"
     if application.manager in ("yarn", "kubernetes") and key not in application.conf:
-        reason = "how many executors may fail is taken from the size at start, not from the fleet"
+        reason = "how many executors may fail depends on the size at start, not on the fleet"
         change = f"{key}={max(3, 2 * application.max_executors)}"
         yield Finding("failures", "warning", reason, change)
 
@@ -227,7 +212,7 @@ def allocator(application: Application) -> Iterator[Finding]:
     key = "spark.kubernetes.allocation.pods.allocator"
     kind = application.conf.get(key, "direct")
     if application.manager == "kubernetes" and kind != "direct":
-        reason = f"the allocator {kind} removes executors of its own choice when the target falls"
+        reason = f"the allocator {kind} chooses itself which executors to remove"
         yield Finding("allocator", "error", reason, f"{key}=direct")
 
 
@@ -241,7 +226,7 @@ def parallelism(application: Application) -> Iterator[Finding]:
     partitions = application.conf.get("spark.sql.shuffle.partitions", "200")
     slots = application.max_executors * (application.executor_cores or 1)
     if partitions.isdigit() and int(partitions) < slots:
-        reason = f"{partitions} state partitions cannot feed {slots} cores of max executors"
+        reason = f"{partitions} state partitions cannot use the {slots} cores of max executors"
         change = f"spark.sql.shuffle.partitions={slots} (before the first start) or a lower max"
         yield Finding("parallelism", "warning", reason, change)
 
@@ -261,29 +246,25 @@ CHECKS: tuple[Check, ...] = (
     parallelism,
 )
 
-#: Kinds of query that have no size to choose: why not, and the way out.
+USE_BATCHES = "use trigger(processingTime=...)"
+#: Triggers of queries that cannot be scaled: why not, and what to do.
 UNSCALABLE: dict[str, tuple[str, str]] = {
     "realTime": (
         "a query in real-time mode holds all its tasks at once and cannot be resized",
-        "use trigger(processingTime=...), or give it its full size without Penstock",
+        f"{USE_BATCHES}, or give it its full size without Penstock",
     ),
-    "continuous": (
-        "a query in continuous mode has no batches to scale by",
-        "use trigger(processingTime=...)",
-    ),
-    "availableNow": (
-        "a query with trigger availableNow ends by itself",
-        "use trigger(processingTime=...), or run it without Penstock",
-    ),
-    "once": (
-        "a query with trigger once ends by itself",
-        "use trigger(processingTime=...), or run it without Penstock",
-    ),
+    "continuous": ("a query in continuous mode has no batches to scale by", USE_BATCHES),
+} | {
+    trigger: (
+        f"a query with trigger {trigger} ends by itself",
+        f"{USE_BATCHES}, or run it without Penstock",
+    )
+    for trigger in ("availableNow", "once")
 }
 
 
 def _seconds(duration: str) -> float | None:
-    """A duration of Spark, which writes seconds without a unit too; ``None`` if it is none."""
+    """A duration as Spark writes it, maybe without a unit; ``None`` if it is none."""
     try:
         return quantity(duration)
     except ConfigError:

@@ -14,13 +14,6 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
     from pyspark.sql.streaming.query import StreamingQuery
 
-_TRIGGERS = {
-    "real_time": "realTime",
-    "continuous": "continuous",
-    "available_now": "availableNow",
-    "once": "once",
-}
-
 
 def check_application(
     spark: SparkSession, limits: Limits, live: LiveSettings | None = None
@@ -35,11 +28,8 @@ def check_application(
             "run on a standalone cluster, YARN or Kubernetes"
         )
     acts = live is None or live.mode == "act"
-    if (
-        acts
-        and driver.uses_dynamic_allocation()
-        and not capabilities.stop_dynamic_allocation.available
-    ):
+    has_scaler = driver.conf("spark.dynamicAllocation.enabled", "false") == "true"
+    if acts and has_scaler and not capabilities.stop_dynamic_allocation.available:
         raise ConfigError(
             "Spark's dynamic allocation cannot be stopped here: "
             "set spark.dynamicAllocation.enabled=false"
@@ -56,22 +46,19 @@ def check_application(
 
 
 def findings_of(driver: Driver, limits: Limits) -> list[Finding]:
-    """What the doctor says to the settings that the application runs with."""
+    """What the doctor finds in the settings of the running application."""
     conf = driver.settings() | {"spark.master": driver.master()}
     return examine(Application(conf, limits.min_executors, limits.max_executors))
 
 
 def unscalable(driver: Driver, query: StreamingQuery) -> str | None:
-    """Why a query has no size to choose, with the way out; ``None`` if it has."""
-    trigger = _TRIGGERS.get(driver.mode(query))
-    if trigger is None:
-        return None
-    reason, change = UNSCALABLE[trigger]
-    return f"{reason}: {change}"
+    """Why a query cannot be scaled, and what to do; ``None`` if it can."""
+    found = UNSCALABLE.get(driver.trigger(query))
+    return None if found is None else ": ".join(found)
 
 
 def present_size(driver: Driver, limits: Limits) -> int:
-    """How many executors there are, or are on their way, within the bounds."""
+    """The number of executors, those on their way included, within the bounds."""
     size = driver.requested_total_executors()
     if size is None:
         size = len(set(driver.executor_ids()) - driver.leaving())

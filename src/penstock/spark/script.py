@@ -1,4 +1,4 @@
-"""What a PySpark script says of itself, read without running it."""
+"""The settings and triggers in a PySpark script, read without running it."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _SETTERS = {"config", "set", "setIfMissing"}
 
 
 class Script(Struct, frozen=True):
-    """The settings and triggers that a script writes out, and whether it starts a query.
+    """The settings and triggers of a script, and whether it starts a query.
 
     A value that the script computes cannot be read: its key is in `hidden`.
     """
@@ -27,7 +27,7 @@ class Script(Struct, frozen=True):
 
 
 def read_script(path: Path) -> Script:
-    """The script in a file, or one sentence about why it is none."""
+    """The script in a file, or one sentence on why it cannot be read."""
     try:
         text = path.read_text(encoding="utf-8")
     except OSError as error:
@@ -55,7 +55,10 @@ def parse_script(text: str) -> Script:
     hidden: list[str] = []
     triggers: list[str] = []
     starts = False
-    for method, call in _method_calls(ast.parse(text)):
+    for call in ast.walk(ast.parse(text)):
+        if not isinstance(call, ast.Call) or not isinstance(call.func, ast.Attribute):
+            continue
+        method = call.func.attr
         if method in ("start", "toTable"):
             starts = starts or "writeStream" in ast.dump(call.func)
         elif method == "trigger":
@@ -66,15 +69,9 @@ def parse_script(text: str) -> Script:
                 hidden.append(key)
             else:
                 conf[key] = literal
-    # A writer kept in a variable is started without its name: any mention will do.
+    # A writer may be kept in a variable: any mention counts.
     starts = starts or ("writeStream" in text and ".start(" in text)
     return Script(conf, tuple(hidden), tuple(dict.fromkeys(triggers)), starts)
-
-
-def _method_calls(tree: ast.AST) -> Iterator[tuple[str, ast.Call]]:
-    for node in ast.walk(tree):
-        if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
-            yield node.func.attr, node
 
 
 def _settings(method: str, call: ast.Call) -> Iterator[tuple[str, ast.expr]]:

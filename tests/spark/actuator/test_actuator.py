@@ -56,9 +56,9 @@ def test_the_present_size_is_asked_for_before_anything_else() -> None:
 
 def test_growing_is_one_request_without_a_locality_wait_and_asking_twice_is_none() -> None:
     bed = Bed(1)
-    assert bed.apply(3) == (True, "asked for 3 executors instead of 1")
+    assert bed.apply(3) == (True, "requested 3 executors instead of 1")
     assert bed.driver.wait == "0s"
-    assert bed.apply(3) == (True, "3 executors are asked for already")
+    assert bed.apply(3) == (True, "the target is 3 already")
     assert bed.asked("request") == [("request", "1"), ("request", "3")]
 
 
@@ -127,10 +127,8 @@ def test_a_decommission_that_hangs_is_helped_after_a_while_and_said_once(
     assert bed.asked("kill_idle") == []
     bed.pass_s(5)
     assert bed.asked("kill_idle")[0] == ("kill_idle", "2")
-    said = [each.message for each in caplog.records if "told to go" in each.message]
-    assert said == [
-        "executor 2 was told to go 90 s ago and is still here: it is killed as soon as it is idle"
-    ]
+    said = [each.message for each in caplog.records if "is leaving" in each.message]
+    assert said == ["executor 2 is leaving for 90 s: it is killed as soon as it is idle"]
     assert bed.driver.requested == 1
 
 
@@ -176,12 +174,12 @@ def test_a_cluster_that_has_no_more_says_so_once_and_more_is_refused_until_later
     bed.pass_s(300)
     said = [each.message for each in caplog.records if each.levelno == logging.WARNING]
     assert said == [
-        "5 executors were asked for 120 s ago and 3 are there: add workers, raise spark.cores.max "
+        "the fleet is 3 of 5 executors after 120 s: add workers, raise spark.cores.max "
         "or the quota, or lower max"
     ]
     accepted, text = bed.apply(6)
     assert not accepted
-    assert text.startswith("the cluster has given no more than 3 executors: add workers")
+    assert text.startswith("the cluster gave only 3 executors: add workers")
     assert bed.driver.requested == 5  # the request stays open: room may come
     assert bed.apply(4)[0]
     bed.pass_s(700)
@@ -200,7 +198,7 @@ def test_a_cluster_that_still_gives_one_by_one_is_not_held_to_have_no_more(
     assert caplog.messages == []
     bed.pass_s(100)
     (said,) = caplog.messages
-    assert said.startswith("6 executors were asked for 320 s ago and 4 are there")
+    assert said.startswith("the fleet is 4 of 6 executors after 320 s")
 
 
 def test_room_that_comes_late_is_taken_and_the_ceiling_forgotten() -> None:
@@ -236,7 +234,7 @@ def test_new_executors_that_take_no_state_keep_the_wait_away_for_longer_and_are_
 def test_a_cluster_manager_that_refuses_is_an_actuator_error_and_the_target_stays() -> None:
     bed = Bed(2)
     bed.driver.obeys = False
-    with pytest.raises(ActuatorError, match="refused to go to 4 executors"):
+    with pytest.raises(ActuatorError, match="refused a fleet of 4"):
         bed.apply(4)
     assert bed.actuator.target == 2
 

@@ -8,11 +8,13 @@ from typing import TYPE_CHECKING, Any
 
 from penstock.core.clock import WallClock
 from penstock.core.model import Snapshot
+from penstock.spark.internals import Driver
 from penstock.spark.sensor.sensor import SparkSensor
 from penstock.testbed import wait_until
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+    from pyspark.sql.streaming.query import StreamingQuery
 
 now_s = WallClock().now
 
@@ -36,3 +38,8 @@ def readings(sensor: SparkSensor, until: Callable[[Snapshot], object]) -> list[S
 
     wait_until(shows, 90.0, "no reading shows it", every_s=1.0)
     return taken
+
+
+def row_limits(driver: Driver, query: StreamingQuery) -> str:
+    """The sources of a query and their limits, as Spark writes them."""
+    return str(driver.execution(query).uniqueSources().toString())

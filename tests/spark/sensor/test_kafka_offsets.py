@@ -42,7 +42,7 @@ def test_a_curve_that_begins_too_late_says_its_beginning_and_that_it_does_not_re
     drawn = curve((30.0, 500, 0), (40.0, 600, 0))
     assert not drawn.reaches({A: 100, B: 0})
     assert drawn.oldest_at_s({A: 100, B: 0}) == 30.0
-    drawn.add(0.0, {A: 0, B: 0})  # asked for afterwards
+    drawn.add(0.0, {A: 0, B: 0})  # read afterwards
     assert drawn.reaches({A: 100, B: 0})
     assert drawn.oldest_at_s({A: 100, B: 0}) == 6.0
 

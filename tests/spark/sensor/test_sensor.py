@@ -276,7 +276,7 @@ class LostDriver(Driver):
 def test_only_a_fleet_that_cannot_be_seen_blinds_the_sensor(spark: SparkSession) -> None:
     with (
         sensing(spark, driver=LostDriver(spark)) as sensor,
-        pytest.raises(SensorError, match="does not tell its fleet: connection refused"),
+        pytest.raises(SensorError, match="the fleet cannot be read: connection refused"),
     ):
         sensor.read(now_s())
 

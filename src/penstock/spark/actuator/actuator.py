@@ -1,10 +1,10 @@
-"""Changes the fleet of a running application: up, down, and back to what was asked for.
+"""Changes the fleet of a running application, and keeps it at its target.
 
-`SparkActuator.apply` states a target and returns at once. What it takes to get there happens in
-`SparkActuator.tend`, which the same thread calls every moment: the target is read back and
-repaired, executors that are too many go at a quiet moment, those that do not go are helped, and
-tasks may go anywhere while the fleet moves (`locality`). Both must be called from one thread of
-ours and never from a listener of Spark: they wait for answers from the scheduler.
+`SparkActuator.apply` sets a target and returns at once. `SparkActuator.reconcile`, which the same
+thread calls several times a second, brings the fleet there: it corrects a target that was changed,
+removes surplus executors between two batches, kills those that do not leave, and lets tasks run
+anywhere while the fleet changes (`locality`). Both wait for answers from the scheduler: call them
+from one thread, never from a listener of Spark.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from msgspec import Struct
 
 from penstock.core.errors import ActuatorError
 from penstock.core.model import Receipt, Snapshot
+from penstock.core.phrases import executors
 from penstock.spark.actuator.locality import Batches, LocalityGuard, LocalitySetting
 from penstock.spark.actuator.victims import RemovalCandidate, choose
 from penstock.spark.internals import JVM_ERRORS, first_line
@@ -24,25 +25,25 @@ from penstock.spark.sensor.progress import parse_instant
 
 log = logging.getLogger(__name__)
 
-WAYS_TO_MORE = "add workers, raise spark.cores.max or the quota, or lower max"
+HOW_TO_GET_MORE = "add workers, raise spark.cores.max or the quota, or lower max"
 
 
 class Patience(Struct, frozen=True):
-    """How long to wait for what.
+    """How long the actuator waits.
 
     Parameters
     ----------
     look_every_s
-        Between two looks at a fleet that stands still.
+        Between two checks of a fleet that does not change.
     quiet_s
-        For a moment without a running job before executors are decommissioned in the middle of
-        one; those that can only be killed wait for as long as it takes.
+        For a moment without a running job, before executors are decommissioned during one; where
+        executors can only be killed, there is no limit.
     leave_s
-        For a decommissioned executor to go before it is killed as soon as it is idle.
+        For a decommissioned executor to leave, before it is killed as soon as it is idle.
     arrive_s
-        For executors that were asked for before the cluster is held to have no more.
+        For requested executors, before the cluster is taken to have no more.
     ask_again_s
-        Before the cluster is asked for more again after that.
+        Until more executors are requested again after that.
     """
 
     look_every_s: float = 1.0
@@ -53,7 +54,7 @@ class Patience(Struct, frozen=True):
 
 
 class FleetDriver(LocalitySetting, Protocol):
-    """What the actuator needs of `internals.Driver`."""
+    """The part of `internals.Driver` that the actuator uses."""
 
     def request_total_executors(self, executors: int) -> bool: ...
 
@@ -75,7 +76,7 @@ class FleetDriver(LocalitySetting, Protocol):
 
 
 class FleetView(Struct, frozen=True):
-    """The fleet at one instant: what Spark is asked for, who takes work, who is told to go."""
+    """The fleet at one instant: Spark's target, active executors, leaving ones."""
 
     requested: int | None
     active: frozenset[str]
@@ -83,19 +84,10 @@ class FleetView(Struct, frozen=True):
 
 
 class SparkActuator:
-    """Keeps the fleet of one application at the size last asked for.
+    """Keeps the fleet of one application at the last target.
 
-    Parameters
-    ----------
-    driver
-        The Java side of the driver.
-    batches
-        The number of the last batch that each query has committed.
-    can_decommission
-        Whether executors were started with ``spark.decommission.enabled``; otherwise they are
-        killed, idle and between two batches.
-    patience
-        How long to wait for what.
+    `batches` gives the number of the last committed batch of each query. Without
+    ``spark.decommission.enabled`` (`can_decommission`) idle executors are killed between batches.
     """
 
     def __init__(
@@ -115,8 +107,8 @@ class SparkActuator:
         self._locality = LocalityGuard(driver, batches)
         self._state: Mapping[str, int | None] = {}
         self._known: frozenset[str] | None = None
-        self._told_at_s: dict[str, float] = {}
-        self._helped: set[str] = set()
+        self._leaving_since_s: dict[str, float] = {}
+        self._overdue: set[str] = set()
         self._surplus_since_s: float | None = None
         self._short_since_s: float | None = None
         self._came = 0
@@ -124,59 +116,59 @@ class SparkActuator:
         self._ceiling: int | None = None
         self._ceiling_at_s = 0.0
         self._next_look_at_s = 0.0
-        self._is_deaf = False
+        self._has_failed = False
 
-    # -- What the controller calls --------------------------------------------------------------
+    # -- Called by the controller ---------------------------------------------------------------
 
     def begin(self, target_executors: int, now_s: float) -> None:
-        """Tell Spark the size that the fleet has now.
+        """Request the present size from Spark.
 
-        Before anybody asked for a number, Spark counts down from nothing: the first executor that
-        goes sets its target to zero for good, and none that is lost later is ever replaced.
+        Without a first request Spark counts down from nothing: the first executor that leaves sets
+        its target to zero for good, and no lost executor is ever replaced.
         """
-        self._ask(target_executors)
+        self._request(target_executors)
         self.target = target_executors
         self._next_look_at_s = now_s
 
     def apply(self, target_executors: int, now_s: float) -> Receipt:
-        """Ask for that many executors and return at once; asking twice changes nothing."""
+        """Request a size and return at once; the same request again changes nothing."""
         before = self.target
         if before == target_executors:
-            return Receipt(True, f"{target_executors} executors are asked for already")
+            return Receipt(True, f"the target is {target_executors} already")
         if refusal := self._beyond_ceiling(target_executors, now_s):
             return Receipt(False, refusal)
         try:
             self._locality.open()
-            self._ask(target_executors)
+            self._request(target_executors)
         except JVM_ERRORS as error:
             raise ActuatorError(f"the fleet cannot be changed: {first_line(error)}") from error
         self.target = target_executors
         self._surplus_since_s = self._short_since_s = None
         self._next_look_at_s = now_s
-        return Receipt(True, f"asked for {target_executors} executors instead of {before}")
+        return Receipt(True, f"requested {executors(target_executors)} instead of {before}")
 
     def observe(self, snapshot: Snapshot) -> None:
-        """Take over how much state each executor keeps; that decides who goes."""
+        """Take over how much state each executor holds; that decides which leave."""
         self._state = {each.id: each.state_partitions for each in snapshot.executors}
 
-    # -- What the thread calls every moment -----------------------------------------------------
+    # -- Called several times a second ----------------------------------------------------------
 
     def reconcile(self, now_s: float) -> None:
-        """Move the fleet on towards its target, if it is time to look."""
+        """Bring the fleet closer to its target, if a check is due."""
         if self.target is None or now_s < self._next_look_at_s:
             return
         self._next_look_at_s = now_s + self._patience.look_every_s
         try:
-            self._tend(self.target, now_s)
+            self._check(self.target, now_s)
         except JVM_ERRORS as error:
-            if not self._is_deaf:
-                log.warning("the fleet cannot be tended now: %s", first_line(error))
-            self._is_deaf = True
+            if not self._has_failed:
+                log.warning("the fleet cannot be checked now: %s", first_line(error))
+            self._has_failed = True
         else:
-            self._is_deaf = False
+            self._has_failed = False
 
     def end(self) -> None:
-        """Leave the fleet as it is, and give the locality wait back."""
+        """Leave the fleet as it is, and restore the locality wait."""
         try:
             self._locality.close()
         except JVM_ERRORS as error:
@@ -184,18 +176,22 @@ class SparkActuator:
 
     @property
     def is_settled(self) -> bool:
-        """Whether the fleet has its size and tasks wait for their data as usual."""
-        return not self._told_at_s and self._surplus_since_s is None and not self._locality.is_open
+        """Whether the fleet has its size and the locality wait is restored."""
+        return (
+            not self._leaving_since_s
+            and self._surplus_since_s is None
+            and not self._locality.is_open
+        )
 
-    def _tend(self, target: int, now_s: float) -> None:
-        sight = self._look()
-        self._repair(target, sight)
-        self._notice_changes(sight)
-        self._remove_surplus(target, sight, now_s)
-        self._help_leaving(sight, now_s)
-        self._learn_ceiling(target, sight, now_s)
+    def _check(self, target: int, now_s: float) -> None:
+        fleet = self._look()
+        self._repair(target, fleet)
+        self._notice_changes(fleet)
+        self._remove_surplus(target, fleet, now_s)
+        self._kill_overdue(fleet, now_s)
+        self._learn_ceiling(target, fleet, now_s)
         self._locality.reconcile(
-            is_settled=len(sight.active) == target and not sight.leaving, state=self._state
+            is_settled=len(fleet.active) == target and not fleet.leaving, state=self._state
         )
 
     def _look(self) -> FleetView:
@@ -203,58 +199,59 @@ class SparkActuator:
         ids = frozenset(self._driver.executor_ids())
         return FleetView(self._driver.requested_total_executors(), ids - leaving, leaving & ids)
 
-    def _ask(self, executors: int) -> None:
-        if not self._driver.request_total_executors(executors):
-            raise ActuatorError(f"the cluster manager refused to go to {executors} executors")
+    def _request(self, size: int) -> None:
+        if not self._driver.request_total_executors(size):
+            raise ActuatorError(f"the cluster manager refused a fleet of {size}")
 
-    def _repair(self, target: int, sight: FleetView) -> None:
-        """Somebody else changed the target, or Spark lost it: say so, and ask again."""
-        if sight.requested == target:
+    def _repair(self, target: int, fleet: FleetView) -> None:
+        """If the target was changed by somebody else or lost, log that and request it again."""
+        if fleet.requested == target:
             return
-        log.info("the target was %s executors, back to %d", sight.requested, target)
+        log.info("the target was changed to %s, back to %d", fleet.requested, target)
         self.repairs += 1
         if not self._driver.request_total_executors(target):
-            log.warning("the cluster manager refused to go back to %d executors", target)
+            log.warning("the cluster manager refused the target %d", target)
 
-    def _notice_changes(self, sight: FleetView) -> None:
-        """Newcomers should take state; a loss leaves state that any executor may load."""
-        alive = sight.active | sight.leaving
-        self._told_at_s = {each: told for each, told in self._told_at_s.items() if each in alive}
+    def _notice_changes(self, fleet: FleetView) -> None:
+        """New executors should take state; the state of a lost one may go to any executor."""
+        alive = fleet.active | fleet.leaving
+        since_s = self._leaving_since_s.items()
+        self._leaving_since_s = {each: at_s for each, at_s in since_s if each in alive}
         if self._known is not None:
-            if come := sight.active - self._known:
+            if come := fleet.active - self._known:
                 self._locality.open()
                 self._locality.welcome(set(come))
             if lost := self._known - alive:
                 self.losses += len(lost)
                 log.warning("lost executor %s", ", ".join(sorted(lost)))
                 self._locality.open()
-        self._known = sight.active
+        self._known = fleet.active
 
-    def _remove_surplus(self, target: int, sight: FleetView, now_s: float) -> None:
-        """Executors beyond the target go between two batches, the cheapest ones first."""
-        surplus = len(sight.active) - target
+    def _remove_surplus(self, target: int, fleet: FleetView, now_s: float) -> None:
+        """Remove executors beyond the target between two batches, the cheapest ones first."""
+        surplus = len(fleet.active) - target
         if surplus <= 0:
             self._surplus_since_s = None
             return
         if self._surplus_since_s is None:
             self._surplus_since_s = now_s
             self._locality.open()
-        # Look again at once: the moment between two batches is short.
+        # Check again at once: the moment between two batches is short.
         self._next_look_at_s = now_s
         waited_s = now_s - self._surplus_since_s
         may_interrupt = self._can_decommission and waited_s >= self._patience.quiet_s
         if self._driver.runs_a_job() and not may_interrupt:
             return
-        victims = choose(self._candidates(sight.active), surplus)
-        # The target is lower already: adjusting it once more would take others with them.
+        victims = choose(self._candidates(fleet.active), surplus)
+        # The target is lower already: adjusting it would remove other executors too.
         if self._can_decommission:
             gone = self._driver.decommission(victims, adjust_target=False)
         else:
             gone = self._driver.kill_idle(victims, adjust_target=False)
         if gone:
-            log.info("executors %s go, %d stay", ", ".join(gone), target)
-        self._told_at_s |= dict.fromkeys(gone, now_s)
-        self._known = sight.active - set(gone)
+            log.info("removing executors %s, %d stay", ", ".join(gone), target)
+        self._leaving_since_s |= dict.fromkeys(gone, now_s)
+        self._known = fleet.active - set(gone)
 
     def _candidates(self, active: frozenset[str]) -> Sequence[RemovalCandidate]:
         started = {each["id"]: parse_instant(each["addTime"]) for each in self._driver.executors()}
@@ -262,26 +259,25 @@ class SparkActuator:
             RemovalCandidate(each, started.get(each, 0.0), self._state.get(each)) for each in active
         ]
 
-    def _help_leaving(self, sight: FleetView, now_s: float) -> None:
-        """One that was told to go and is still here is killed once it is idle."""
-        for each in sight.leaving:
-            told_at_s = self._told_at_s.setdefault(each, now_s)
-            if now_s - told_at_s < self._patience.leave_s or self._driver.runs_a_job():
+    def _kill_overdue(self, fleet: FleetView, now_s: float) -> None:
+        """Kill executors that do not leave in time, once they are idle."""
+        for each in fleet.leaving:
+            since_s = self._leaving_since_s.setdefault(each, now_s)
+            if now_s - since_s < self._patience.leave_s or self._driver.runs_a_job():
                 continue
-            if each not in self._helped:
-                self._helped.add(each)
+            if each not in self._overdue:
+                self._overdue.add(each)
                 log.warning(
-                    "executor %s was told to go %.0f s ago and is still here: it is killed as "
-                    "soon as it is idle",
+                    "executor %s is leaving for %.0f s: it is killed as soon as it is idle",
                     each,
-                    now_s - told_at_s,
+                    now_s - since_s,
                 )
             self._driver.kill_idle([each], adjust_target=False)
-        self._helped &= sight.leaving
+        self._overdue &= fleet.leaving
 
-    def _learn_ceiling(self, target: int, sight: FleetView, now_s: float) -> None:
-        """What was asked for long ago and has not come will not come soon; stragglers may."""
-        active = len(sight.active)
+    def _learn_ceiling(self, target: int, fleet: FleetView, now_s: float) -> None:
+        """If requested executors do not come for long, take the fleet for all there is."""
+        active = len(fleet.active)
         if self._ceiling is not None and active > self._ceiling:
             self._ceiling = None
         if active >= target:
@@ -292,20 +288,19 @@ class SparkActuator:
         elif active > self._came:
             self._came_at_s = now_s
         self._came = active
-        waited_s = now_s - self._short_since_s
         if self._ceiling is None and now_s - self._came_at_s >= self._patience.arrive_s:
             self._ceiling, self._ceiling_at_s = active, now_s
             log.warning(
-                "%d executors were asked for %.0f s ago and %d are there: %s",
-                target, waited_s, active, WAYS_TO_MORE,
-            )  # fmt: skip
+                "the fleet is %d of %d executors after %.0f s: %s",
+                *(active, target, now_s - self._short_since_s, HOW_TO_GET_MORE),
+            )
 
     def _beyond_ceiling(self, target: int, now_s: float) -> str:
-        """Why a bigger target is not asked for; empty if it is."""
+        """Why a larger target is refused; empty if it is not."""
         ceiling = self._ceiling
         if ceiling is None or target <= max(ceiling, self.target or 0):
             return ""
         if now_s - self._ceiling_at_s >= self._patience.ask_again_s:
             self._ceiling = self._short_since_s = None
             return ""
-        return f"the cluster has given no more than {ceiling} executors: {WAYS_TO_MORE}"
+        return f"the cluster gave only {executors(ceiling)}: {HOW_TO_GET_MORE}"

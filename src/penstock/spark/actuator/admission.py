@@ -1,9 +1,9 @@
 """Live admission control: a batch takes no more records than the fleet gets through in time.
 
 After an outage a query without a cap takes the whole backlog as one batch, which may run for an
-hour, or out of memory. This keeps each batch to what the job gets through in its budget of time,
-and lets the cap follow as the fleet grows and shrinks. Off by default: it changes a running query
-through an interface that is not public, so it is probed first and used for Kafka sources only.
+hour, or out of memory. This caps each batch at what the fleet processes within a time budget, and
+adapts the cap as the fleet changes. Off by default: it uses an interface of Spark that is not
+public, so it is probed first and used for Kafka sources only.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-#: So many of the last batches say what an executor can do.
+#: The throughput of an executor is judged by this many of the last batches.
 RECENT_BATCHES = 10
-#: A cap that would move by less than this stays.
+#: A cap that would change by less than this stays.
 STEADY_FRACTION = 0.2
 #: Options of the Kafka source with which the user has chosen a cap.
 OWN_CAP = "maxoffsetspertrigger"
-OWN_FLOOR = "minoffsetspertrigger"
+OWN_MINIMUM = "minoffsetspertrigger"
 
 
 class QueryDriver(Protocol):
@@ -41,15 +41,9 @@ class QueryDriver(Protocol):
 class Admission:
     """Caps the batches of the queries of one application.
 
-    The cap stands all the time, so that it is there when a backlog comes; batches that fill it
-    show what the fleet can do, and it follows.
-
-    Parameters
-    ----------
-    driver
-        The Java side of the driver.
-    budget_s
-        Seconds that a batch may take; the trigger interval where that is longer.
+    The cap is always set, so that it is there when a backlog comes. Batches that reach it show
+    what the fleet can do, and adjust it. A batch may take `budget_s` seconds, or the trigger
+    interval where that is longer.
     """
 
     def __init__(self, driver: QueryDriver, budget_s: float) -> None:
@@ -59,13 +53,8 @@ class Admission:
         self._cap: int | None = None
         self._capped: dict[str, StreamingQuery] = {}
 
-    @property
-    def cap_records(self) -> int | None:
-        """Records that a batch may take now; ``None`` for as many as there are."""
-        return self._cap
-
     def reconcile(self, snapshot: Snapshot, queries: Sequence[StreamingQuery]) -> None:
-        """Let the cap follow what was seen."""
+        """Adjust the cap to the batches of the snapshot."""
         executors = max(1, snapshot.fleet.active)
         for batch in snapshot.batches:
             if batch.input_records > 0 and batch.duration_s > 0.0:
@@ -88,13 +77,13 @@ class Admission:
         self._cap = cap
 
     def end(self) -> None:
-        """Give each query the cap back that its options name."""
+        """Give each query back the cap of its options."""
         for query in list(self._capped.values()):
             try:
                 if query.isActive:
                     self._limit(query, None)
             except JVM_ERRORS as error:
-                log.warning("the cap per batch could not be lifted: %s", first_line(error))
+                log.warning("the cap per batch could not be removed: %s", first_line(error))
         self._cap = None
         self._capped = {}
 
@@ -111,24 +100,24 @@ class Admission:
 
 
 def cap_for(rates_rps: Iterable[float], executors: int, budget_s: float) -> int | None:
-    """What a fleet gets through in the budget, by its best batches; ``None`` without any.
+    """The records that a fleet processes in the budget; ``None`` without any batch.
 
-    One executor did 450 and 500 records/s in its last batches; so two of them do 10,000 in 10 s:
+    One executor did 450 and 500 records/s in its last batches, so two of them do 10,000 in 10 s:
 
     >>> cap_for([450.0, 500.0], executors=2, budget_s=10.0)
     10000
 
-    The best and not the mean counts: a small batch is slow per record, because its fixed cost is
-    spread over few of them.
+    The best batch counts, not the mean: a small batch is slow per record because of its fixed
+    cost.
     """
     best_rps = max(rates_rps, default=0.0)
     return max(1, int(best_rps * executors * budget_s)) if best_rps > 0.0 else None
 
 
 def can_cap(sources: Sequence[SourceFacts]) -> bool:
-    """Whether all sources are Kafka without a floor: others read limits differently."""
+    """Whether all sources are Kafka without a minimum: others treat limits differently."""
     return bool(sources) and all(
-        source.format == "kafka" and OWN_FLOOR not in _lowered(source) for source in sources
+        source.format == "kafka" and OWN_MINIMUM not in _lowered(source) for source in sources
     )
 
 
@@ -140,5 +129,5 @@ def own_cap(sources: Sequence[SourceFacts]) -> int | None:
 
 
 def _lowered(source: SourceFacts) -> dict[str, str]:
-    """Options as Spark reads them: without regard to case."""
+    """Options in lower case: Spark ignores their case."""
     return {key.lower(): value for key, value in source.options.items()}

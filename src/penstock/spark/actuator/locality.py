@@ -1,9 +1,9 @@
 """``spark.locality.wait`` at 0s while executors come and go.
 
 A stateful task waits that long (3 s) for the executor that holds its state. So new executors get
-no stateful work at all, and after one has gone each of its tasks waits in vain: measured on the
-same query, one batch takes 8.5 s longer instead of 0.6 s. With no wait, tasks go where a slot is
-free, take their state with them, and stay there when the wait comes back.
+no stateful work, and after one has left each of its tasks waits in vain: measured on the same
+query, one batch takes 8.5 s longer instead of 0.6 s. Without the wait, tasks run where a slot is
+free, load their state there, and stay when the wait is restored.
 """
 
 from __future__ import annotations
@@ -15,9 +15,9 @@ from typing import Protocol
 log = logging.getLogger(__name__)
 
 NO_WAIT = "0s"
-#: Batches that must run through on a fleet that stands still.
+#: Batches that must complete on a fleet that does not change.
 CLEAN_BATCHES = 3
-#: Rounds of them that new executors get to take stateful work.
+#: New executors have this many rounds of them to take stateful work.
 ROUNDS = 3
 
 Batches = Callable[[], Mapping[str, int]]
@@ -33,45 +33,40 @@ class LocalitySetting(Protocol):
 
 
 class LocalityGuard:
-    """Takes the wait away before a rescale, and gives it back when the batches run clean again.
+    """Sets the wait to zero before a rescale, and restores it after enough clean batches.
 
-    Parameters
-    ----------
-    setting
-        Where it is read and written.
-    batches
-        The number of the last batch that each query has committed.
+    `batches` gives the number of the last committed batch of each query.
     """
 
     def __init__(self, setting: LocalitySetting, batches: Batches) -> None:
         self._setting = setting
         self._batches = batches
-        self._usual: str | None = None
+        self._saved: str | None = None
         self._since: dict[str, int] | None = None
         self._newcomers: set[str] = set()
         self._rounds = 0
 
     @property
     def is_open(self) -> bool:
-        """Whether tasks may go anywhere now."""
-        return self._usual is not None
+        """Whether the wait is zero now."""
+        return self._saved is not None
 
     def open(self) -> None:
-        """Let tasks go anywhere; call it before executors come or go, and after one is lost."""
+        """Set the wait to zero; call it before executors come or leave, and after one is lost."""
         self._since = None
         self._rounds = 0
-        if self._usual is None:
-            usual = self._setting.locality_wait()
+        if self._saved is None:
+            saved = self._setting.locality_wait()
             self._setting.set_locality_wait(NO_WAIT)
-            self._usual = usual
+            self._saved = saved
 
     def welcome(self, executor_ids: set[str]) -> None:
-        """Executors that are new: before the wait comes back they should have taken work."""
+        """Note new executors: they should take work before the wait is restored."""
         self._newcomers |= executor_ids
 
     def reconcile(self, *, is_settled: bool, state: StatePartitions) -> None:
-        """Count clean batches once the fleet stands still, and close after enough of them."""
-        if self._usual is None:
+        """Count clean batches once the fleet is settled, and close after enough of them."""
+        if self._saved is None:
             return
         if not is_settled:
             self._since = None
@@ -89,26 +84,26 @@ class LocalityGuard:
             return
         if idle:
             log.warning(
-                "new executors %s took no stateful work in %d batches: more of them will not help "
-                "this query",
+                "new executors %s took no stateful work in %d batches: more executors will not "
+                "help this query",
                 ", ".join(sorted(idle)),
                 CLEAN_BATCHES * ROUNDS,
             )
         self.close()
 
     def close(self) -> None:
-        """Give the user's own wait back."""
-        if self._usual is not None:
-            self._setting.set_locality_wait(self._usual)
-        self._usual = None
+        """Restore the user's own wait."""
+        if self._saved is not None:
+            self._setting.set_locality_wait(self._saved)
+        self._saved = None
         self._since = None
         self._newcomers = set()
 
 
 def ran_clean(since: Mapping[str, int], now: Mapping[str, int]) -> bool:
-    """Whether every query that ran has run enough batches; idle ones are not waited for.
+    """Whether every query that is not idle has committed enough batches.
 
-    One batch was already running when the counting began, and is not counted.
+    The batch that ran when counting began does not count.
 
     >>> ran_clean({"a": 7, "b": 2}, {"a": 11, "b": 2}), ran_clean({"a": 7}, {"a": 10})
     (True, False)
@@ -119,7 +114,7 @@ def ran_clean(since: Mapping[str, int], now: Mapping[str, int]) -> bool:
 
 
 def without_work(newcomers: set[str], state: StatePartitions) -> set[str]:
-    """New executors that got no state while others keep more than one partition each.
+    """New executors without state while another one has more than one partition.
 
     >>> sorted(without_work({"3", "4"}, {"1": 8, "2": 6, "3": 2, "4": 0}))
     ['4']

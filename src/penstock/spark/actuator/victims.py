@@ -1,4 +1,4 @@
-"""Who goes when the fleet shrinks."""
+"""Which executors leave when the fleet shrinks."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from msgspec import Struct
 
 
 class RemovalCandidate(Struct, frozen=True, gc=False):
-    """An executor that could go: since when it is there, and how much state it keeps."""
+    """An executor that could leave: when it started, and how much state it holds."""
 
     id: str
     started_at_s: float
@@ -18,8 +18,8 @@ class RemovalCandidate(Struct, frozen=True, gc=False):
 def choose(candidates: Iterable[RemovalCandidate], count: int) -> tuple[str, ...]:
     """The executors whose leaving costs least: those with the least state, of these the newest.
 
-    State that goes has to be loaded again by others, and a new executor is still cold. Without
-    a count for everybody, the newest go: they have had the least time to gather state.
+    Others have to load the state of an executor that leaves, and a new executor is still cold.
+    Unless the state of all is known, the newest leave: they had the least time to take state.
 
     >>> rows = [("1", 0.0, 6), ("2", 0.0, 4), ("3", 60.0, 4)]
     >>> fleet = [RemovalCandidate(*row) for row in rows]

@@ -1,4 +1,4 @@
-"""The driver of a Spark application: its fleet, its status store and its queries."""
+"""The driver of a Spark application: fleet, status store and queries."""
 
 from __future__ import annotations
 
@@ -10,22 +10,22 @@ from msgspec import Struct
 from py4j.protocol import Py4JJavaError  # type: ignore[import-untyped]
 
 from penstock.core.errors import ConfigError
-from penstock.spark.internals.java import JVM_ERRORS, is_missing, java_list, words
-from penstock.spark.internals.listener import Listener
+from penstock.spark.internals.java import JVM_ERRORS, Listener, is_missing, java_list, names_in
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
     from pyspark.sql.streaming.query import StreamingQuery
 
-Mode: TypeAlias = Literal["micro_batch", "available_now", "once", "real_time", "continuous"]
+#: Kinds of trigger, as ``DataStreamWriter.trigger`` names them.
+Trigger: TypeAlias = Literal["processingTime", "availableNow", "once", "realTime", "continuous"]
 Json: TypeAlias = dict[str, Any]
 
 LOCALITY_WAIT = "spark.locality.wait"
-_MODES: dict[str, Mode] = {
-    "ProcessingTimeTrigger": "micro_batch",
-    "AvailableNowTrigger": "available_now",
+_TRIGGERS: dict[str, Trigger] = {
+    "ProcessingTimeTrigger": "processingTime",
+    "AvailableNowTrigger": "availableNow",
     "OneTimeTrigger": "once",
-    "RealTimeTrigger": "real_time",
+    "RealTimeTrigger": "realTime",
     "ContinuousTrigger": "continuous",
 }
 # Fields of the status store that nobody here reads, by kind of entry.
@@ -85,15 +85,15 @@ class Driver:
     # -- The fleet ------------------------------------------------------------------------------
 
     def request_total_executors(self, executors: int) -> bool:
-        """Ask for that many. Fewer than there are removes none; it only stops replacement."""
+        """Ask for that many. A number below the fleet removes none; it only stops replacement."""
         nowhere = self._collections.toScalaMap({})
         return bool(self.context.requestTotalExecutors(executors, 0, nowhere))
 
     def requested_total_executors(self) -> int | None:
-        """What was last asked for, as Spark has it; ``None`` before anybody asked.
+        """The target that Spark has; ``None`` before the first request.
 
-        A kill that adjusts the target while this is ``None`` sets it to zero for good: always ask
-        for what there is first.
+        A kill that adjusts the target while this is ``None`` sets it to zero for good: always
+        request the present size first.
         """
         pairs = self.backend.getRequestedTotalExecutors().iterator()
         total: int | None = None
@@ -102,26 +102,22 @@ class Driver:
         return total
 
     def executor_ids(self) -> list[str]:
-        """All that are registered; those that were told to go are among them until they went."""
-        return words(self.backend.getExecutorIds())
-
-    def is_active(self, executor_id: str) -> bool:
-        """Whether it takes work: false once it was told to go, or is lost."""
-        return bool(self.backend.isExecutorActive(executor_id))
+        """All registered executors, those that are leaving included."""
+        return names_in(self.backend.getExecutorIds())
 
     def leaving(self) -> set[str]:
-        """Registered executors that were told to go."""
+        """Registered executors that are being decommissioned or removed."""
         decommissioning = self.backend.executorsPendingDecommission().keysIterator()
         removed = self.backend.executorsPendingToRemove().keysIterator()
-        return {*words(decommissioning), *words(removed)}
+        return {*names_in(decommissioning), *names_in(removed)}
 
     def decommission(
         self, executor_ids: Iterable[str], *, adjust_target: bool = True, why: str = "rescale"
     ) -> list[str]:
-        """Let them finish their tasks, hand over their blocks and go; returns who obeys.
+        """Let them finish their tasks, hand over their blocks and leave; returns which do.
 
         Works only on executors that were started with ``spark.decommission.enabled=true``: others
-        take no more work but never go. With `adjust_target` they are not replaced.
+        take no more work but never leave. With `adjust_target` they are not replaced.
         """
         wanted = list(executor_ids)
         pairs = self.gateway.new_array(self.jvm.scala.Tuple2, len(wanted))
@@ -130,12 +126,12 @@ class Driver:
         )
         for place, executor_id in enumerate(wanted):
             pairs[place] = self.jvm.scala.Tuple2(executor_id, info)
-        return words(self.backend.decommissionExecutors(pairs, adjust_target, False))
+        return names_in(self.backend.decommissionExecutors(pairs, adjust_target, False))
 
     def kill_idle(self, executor_ids: Iterable[str], *, adjust_target: bool = True) -> list[str]:
-        """End those that run no task right now; returns which. Safe only between two batches."""
+        """Kill those that run no task now; returns which. Safe only between two batches."""
         wanted = self._collections.toSeq(list(executor_ids))
-        return words(self.backend.killExecutors(wanted, adjust_target, False, False))
+        return names_in(self.backend.killExecutors(wanted, adjust_target, False, False))
 
     def locality_wait(self) -> str:
         """How long a task waits for the executor that has its data, such as ``3s``."""
@@ -165,7 +161,7 @@ class Driver:
         return True
 
     def runs_a_job(self) -> bool:
-        """Whether any task set is under way; between two batches none is."""
+        """Whether any job runs; between two batches none does."""
         return len(self.context.statusTracker().getActiveJobIds()) > 0
 
     def is_stopped(self) -> bool:
@@ -185,35 +181,34 @@ class Driver:
         return dict(line.split("=", 1) for line in text.split("\n") if "=" in line)
 
     def resource_profiles(self) -> int:
-        """How many kinds of executors the application has asked for; 1 is usual."""
+        """How many resource profiles the application uses; 1 is usual."""
         return int(self.store.resourceProfileInfo().size())
 
     def exists(self, place: str) -> bool:
-        """Whether something is at a place that Spark can read, e.g. ``s3a://bucket/results``."""
+        """Whether a path that Spark can read exists, e.g. ``s3a://bucket/results``."""
         path = self.jvm.org.apache.hadoop.fs.Path(place)
         return bool(path.getFileSystem(self.context.hadoopConfiguration()).exists(path))
 
     # -- The status store -----------------------------------------------------------------------
 
     def executors(self) -> list[Json]:
-        """``ExecutorSummary`` of each living executor, in short; the driver is not one."""
+        """``ExecutorSummary`` of each living executor, without the fields that nobody reads."""
         summaries: list[Json] = self._json(self.store.executorList(True))
         return [summary for summary in summaries if summary["id"] != "driver"]
 
     def executors_ever(self) -> list[Json]:
-        """``ExecutorSummary`` of each executor that ever was, in full, as far as Spark keeps them.
+        """The full ``ExecutorSummary`` of each executor that Spark remembers, dead or alive.
 
         Costly (see `_leave_out_unread`): ask once, at the end.
         """
-        summaries = _parse(self._to_full_json.writeValueAsString(self.store.executorList(False)))
-        return [summary for summary in summaries if summary["id"] != "driver"]
+        return self._full_executors(active_only=False)
 
     def jobs_begun(self) -> int:
-        """How many jobs were submitted so far: the id of the next one."""
+        """How many jobs were submitted so far, which is the id of the next one."""
         return int(self._dag.numTotalJobs())
 
     def job(self, job_id: int) -> Json | None:
-        """``JobData``; ``None`` when it is not listed yet, or no more."""
+        """``JobData``; ``None`` if it is not listed yet, or no longer."""
         try:
             found: Json = self._json(self.store.job(job_id))
         except Py4JJavaError as error:
@@ -223,9 +218,9 @@ class Driver:
         return found
 
     def stage(self, stage_id: int) -> list[Json]:
-        """``StageData`` of each attempt at a stage, in order; none when it is not listed.
+        """``StageData`` of each attempt at a stage, in order; empty if it is not listed.
 
-        Each is read by its key: to list them would make Spark sort all stages that it knows.
+        Each is read by its key: a list would make Spark sort all stages that it knows.
         """
         attempts: list[Json] = []
         while not attempts or attempts[-1]["status"] == "FAILED":
@@ -243,7 +238,7 @@ class Driver:
     def tasks(
         self, stage_id: int, attempt: int, at_most: int, *, running: bool = False
     ) -> list[Json]:
-        """``TaskData`` of the first tasks of a stage, or of those that run now."""
+        """``TaskData`` of the first tasks of a stage, or of its running ones."""
         status = self._is_running if running else self._any_status
         tasks: list[Json] = self._json(
             self.store.taskList(stage_id, attempt, 0, at_most, self._by_id, status)
@@ -254,9 +249,9 @@ class Driver:
         return _parse(self._to_json.writeValueAsString(value))
 
     def _leave_out_unread(self) -> None:
-        """Write only what is read: an answer over 8 kB waits 40 ms for the other side's word.
+        """Leave out fields that nobody reads: an answer over 8 kB takes 40 ms longer.
 
-        That is Nagle's algorithm against delayed acknowledgement, on a socket that is not ours.
+        The cause is Nagle's algorithm with delayed acknowledgement, on a socket of py4j.
         """
         annotations: Any = self.jvm.com.fasterxml.jackson.annotation
         unread_value = getattr(annotations, "JsonIgnoreProperties$Value")
@@ -270,35 +265,38 @@ class Driver:
             override.setIgnorals(unread_value.forIgnoredProperties(names))
 
     def heap_peaks(self) -> dict[str, int]:
-        """The most heap in bytes that each executor ever held, as its heartbeats told.
+        """The most heap in bytes that each executor ever held, from its heartbeats.
 
-        Costly (see `_leave_out_unread`): ask no more often than hearts beat, every 10 s.
+        Costly (see `_leave_out_unread`): ask no more often than heartbeats come, every 10 s.
         """
-        summaries = _parse(self._to_full_json.writeValueAsString(self.store.executorList(True)))
         return {
             each["id"]: each["peakMemoryMetrics"]["JVMHeapMemory"]
-            for each in summaries
+            for each in self._full_executors(active_only=True)
             if each.get("peakMemoryMetrics")
         }
+
+    def _full_executors(self, *, active_only: bool) -> list[Json]:
+        listed = self.store.executorList(active_only)
+        summaries = _parse(self._to_full_json.writeValueAsString(listed))
+        return [summary for summary in summaries if summary["id"] != "driver"]
 
     # -- A query --------------------------------------------------------------------------------
 
     def execution(self, query: StreamingQuery) -> Any:
-        """What runs the query: a ``StreamExecution`` of Spark."""
+        """Spark's ``StreamExecution`` of the query."""
         java_query: Any = query._jsq
         return java_query.streamingQuery()
 
-    def mode(self, query: StreamingQuery) -> Mode:
-        """How the query is triggered; only ``micro_batch`` can be scaled by its batches."""
+    def trigger(self, query: StreamingQuery) -> Trigger:
+        """How the query is triggered; only ``processingTime`` has batches to scale by."""
         name = str(self.execution(query).trigger().getClass().getSimpleName()).rstrip("$")
-        return _MODES.get(name, "micro_batch")
+        return _TRIGGERS.get(name, "processingTime")
 
     def trigger_interval_s(self, query: StreamingQuery) -> float | None:
-        """Seconds between micro-batches; ``None`` unless they come at an interval."""
-        trigger = self.execution(query).trigger()
-        if self.mode(query) != "micro_batch":
+        """Seconds between micro-batches; ``None`` for other triggers."""
+        if self.trigger(query) != "processingTime":
             return None
-        return int(trigger.intervalMs()) / 1000.0
+        return int(self.execution(query).trigger().intervalMs()) / 1000.0
 
     def sources(self, query: StreamingQuery) -> list[SourceFacts]:
         """Format and options of each source, in the order in which progress lists them."""
@@ -310,14 +308,12 @@ class Driver:
             if kind == "StreamingRelationV2":
                 options = dict(leaf.extraOptions().asCaseSensitiveMap())
             elif kind == "StreamingRelation":
-                options = dict(self._java_map(leaf.dataSource().options()))
+                to_java = self.jvm.scala.jdk.javaapi.CollectionConverters.asJava
+                options = dict(to_java(leaf.dataSource().options()))
             else:  # a table that is joined with the stream
                 continue
             facts.append(SourceFacts(str(leaf.sourceName()), options))
         return facts
-
-    def _java_map(self, scala_map: Any) -> Any:
-        return self.jvm.scala.jdk.javaapi.CollectionConverters.asJava(scala_map)
 
     def recent_progress(self, query: StreamingQuery) -> Iterator[str]:
         """Reports of the query as JSON, newest first, as far back as Spark keeps them."""
@@ -327,10 +323,10 @@ class Driver:
             yield str(kept[place].json())
 
     def listen(self, spark: SparkSession, hand_over: Callable[[str], None]) -> Callable[[], None]:
-        """Have each report of each query of the session handed over; returns how to stop that.
+        """Hand over each progress report of the session; returns a function that stops that.
 
-        A listener written against PySpark's own class would be given each report field by field,
-        a hundred round trips; ours asks for its JSON.
+        PySpark's own listener class reads each report field by field, in a hundred round trips;
+        this one asks for its JSON.
         """
         from py4j.java_gateway import java_import  # type: ignore[import-untyped]
         from pyspark.java_gateway import ensure_callback_server_started
@@ -343,10 +339,10 @@ class Driver:
         return lambda: streams._jsqm.removeListener(listener)
 
     def limit_rows_per_trigger(self, query: StreamingQuery, rows: int | None) -> None:
-        """Let each source give at most so many records to a batch, from the next one planned.
+        """Let each source give at most `rows` records to a batch, from the next one planned.
 
-        ``None`` lifts the limit. Not public: it replaces the table of sources and their limits in
-        the running query. A restarted query is back at what its options say.
+        ``None`` removes the limit. Not public: it replaces the sources and limits of the running
+        query. A restarted query has the limits of its options again.
         """
         limits = self.jvm.org.apache.spark.sql.connector.read.streaming.ReadLimit
         limit = limits.allAvailable() if rows is None else limits.maxRows(rows)
@@ -356,7 +352,3 @@ class Driver:
         while pairs.hasNext():
             changed[pairs.next()._1()] = limit
         getattr(execution, "uniqueSources_$eq")(self._collections.toScalaMap(changed))
-
-    def row_limits(self, query: StreamingQuery) -> str:
-        """Sources and their limits as Spark words them, to see whether a change took."""
-        return str(self.execution(query).uniqueSources().toString())

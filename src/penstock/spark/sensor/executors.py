@@ -1,25 +1,31 @@
-"""The executors: who is there, how busy each was, and what each holds."""
+"""The executors: which there are, how busy each was, and what each holds."""
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Iterable, Mapping
+from itertools import chain
+from typing import TypeAlias
 
 from msgspec import Struct
 
 from penstock.core.model import ExecutorSample, Fleet
 from penstock.spark.internals import Driver, Json
 from penstock.spark.sensor.progress import parse_instant
-from penstock.spark.sensor.stages import QueryStages
+from penstock.spark.sensor.stages import Place, QueryStages
 
-#: How often executors tell their memory.
+#: How often executors report their memory.
 HEARTBEAT_S = 10.0
-#: Of a stage with more tasks than this, these stand for all.
+#: A stage with more tasks than this is judged by its first ones.
 TASKS_PER_STAGE = 128
+
+#: An executor and the metrics of a task that it finished.
+FinishedTask: TypeAlias = tuple[str, Json]
+#: Amounts by executor; an executor may occur more than once.
+Amounts: TypeAlias = list[tuple[str, float]]
 
 
 class SchedulerFleet(Struct, frozen=True):
-    """Who is registered and who of them takes work, as the scheduler has it, now."""
+    """Which executors the scheduler has registered, and which of them are leaving."""
 
     target: int
     registered: tuple[str, ...]
@@ -30,24 +36,24 @@ class SchedulerFleet(Struct, frozen=True):
         registered = tuple(driver.executor_ids())
         target = driver.requested_total_executors()
         leaving = frozenset(driver.leaving())
-        # Before anybody asked for a number, it is whatever there is.
+        # Before the first request there is no target: it is the present size.
         return cls(len(registered) if target is None else target, registered, leaving)
 
     @property
     def active(self) -> int:
         return sum(1 for name in self.registered if name not in self.leaving)
 
-    def fleet(self, cores_per_executor: int, target: int | None = None) -> Fleet:
-        """The fleet in numbers, with the target that the caller knows of, if any."""
+    def measured(self, cores_per_executor: int, target: int | None = None) -> Fleet:
+        """The fleet in numbers, with the target that the caller knows, if any."""
         target = self.target if target is None else target
         return Fleet(target, len(self.registered), self.active, cores_per_executor)
 
 
 class Shares(Struct, frozen=True):
-    """What each executor did, going by the newest batch.
+    """What each executor did, by the newest batch.
 
-    `records` of the interval that it read, partitions of state that it holds, and the processor
-    time in a second of its tasks. ``None`` as long as no stage has told.
+    `records` that it read in the interval, partitions of state that it holds, and the processor
+    time per second of its tasks. ``None`` until a stage has reported.
     """
 
     records: dict[str, float] | None
@@ -56,46 +62,64 @@ class Shares(Struct, frozen=True):
 
 
 def shares(driver: Driver, queries: Iterable[QueryStages], *, stateful: bool) -> Shares:
-    """Ask who ran the newest stage of each place that reads a source or holds state."""
-    read_at_all = 0.0
-    records: dict[str, float] = defaultdict(float)
-    partitions: dict[str, float] = defaultdict(float)
-    run_s: dict[str, float] = defaultdict(float)
-    cpu_s: dict[str, float] = defaultdict(float)
-    for query in queries:
-        for place, role in zip(query.places, query.roles(), strict=True):
-            if role == "source":
-                read_at_all += place.tally.records_in
-            if place.newest is None or role == "shuffle":
-                continue
-            tasks = [
-                (task["executorId"], task["taskMetrics"])
-                for task in driver.tasks(*place.newest, TASKS_PER_STAGE)
-                if task["status"] == "SUCCESS" and "taskMetrics" in task
-            ]
-            read = sum(metrics["inputMetrics"]["recordsRead"] for _, metrics in tasks)
-            for name, metrics in tasks:
-                run_s[name] += metrics["executorRunTime"] / 1e3
-                cpu_s[name] += metrics["executorCpuTime"] / 1e9
-                if role == "state":
-                    partitions[name] += place.tasks / len(tasks)
-                elif read:
-                    part = metrics["inputMetrics"]["recordsRead"] / read
-                    records[name] += part * place.tally.records_in
-    held = {name: round(count) for name, count in partitions.items()}
+    """Who ran the newest stage of each place that reads a source or holds state."""
+    places = [
+        (place, role)
+        for query in queries
+        for place, role in zip(query.places, query.roles(), strict=True)
+        if role != "shuffle"
+    ]
+    ran = [(place, role, _finished_tasks(driver, place)) for place, role in places]
+    records = _sums(_records_read(place, tasks) for place, role, tasks in ran if role == "source")
+    held = _sums(_state_held(place, tasks) for place, role, tasks in ran if role == "state")
+    done = [task for *_, tasks in ran for task in tasks]
+    run_s = _sums([[(name, metrics["executorRunTime"] / 1e3) for name, metrics in done]])
+    cpu_s = _sums([[(name, metrics["executorCpuTime"] / 1e9) for name, metrics in done]])
+    was_read = any(place.tally.records_in for place, role in places if role == "source")
     return Shares(
-        records if records or not read_at_all else None,
-        held if held or not stateful else None,
+        records if records or not was_read else None,
+        {name: round(count) for name, count in held.items()} if held or not stateful else None,
         {name: cpu_s[name] / spent_s for name, spent_s in run_s.items() if spent_s > 0.0},
     )
+
+
+def _finished_tasks(driver: Driver, place: Place) -> list[FinishedTask]:
+    """The executor and the metrics of each task of the newest complete stage of a place."""
+    if place.newest is None:
+        return []
+    return [
+        (task["executorId"], task["taskMetrics"])
+        for task in driver.tasks(*place.newest, TASKS_PER_STAGE)
+        if task["status"] == "SUCCESS" and "taskMetrics" in task
+    ]
+
+
+def _records_read(place: Place, tasks: list[FinishedTask]) -> Amounts:
+    """The records of the interval, divided as the newest stage divided its own."""
+    read = [(name, metrics["inputMetrics"]["recordsRead"]) for name, metrics in tasks]
+    total = sum(records for _, records in read)
+    return [(name, records / total * place.tally.records_in) for name, records in read if total]
+
+
+def _state_held(place: Place, tasks: list[FinishedTask]) -> Amounts:
+    """Partitions of state; if not all tasks were read, those that were stand for all."""
+    return [(name, place.tasks / len(tasks)) for name, _ in tasks]
+
+
+def _sums(amounts: Iterable[Amounts]) -> dict[str, float]:
+    """All amounts added up by executor."""
+    sums: dict[str, float] = {}
+    for name, amount in chain.from_iterable(amounts):
+        sums[name] = sums.get(name, 0.0) + amount
+    return sums
 
 
 class ExecutorWatch:
     """Task time of each executor between two readings.
 
-    Spark adds a task to its executor's time when it ends; those under way count by how long they
-    have been running, so that a long task does not look like idleness followed by overwork.
-    Memory is the highest heap so far, garbage included: Spark tells no other.
+    Spark adds the time of a task when it ends. Running tasks count by how long they have run, so
+    that a long task does not look like an idle executor followed by an overloaded one. Memory is
+    the highest heap so far, garbage included: Spark reports no other.
     """
 
     def __init__(self, driver: Driver) -> None:
@@ -107,25 +131,25 @@ class ExecutorWatch:
 
     def read(
         self,
-        crew: SchedulerFleet,
+        fleet: SchedulerFleet,
         now_s: float,
         wall_s: float | None,
         *,
         running: Iterable[tuple[int, int]],
         done: Shares,
     ) -> tuple[tuple[ExecutorSample, ...], int]:
-        """A sample for each executor, and how many slots one has."""
+        """A sample of each executor, and the slots that one has."""
         listed = self._driver.executors()
         slots = max((each["maxTasks"] for each in listed), default=1)
-        under_way_s = self._under_way_s(running, now_s, at_most=slots * len(listed))
+        running_s = self._running_s(running, now_s, at_most=slots * len(listed))
         spent_s = {
-            each["id"]: each["totalDuration"] / 1e3 + under_way_s.get(each["id"], 0.0)
+            each["id"]: each["totalDuration"] / 1e3 + running_s.get(each["id"], 0.0)
             for each in listed
         }
         if now_s - self._peaks_at_s >= HEARTBEAT_S:
             self._peaks, self._peaks_at_s = self._driver.heap_peaks(), now_s
         samples = tuple(
-            self._sample(each, crew, now_s, wall_s, spent_s, done)
+            self._sample(each, fleet, now_s, wall_s, spent_s, done)
             for each in listed
             if each["isActive"]
         )
@@ -135,7 +159,7 @@ class ExecutorWatch:
     def _sample(
         self,
         summary: Json,
-        crew: SchedulerFleet,
+        fleet: SchedulerFleet,
         now_s: float,
         wall_s: float | None,
         spent_s: Mapping[str, float],
@@ -143,7 +167,7 @@ class ExecutorWatch:
     ) -> ExecutorSample:
         name: str = summary["id"]
         started_at_s = parse_instant(summary["addTime"])
-        ready = name in crew.registered and name not in crew.leaving
+        ready = name in fleet.registered and name not in fleet.leaving
         peak = self._peaks.get(name)
         memory = peak / self._heap_bytes if peak else None
         if wall_s is None:
@@ -163,7 +187,7 @@ class ExecutorWatch:
             state_partitions=None if held is None else held.get(name, 0),
         )
 
-    def _under_way_s(
+    def _running_s(
         self, running: Iterable[tuple[int, int]], now_s: float, at_most: int
     ) -> dict[str, float]:
         spent_s: dict[str, float] = {}

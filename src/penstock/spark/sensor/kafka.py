@@ -1,12 +1,11 @@
-"""How much waits in Kafka, asked of the brokers themselves.
+"""How much waits in Kafka, asked from the brokers.
 
-What Spark's progress says of it is taken when a batch is planned: a query without a cap per
-trigger reports no lag however late it is. So the end offsets are asked for here, once a second, and
-remembered as a curve over time. Its slope is the arrival rate, its height above what is processed
-the backlog, and the instant at which it passed what is processed the age of the oldest record that
-waits.
+Spark's progress gives the lag at the moment a batch is planned: a query without a cap per trigger
+reports none, however late it is. So the end offsets are read here once a second and kept as a
+curve over time. Its slope is the arrival rate, its height above the processed offsets the backlog,
+and the instant at which it passed them the arrival of the oldest waiting record.
 
-Read from the top: `OffsetCurve` is arithmetic, `Brokers` asks, `KafkaWatch` does so steadily.
+`OffsetCurve` is arithmetic, `Brokers` asks, `KafkaWatch` asks once a second.
 """
 
 from __future__ import annotations
@@ -29,22 +28,22 @@ log = logging.getLogger(__name__)
 
 Offsets = Mapping[Partition, int]
 
-#: More instants than this are not remembered; the older half is then thinned out.
+#: With more instants than this, every second one of the older half is dropped.
 CURVE_INSTANTS = 1024
-#: When the curve does not reach back, it is asked for these ages, doubled each time: 12 days.
+#: If the curve does not reach back far enough, earlier offsets are asked for: up to 12 days.
 FIRST_AGE_S = 1.0
 DOUBLINGS = 20
-#: Then the gap in which the oldest record lies is halved so often.
+#: Then the interval of the oldest record is halved this often.
 HALVINGS = 4
 
-#: What a broker answers when asked for a record that young and there is none.
+#: The answer of a broker if no record is that young.
 NO_RECORD = -1
 
 _FIRST_S = itemgetter(0)
 
 
 class SourceReading(Struct, frozen=True):
-    """What one look shows. ``None`` is not seen."""
+    """What waits at a source. ``None`` is not measured."""
 
     arrival_rps: float | None = None
     backlog_records: float | None = None
@@ -52,13 +51,13 @@ class SourceReading(Struct, frozen=True):
 
 
 class OffsetCurve:
-    """End offsets over time, as far back as anything of it waits.
+    """End offsets over time, as far back as a record waits.
 
     >>> curve = OffsetCurve()
     >>> curve.add(100.0, {("bids", 0): 0, ("bids", 1): 0})
     >>> curve.add(110.0, {("bids", 0): 100, ("bids", 1): 50})
 
-    Of partition 0 the first 30 are processed: the 31st came 7 s before the end.
+    The first 30 of partition 0 are processed: the next one came 7 s before the end.
 
     >>> processed = {("bids", 0): 30, ("bids", 1): 50}
     >>> curve.backlog(processed), curve.oldest_at_s(processed)
@@ -76,11 +75,11 @@ class OffsetCurve:
         return self._instants[-1] if self._instants else None
 
     @property
-    def first(self) -> tuple[float, Offsets] | None:
-        return self._instants[0] if self._instants else None
+    def first(self) -> tuple[float, Offsets]:
+        return self._instants[0]
 
     def add(self, at_s: float, ends: Offsets) -> None:
-        """Remember the end offsets of an instant, whether the newest or an earlier one."""
+        """Add the end offsets of an instant, the newest or an earlier one."""
         place = bisect_right(self._instants, at_s, key=_FIRST_S)
         self._instants.insert(place, (at_s, ends))
         if len(self._instants) > CURVE_INSTANTS:
@@ -88,7 +87,7 @@ class OffsetCurve:
             del self._instants[1:half:2]
 
     def forget_before(self, processed: Offsets) -> None:
-        """Drop instants that nothing unprocessed can be as old as; the newest such one stays."""
+        """Drop instants before the oldest waiting record, except the last of them."""
         kept = 0
         for place, (_, ends) in enumerate(self._instants[:-1]):
             if any(ends.get(name, 0) > offset for name, offset in processed.items()):
@@ -104,15 +103,12 @@ class OffsetCurve:
         }
 
     def reaches(self, processed: Offsets) -> bool:
-        """Whether it goes back to before anything came that waits now."""
+        """Whether it begins before the oldest waiting record came."""
         ends = self._instants[0][1]
         return all(ends.get(name, 0) <= offset for name, offset in processed.items())
 
     def oldest_at_s(self, processed: Offsets) -> float | None:
-        """When the oldest record that waits came; ``None`` if none waits.
-
-        Where the curve does not reach back far enough this is its beginning.
-        """
+        """When the oldest waiting record came, or the curve began; ``None`` if none waits."""
         oldest_s = None
         for name, waiting in self.backlog(processed).items():
             if waiting:
@@ -121,7 +117,7 @@ class OffsetCurve:
         return oldest_s
 
     def _passed_at_s(self, name: Partition, offset: int) -> float:
-        """When the end of a partition rose above an offset, evenly between two instants."""
+        """When the end of a partition passed an offset, interpolated between two instants."""
         place = bisect_right(self._instants, offset, key=lambda instant: instant[1].get(name, 0))
         after_s, after = self._instants[place]
         if place == 0:
@@ -132,11 +128,11 @@ class OffsetCurve:
 
 
 class Brokers:
-    """The brokers behind a Kafka source, asked with a time-out."""
+    """The brokers of a Kafka source, asked with a timeout."""
 
     def __init__(self, settings: Mapping[str, str], *, timeout_s: float = 1.0) -> None:
         self._settings: dict[str, str | int | float | bool] = {
-            "log_level": 0,  # else it prints a line for each try while a broker is away
+            "log_level": 0,  # otherwise it prints a line for each retry
             "reconnect.backoff.ms": 100,
             "reconnect.backoff.max.ms": 1000,
             **settings,
@@ -154,13 +150,13 @@ class Brokers:
             raise ConfigError(f"no Kafka client can be made: {error.args[0].str()}") from None
 
     def end_offsets(self, partitions: Iterable[Partition]) -> Offsets:
-        """Where each partition ends now, or `SensorError`."""
+        """The end offset of each partition now, or `SensorError`."""
         from confluent_kafka.admin import OffsetSpec  # type: ignore[attr-defined]
 
         return self._ask(partitions, OffsetSpec.latest())  # type: ignore[no-untyped-call]
 
     def offsets_at(self, partitions: Iterable[Partition], at_s: float) -> Offsets:
-        """The first record of each partition that is not older; left out where none is."""
+        """The first offset of each partition at or after `at_s`; left out where there is none."""
         from confluent_kafka.admin import OffsetSpec  # type: ignore[attr-defined]
 
         found = self._ask(partitions, OffsetSpec.for_timestamp(int(at_s * 1000)))
@@ -174,21 +170,21 @@ class Brokers:
             answers = self._admin.list_offsets(request, request_timeout=self._timeout_s)
             found = {(at.topic, at.partition): got.result().offset for at, got in answers.items()}
         except KafkaException as error:
-            # A client that was long without its brokers may not find them again; a new one does.
+            # A client that lost its brokers for long may not find them again; a new one does.
             self._admin = self._connect()
-            raise SensorError(f"Kafka does not tell its offsets: {error.args[0].str()}") from None
+            raise SensorError(f"Kafka offsets cannot be read: {error.args[0].str()}") from None
         if any(offset < NO_RECORD for offset in found.values()):
-            # What the client answers when the time is up, without calling it an error.
-            raise SensorError(f"Kafka does not tell its offsets within {self._timeout_s:g} s")
+            # The client answers this on a timeout, without an error.
+            raise SensorError(f"Kafka offsets cannot be read within {self._timeout_s:g} s")
         return found
 
 
 class KafkaWatch:
     """Follows the end offsets of one source in a thread of its own, until closed.
 
-    `look` is for the sensor: at most one question to the brokers, and none while they are known
-    not to answer. `has_surged` says that the load has jumped since; the next look then tells the
-    rate after the jump, not a mean of before and after.
+    `read` asks the brokers at most once, and not at all while they are known not to answer.
+    `has_surged` says that the load has jumped since; the next reading then has the rate after the
+    jump, not a mean of before and after.
     """
 
     def __init__(
@@ -204,9 +200,9 @@ class KafkaWatch:
         self._curve = OffsetCurve()
         self._partitions: tuple[Partition, ...] = ()
         self._answers = True
-        self._looked: tuple[float, Offsets] | None = None
-        self._steady: tuple[float, Offsets] | None = None
-        self._usual = RateBaseline()
+        self._last_read: tuple[float, Offsets] | None = None
+        self._last_sample: tuple[float, Offsets] | None = None
+        self._baseline = RateBaseline()
         self.has_surged = False
         self._lock = Lock()
         self._closed = Event()
@@ -214,14 +210,11 @@ class KafkaWatch:
         self._thread.start()
 
     def close(self) -> None:
-        """Ask no more."""
+        """Stop asking."""
         self._closed.set()
 
-    def look(self, processed: Offsets) -> SourceReading:
-        """What waits beyond the offsets that are processed.
-
-        The rate is the mean since the last look that saw something.
-        """
+    def read(self, processed: Offsets) -> SourceReading:
+        """What waits beyond the processed offsets; the rate is the mean since the last reading."""
         with self._lock:
             self.has_surged = False
             self._partitions = tuple(processed)
@@ -232,7 +225,7 @@ class KafkaWatch:
             if not self._curve.reaches(processed):
                 self._reach_back(processed)
             now_s = last[0]
-            before, self._looked = self._looked, last
+            before, self._last_read = self._last_read, last
             oldest_s = self._curve.oldest_at_s(processed)
             backlog = sum(self._curve.backlog(processed).values())
             self._curve.forget_before(processed)
@@ -251,19 +244,19 @@ class KafkaWatch:
                 self._watch_for_surge()
 
     def _watch_for_surge(self) -> None:
-        """From one of the steady samples to the next, whatever looks came in between."""
-        before, self._steady = self._steady, self._curve.last
-        if before is None or self._steady is None:
+        """Compare the samples of the thread, whatever readings came in between."""
+        before, self._last_sample = self._last_sample, self._curve.last
+        if before is None or self._last_sample is None:
             return
-        rate_rps = _rate_rps(before, self._steady)
+        rate_rps = _rate_rps(before, self._last_sample)
         if rate_rps is None:
             return
-        if not self._usual.is_surge(rate_rps):
-            self._usual = self._usual.updated(rate_rps)
+        if not self._baseline.is_surge(rate_rps):
+            self._baseline = self._baseline.updated(rate_rps)
         elif not self.has_surged:
-            # What is usual begins anew: a load that stays there is no second surge.
-            self._usual = RateBaseline()
-            self._looked = before
+            # A new baseline: a load that stays at the new level is no second surge.
+            self._baseline = RateBaseline()
+            self._last_read = before
             self.has_surged = True
 
     def _sample(self) -> None:
@@ -273,19 +266,17 @@ class KafkaWatch:
             ends = self._brokers.end_offsets(self._partitions)
         except SensorError as error:
             if self._answers:
-                log.warning("%s; its lag is unknown until they answer again", error)
+                log.warning("%s; the lag is unknown until the brokers answer again", error)
             self._answers = False
             return
         if not self._answers:
-            log.info("Kafka tells its offsets again")
+            log.info("Kafka offsets can be read again")
         self._answers = True
         self._curve.add(self._now(), ends)
 
     def _reach_back(self, processed: Offsets) -> None:
-        """Ask by time for what came before we began to look, and put it into the curve."""
-        first = self._curve.first
-        assert first is not None
-        known_s, known = first
+        """Extend the curve into the past: ask for offsets by time."""
+        known_s, known = self._curve.first
         try:
             for doubling in range(DOUBLINGS):
                 at_s = known_s - FIRST_AGE_S * 2.0**doubling
@@ -298,11 +289,11 @@ class KafkaWatch:
                     return
                 self._add_past(oldest_s, known)
         except SensorError:
-            return  # what is known so far has to do; the next question says what is wrong
+            return  # what is known so far is used; the next sample warns
 
     def _add_past(self, at_s: float, known: Offsets) -> None:
         found = self._brokers.offsets_at(self._partitions, at_s)
-        # Where no record is that young, all that were known then had come before.
+        # Where no record is that young, all known records had come before.
         ends = {name: min(found.get(name, offset), offset) for name, offset in known.items()}
         self._curve.add(at_s, ends)
 

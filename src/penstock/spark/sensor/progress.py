@@ -1,8 +1,7 @@
-"""What a query says of itself after each micro-batch: ``StreamingQueryProgress``, parsed.
+"""The report of a query after each micro-batch: ``StreamingQueryProgress``, parsed.
 
-Pure: text in, values out. Whatever Spark writes where it knows nothing (NaN, -1, null, an empty
-text, a field left out) ends here and is ``None`` or zero behind this file. Tolerant of fields that
-come and go between versions 4.0 and 4.3.
+What Spark writes for an unknown value (NaN, -1, null, an empty text, a missing field) becomes
+``None`` or zero here. Fields may come and go between versions 4.0 and 4.3.
 """
 
 from __future__ import annotations
@@ -31,28 +30,25 @@ _FILE_BYTES = "rocksdbSstFileSize"
 
 
 class SourceProgress(Struct, frozen=True):
-    """How far one source is. Offsets are as its kind writes them: number, object or text."""
+    """The offsets of one source, as its kind writes them: number, object or text."""
 
-    description: str
-    start_offset: Any = None
     end_offset: Any = None
     latest_offset: Any = None
     input_records: int = 0
 
     @property
     def is_drained(self) -> bool:
-        """False if it says that there was more than the batch took."""
+        """False if the source says that there was more than the batch took."""
         return self.latest_offset is None or self.latest_offset == self.end_offset
 
 
 class Progress(Struct, frozen=True):
-    """One report of one query. `batch` is ``None`` when it was idle: nothing was committed.
+    """One report of one query. `batch` is ``None`` if it was idle and committed nothing.
 
-    `state_partitions` is the number of tasks that hold its state, 0 for a query without.
+    `state_partitions` is the number of tasks that hold its state, 0 without state.
     """
 
     run_id: str
-    name: str
     batch_id: int
     started_at_s: float
     batch: Batch | None
@@ -85,7 +81,6 @@ def _progress(report: Mapping[str, Any]) -> Progress:
     partitions = (_count(operator.get("numShufflePartitions")) or 0 for operator in operators)
     return Progress(
         run_id=str(report["runId"]),
-        name=str(report.get("name") or ""),
         batch_id=int(report["batchId"]),
         started_at_s=started_at_s,
         batch=_batch(report, started_at_s, sources),
@@ -108,7 +103,7 @@ def _batch(
     }
     whole_ms = _count(durations.get(_WHOLE))
     duration_s = sum(phases.values()) if whole_ms is None else whole_ms / 1000.0
-    # The sources' own counts add up to the same, except where they know better.
+    # The sources' counts are the same sum, except where their offsets correct it.
     records = sum(source.input_records for source in sources)
     if not sources:
         records = _count(report.get("numInputRows")) or 0
@@ -120,11 +115,9 @@ def _source(source: Mapping[str, Any]) -> SourceProgress:
     records = _count(source.get("numInputRows")) or 0
     first, last = partition_offsets(start), partition_offsets(end)
     if first and last and first.keys() == last.keys():
-        # A sink that reads its input twice makes Spark count it twice; offsets are not fooled.
+        # A sink that reads its input twice makes Spark count it twice; offsets are right.
         records = sum(last.values()) - sum(first.values())
     return SourceProgress(
-        description=str(source.get("description") or ""),
-        start_offset=start,
         end_offset=end,
         latest_offset=source.get("latestOffset"),
         input_records=max(0, records),
@@ -138,7 +131,7 @@ def _state_bytes(operator: Mapping[str, Any]) -> float:
 
 
 def _count(value: Any) -> int | None:
-    """A number that can have been counted; Spark writes some of them as text.
+    """A finite number that is not negative, or ``None``; Spark writes some numbers as text.
 
     >>> [_count(value) for value in (3, 3.0, "17", -1, float("nan"), "NaN", "N/A", "", None)]
     [3, 3, 17, None, None, None, None, None, None]

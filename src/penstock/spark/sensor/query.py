@@ -1,20 +1,20 @@
 """One streaming query: its batches since the last reading, and what waits at its sources.
 
-A Kafka source is measured at its brokers (`kafka`). Of other sources only what progress tells is
-known. A source without a cap gives each batch all that there is, so what its batches read is what
-arrived, and what waits now came since the last finished batch began. With a cap per trigger nothing
-can be told of what is left behind, and nothing is made up.
+A Kafka source is measured at its brokers (`kafka`). Other sources are known only by the query's
+progress. A source without a cap gives each batch all that there is: what its batches read is what
+arrived, and what waits now came since the last finished batch began. With a cap per trigger, what
+is left behind is not known, and nothing is made up.
 """
 
 from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, TypeAlias
 
 from penstock.core.errors import ConfigError
 from penstock.core.model import Batch
-from penstock.spark.internals import Driver, Mode, SourceFacts
+from penstock.spark.internals import Driver, SourceFacts
 from penstock.spark.sensor.kafka import Brokers, KafkaWatch, SourceReading
 from penstock.spark.sensor.kafka_settings import client_settings
 from penstock.spark.sensor.progress import (
@@ -29,40 +29,16 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
+Combine: TypeAlias = Callable[[list[float]], float]
+
 #: Options by which a source holds records back, in lower case.
 _CAPS = frozenset(
-    {
-        "maxoffsetspertrigger",
-        "maxfilespertrigger",
-        "maxbytespertrigger",
-        "maxrowspertrigger",
-        "maxrecordspertrigger",
-        "rowsperbatch",
-    }
-)
-
-
-class SourceProbe(Protocol):
-    """Something that knows what waits at one source of a query."""
-
-    def take(self, batch: Batch, progress: SourceProgress) -> None:
-        """A batch was committed."""
-        ...
-
-    def look(self, now_s: float, idle_at_s: Callable[[], float | None]) -> SourceReading:
-        """What waits now; `idle_at_s` says when the query last found nothing, if it is idle."""
-        ...
-
-    @property
-    def has_surged(self) -> bool:
-        """Whether the load has jumped since the last look."""
-        ...
-
-    def close(self) -> None: ...
+    f"max{unit}pertrigger" for unit in ("offsets", "files", "bytes", "rows", "records")
+) | {"rowsperbatch"}
 
 
 class KafkaSource:
-    """A Kafka source; before its first batch is committed nobody knows what is processed."""
+    """A Kafka source; what is processed is not known before its first batch is committed."""
 
     def __init__(self, watch: KafkaWatch) -> None:
         self._watch = watch
@@ -73,8 +49,8 @@ class KafkaSource:
         if offsets is not None:
             self._processed = offsets
 
-    def look(self, now_s: float, idle_at_s: Callable[[], float | None]) -> SourceReading:
-        return SourceReading() if self._processed is None else self._watch.look(self._processed)
+    def read(self, now_s: float, idle_at_s: Callable[[], float | None]) -> SourceReading:
+        return SourceReading() if self._processed is None else self._watch.read(self._processed)
 
     @property
     def has_surged(self) -> bool:
@@ -85,19 +61,19 @@ class KafkaSource:
 
 
 class PlainSource:
-    """Any other source, seen through the query's progress alone.
+    """Any other source, known only by the query's progress.
 
     >>> source = PlainSource(capped=False)
-    >>> read = SourceProgress("rate", input_records=100)
+    >>> read = SourceProgress(input_records=100)
     >>> source.take(Batch(0, 10.0, 1.0, 100), read)
-    >>> source.look(12.0, lambda: None)
+    >>> source.read(12.0, lambda: None)
     SourceReading(arrival_rps=None, backlog_records=None, delay_s=2.0)
 
     The next batch, two seconds later, found 100 records: 50 arrive each second. At 13.5 s those of
     the last 1.5 s wait.
 
     >>> source.take(Batch(1, 12.0, 1.0, 100), read)
-    >>> source.look(13.5, lambda: None)
+    >>> source.read(13.5, lambda: None)
     SourceReading(arrival_rps=50.0, backlog_records=75.0, delay_s=1.5)
     """
 
@@ -117,13 +93,14 @@ class PlainSource:
             self._records += progress.input_records
         self._taken_to_s = batch.started_at_s
 
-    def look(self, now_s: float, idle_at_s: Callable[[], float | None]) -> SourceReading:
+    def read(self, now_s: float, idle_at_s: Callable[[], float | None]) -> SourceReading:
+        """What waits now; `idle_at_s` says when the query last found nothing, if it is idle."""
         counted_from_s, taken_to_s = self._counted_from_s, self._taken_to_s
         if self._capped or self._held_back or counted_from_s is None or taken_to_s is None:
             return SourceReading()
         records, seconds = self._records, taken_to_s - counted_from_s
-        if not records and (looked_at_s := idle_at_s()) is not None:
-            self._counted_from_s = self._taken_to_s = max(taken_to_s, looked_at_s)
+        if not records and (idle_since_s := idle_at_s()) is not None:
+            self._counted_from_s = self._taken_to_s = max(taken_to_s, idle_since_s)
             return SourceReading(0.0, 0.0, 0.0)
         delay_s = max(0.0, now_s - taken_to_s)
         if seconds <= 0.0:
@@ -140,8 +117,11 @@ class PlainSource:
         pass
 
 
+SourceProbe: TypeAlias = KafkaSource | PlainSource
+
+
 class QueryView:
-    """What is known of one run of one query."""
+    """One run of one query."""
 
     def __init__(
         self, driver: Driver, query: StreamingQuery, run_id: str, kafka: Mapping[str, str]
@@ -150,18 +130,18 @@ class QueryView:
         self._query = query
         self.run_id = run_id
         self.name = query.name or str(query.id)[:8]
-        self.mode: Mode = driver.mode(query)
+        self.trigger = driver.trigger(query)
         self.trigger_interval_s = driver.trigger_interval_s(query)
         self._kafka = kafka
         self._facts = driver.sources(query)
         self._sources: list[SourceProbe] = []  # known once the first batch is
         self._newest_s = -1.0  # when the trigger of the newest report was
-        self._looked_at_s: float | None = None
+        self._idle_report_at_s: float | None = None
         self.last: Progress | None = None  # of the last batch
         self.latency_s: float | None = None
         self.demand = 0.0  # mean duration of its batches, in trigger intervals
         self._batches: list[Batch] = []
-        # What was committed before we came counts for nothing but how far the sources are.
+        # Of what was committed before, only the offsets of the sources count.
         for progress in map(parse_progress, driver.recent_progress(query)):
             if progress.batch is not None:
                 self.take(progress)
@@ -173,26 +153,26 @@ class QueryView:
         return -1 if self.last is None else self.last.batch_id
 
     def take(self, progress: Progress) -> None:
-        """A report came, maybe not for the first time."""
+        """Take in a progress report; one that is known already changes nothing."""
         batch = progress.batch
         self._newest_s = max(self._newest_s, progress.started_at_s)
         if progress.batch_id <= self.last_batch_id:
             return
         if batch is None:
-            self._looked_at_s = progress.started_at_s
+            self._idle_report_at_s = progress.started_at_s
             return
-        self._looked_at_s = None
+        self._idle_report_at_s = None
         self.last = progress
         self.latency_s = batch.duration_s
         self._batches.append(batch)
         if not self._sources:
             facts = match(self._facts, progress.sources)
             self._sources = [_source(each, self._kafka) for each in facts]
-        for source, told in zip(self._sources, progress.sources, strict=True):
-            source.take(batch, told)
+        for source, report in zip(self._sources, progress.sources, strict=True):
+            source.take(batch, report)
 
     def missed(self) -> list[Progress]:
-        """Reports that no listener handed over, oldest first."""
+        """Reports that the listener did not hand over, oldest first."""
         found: list[Progress] = []
         for progress in map(parse_progress, self._driver.recent_progress(self._query)):
             if progress.started_at_s <= self._newest_s:
@@ -201,7 +181,7 @@ class QueryView:
         return found[::-1]
 
     def batches(self) -> tuple[Batch, ...]:
-        """Those committed since this was last asked."""
+        """The batches committed since the last call."""
         batches, self._batches = tuple(self._batches), []
         if batches and self.trigger_interval_s:
             mean_s = sum(batch.duration_s for batch in batches) / len(batches)
@@ -210,22 +190,26 @@ class QueryView:
             self.demand = 1.0  # it runs without a pause
         return batches
 
-    def look(self, now_s: float) -> SourceReading:
-        """What waits at all its sources together; one that cannot be seen hides the sum."""
+    def read(self, now_s: float) -> SourceReading:
+        """What waits at all its sources; unknown if one of them is."""
         if not self._sources:
             return SourceReading()
-        return combine_sources([source.look(now_s, self._idle_at_s) for source in self._sources])
+        return combine_sources([source.read(now_s, self._idle_at_s) for source in self._sources])
 
     @property
     def has_surged(self) -> bool:
-        """Whether the load of a source has jumped since the last look."""
+        """Whether the load of a source has jumped since the last reading."""
         return any(source.has_surged for source in self._sources)
 
     def _idle_at_s(self) -> float | None:
-        """When it found nothing to read, if it has reported that and has not read since."""
-        if self._looked_at_s is None or self._query.status["isTriggerActive"]:
+        """When it reported that there was nothing to read, if it has not read since."""
+        if self._idle_report_at_s is None or self._query.status["isTriggerActive"]:
             return None
-        return self._looked_at_s
+        return self._idle_report_at_s
+
+    @property
+    def state_bytes(self) -> float | None:
+        return None if self.last is None else self.last.state_bytes
 
     @property
     def state_partitions(self) -> int:
@@ -233,7 +217,7 @@ class QueryView:
 
     @property
     def fewest_tasks(self) -> int | None:
-        """The tasks of its widest stage as far as progress tells them."""
+        """The tasks of its widest stage, as far as progress says."""
         if self.last is None:
             return None
         offsets = [partition_offsets(source.end_offset) or () for source in self.last.sources]
@@ -244,15 +228,15 @@ class QueryView:
             source.close()
 
 
-def match(facts: list[SourceFacts], told: tuple[SourceProgress, ...]) -> list[SourceFacts]:
-    """What the user wrote of each source that progress tells of.
+def match(facts: list[SourceFacts], listed: tuple[SourceProgress, ...]) -> list[SourceFacts]:
+    """The options of each source that progress lists.
 
-    They come in the same order, but a source that is read twice, as in a join with itself, is
-    written twice in the plan and told once. If that does not explain it either, a source is taken
-    for the first of its kind.
+    Both lists have the same order, but a source that is read twice, as in a join with itself, is
+    twice in the plan and once in progress. If the lengths still differ, a source is taken to be the
+    first of its kind.
 
     >>> bids, rate = SourceFacts("kafka", {"subscribe": "bids"}), SourceFacts("rate", {})
-    >>> two = (SourceProgress("KafkaV2", end_offset={"bids": {"0": 7}}), SourceProgress("Rate"))
+    >>> two = (SourceProgress({"bids": {"0": 7}}), SourceProgress())
     >>> match([bids, bids, rate], two) == match([bids, rate], two) == [bids, rate]
     True
     >>> fast = SourceFacts("rate", {"rowsPerSecond": "9"})
@@ -261,9 +245,9 @@ def match(facts: list[SourceFacts], told: tuple[SourceProgress, ...]) -> list[So
     """
     once = [each for number, each in enumerate(facts) if each not in facts[:number]]
     for candidates in (facts, once):
-        if len(candidates) == len(told):
+        if len(candidates) == len(listed):
             return candidates
-    return [_first_like(facts, source) for source in told]
+    return [_first_like(facts, source) for source in listed]
 
 
 def _first_like(facts: list[SourceFacts], source: SourceProgress) -> SourceFacts:
@@ -282,26 +266,20 @@ def _source(facts: SourceFacts, kafka: Mapping[str, str]) -> SourceProbe:
     return PlainSource(capped=any(key.lower() in _CAPS for key in facts.options))
 
 
-def combine_sources(sights: list[SourceReading]) -> SourceReading:
-    """Several sources or queries as one: rates and backlogs add up, the oldest record counts.
+def combine_sources(readings: list[SourceReading]) -> SourceReading:
+    """Several sources or queries as one: rates and backlogs are sums, the oldest record counts.
 
     >>> combine_sources([SourceReading(10.0, 5.0, 2.0), SourceReading(20.0, None, 3.0)])
     SourceReading(arrival_rps=30.0, backlog_records=None, delay_s=3.0)
     """
     return SourceReading(
-        arrival_rps=total([sight.arrival_rps for sight in sights]),
-        backlog_records=total([sight.backlog_records for sight in sights]),
-        delay_s=largest([sight.delay_s for sight in sights]),
+        arrival_rps=if_all_known([each.arrival_rps for each in readings], sum),
+        backlog_records=if_all_known([each.backlog_records for each in readings], sum),
+        delay_s=if_all_known([each.delay_s for each in readings], max),
     )
 
 
-def total(values: list[float | None]) -> float | None:
-    """The sum, if all are known and there are any."""
+def if_all_known(values: list[float | None], combine: Combine) -> float | None:
+    """The combined value, if all are known and there are any."""
     known = [value for value in values if value is not None]
-    return sum(known) if known and len(known) == len(values) else None
-
-
-def largest(values: list[float | None]) -> float | None:
-    """The largest, if all are known and there are any."""
-    known = [value for value in values if value is not None]
-    return max(known) if known and len(known) == len(values) else None
+    return combine(known) if known and len(known) == len(values) else None

@@ -1,16 +1,16 @@
 """The live sensor: a running Spark application as a `Snapshot`.
 
-Three places are asked. The scheduler knows the fleet; without it nothing can be told. The queries
-report each batch to a listener, which only puts the report into a queue; what it did not hand over
-in time is asked for. Spark's status store knows executors and stages; it is asked in a thread of
-its own, so that a slow one costs details and not the turn. And the brokers know what waits.
+The scheduler knows the fleet; without it there is no snapshot. The queries report each batch to a
+listener, which only puts the report into a queue; reports that it did not hand over in time are
+asked for. Spark's status store knows executors and stages; it is read in a thread of its own, so
+that a slow store costs details and not the turn. The Kafka brokers know what waits.
 
 A session may run several queries, which share one fleet. They make one snapshot:
 
 - arrival, throughput, backlog and state are sums; if one query's is unknown, so is the sum;
-- delay and latency are those of the query that is worst off;
+- delay and latency are the largest of all queries;
 - trigger and batches are those of the most demanding query, whose batches fill their trigger most;
-- operators bear the name of their query in front;
+- operators have the name of their query as a prefix;
 - partitions add up, since the queries' tasks run side by side.
 
 Queries of other sessions of the same application are not seen, but the time that their tasks take
@@ -35,7 +35,7 @@ from penstock.spark.internals import JVM_ERRORS, Driver, first_line
 from penstock.spark.sensor.executors import ExecutorWatch, SchedulerFleet, shares
 from penstock.spark.sensor.kafka import SourceReading
 from penstock.spark.sensor.progress import parse_progress
-from penstock.spark.sensor.query import QueryView, combine_sources, largest, total
+from penstock.spark.sensor.query import QueryView, combine_sources, if_all_known
 from penstock.spark.sensor.stages import StageWatch
 
 if TYPE_CHECKING:
@@ -43,9 +43,9 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-#: What a query that ends while it is looked at may raise.
+#: What a query that ends while it is read may raise.
 QUERY_ENDS: tuple[type[Exception], ...] = (*JVM_ERRORS, SensorError)
-#: What a status store may raise, one of another version that words things differently included.
+#: What a status store may raise, one of another version of Spark included.
 STORE_FAILS: tuple[type[Exception], ...] = (
     *JVM_ERRORS,
     msgspec.DecodeError,
@@ -53,14 +53,14 @@ STORE_FAILS: tuple[type[Exception], ...] = (
     TypeError,
     ValueError,
 )
-#: A report that takes longer than this to come is kept back by somebody else's listener.
+#: A report that is later than this is delayed by another listener of the application.
 OVERDUE_S = 5.0
-#: Reports that wait to be read; more than this is a sensor that nobody reads.
+#: Reports that wait to be read; with more than this nobody reads the sensor.
 QUEUE_REPORTS = 1000
 
 
 class Details(Struct, frozen=True):
-    """What the status store told."""
+    """What the status store says."""
 
     executors: tuple[ExecutorSample, ...] = ()
     operators: tuple[OperatorSample, ...] = ()
@@ -69,19 +69,11 @@ class Details(Struct, frozen=True):
 
 
 class SparkSensor:
-    """Reads the application behind a session until closed.
+    """Reads the application of a session until closed.
 
-    Parameters
-    ----------
-    spark
-        A session of the driver; a Spark Connect client will not do.
-    kafka
-        Settings of librdkafka that the options of the query's Kafka sources do not give.
-    store_timeout_s
-        How long a turn waits for the status store.
-    target
-        Says what size was asked for; by default the scheduler does. Who sizes the fleet knows
-        better: a number that somebody else has put there is put right without a decision.
+    `kafka` adds settings of librdkafka to those from the options of Kafka sources. A turn waits at
+    most `store_timeout_s` for the status store. `target` gives the requested size, if known: the
+    scheduler's may have been changed by somebody else, which the actuator corrects.
     """
 
     def __init__(
@@ -100,21 +92,21 @@ class SparkSensor:
         self._target = target
         self._queue: deque[str] = deque(maxlen=QUEUE_REPORTS)
         self._views: dict[str, QueryView] = {}
-        # The first batch of each query that was asked for and that the listener has yet to tell.
-        self._untold: dict[str, Batch] = {}
+        # The first batch of each query that was asked for before the listener reported it.
+        self._unreported: dict[str, Batch] = {}
         self._stages = StageWatch(driver)
         self._executors = ExecutorWatch(driver)
         self._read_at_s: float | None = None
         self._details_at_s: float | None = None
         self._slots = max(1, int(driver.conf("spark.executor.cores", "1")))
-        self._complaints: set[str] = set()
-        self._asking = ThreadPoolExecutor(1, thread_name_prefix="penstock-status")
-        self._asked: Future[Details] | None = None
+        self._warned: set[str] = set()
+        self._store_thread = ThreadPoolExecutor(1, thread_name_prefix="penstock-status")
+        self._pending: Future[Details] | None = None
         self._stop_listening = driver.listen(spark, self._queue.append)
 
     def close(self) -> None:
-        """Ask and listen no more; the job goes on."""
-        self._asking.shutdown(wait=False, cancel_futures=True)
+        """Stop reading; the job goes on."""
+        self._store_thread.shutdown(wait=False, cancel_futures=True)
         for view in self._views.values():
             view.close()
         try:
@@ -123,37 +115,37 @@ class SparkSensor:
             log.debug("the listener is gone with its session: %s", first_line(error))
 
     def read(self, now_s: float) -> Snapshot:
-        """What can be seen now. Rates are means since the last reading, so the first has none."""
+        """The job now. Rates are means since the last reading, so the first has none."""
         try:
-            crew = SchedulerFleet.of(self._driver)
+            fleet = SchedulerFleet.of(self._driver)
         except JVM_ERRORS as error:
-            raise SensorError(f"the driver does not tell its fleet: {first_line(error)}") from error
+            raise SensorError(f"the fleet cannot be read: {first_line(error)}") from error
         wall_s = self._wall_s(self._read_at_s, now_s)
         views = self._follow_queries()
         self._take_reports(views, now_s)
-        details = self._details(crew, views, now_s)
+        details = self._details(fleet, views, now_s)
         batches = {view.run_id: view.batches() for view in views}
-        sight = combine_sources([self._look(view, now_s) for view in views])
+        waiting = combine_sources([self._read_sources(view, now_s) for view in views])
         leader = max(views, key=lambda view: view.demand, default=None)
         self._read_at_s = now_s
         return Snapshot(
-            now_s,
-            crew.fleet(details.slots or self._slots, self._target()),
-            None if leader is None else leader.trigger_interval_s,
-            () if leader is None else batches[leader.run_id],
-            sight.arrival_rps,
-            _throughput_rps(batches, wall_s),
-            sight.backlog_records,
-            sight.delay_s,
-            largest([view.latency_s for view in views]),
-            details.executors,
-            details.operators,
-            _partitions(views, details),
-            total([None if view.last is None else view.last.state_bytes for view in views]),
+            at_s=now_s,
+            fleet=fleet.measured(details.slots or self._slots, self._target()),
+            trigger_interval_s=None if leader is None else leader.trigger_interval_s,
+            batches=() if leader is None else batches[leader.run_id],
+            arrival_rps=waiting.arrival_rps,
+            throughput_rps=_throughput_rps(batches, wall_s),
+            backlog_records=waiting.backlog_records,
+            delay_s=waiting.delay_s,
+            latency_s=if_all_known([view.latency_s for view in views], max),
+            executors=details.executors,
+            operators=details.operators,
+            partitions=_partitions(views, details),
+            state_bytes=if_all_known([view.state_bytes for view in views], sum),
         )
 
     def has_surged(self) -> bool:
-        """Whether the load has jumped since it was last read; asks nobody."""
+        """Whether the load has jumped since the last reading; makes no call."""
         return any(view.has_surged for view in self._views.values())
 
     def _wall_s(self, before_s: float | None, now_s: float) -> float | None:
@@ -164,24 +156,22 @@ class SparkSensor:
         try:
             active = {str(query.runId): query for query in self._spark.streams.active}
         except JVM_ERRORS as error:
-            self._warn_once(
-                "the list of queries", f"the session does not tell its queries: {first_line(error)}"
-            )
+            self._warn_once("the list of queries", f"cannot be read: {first_line(error)}")
             return list(self._views.values())
         self._clear_warning("the list of queries")
         for run_id in self._views.keys() - active.keys():
             self._views.pop(run_id).close()
-            self._untold.pop(run_id, None)
+            self._unreported.pop(run_id, None)
         for run_id, query in active.items():
             if run_id not in self._views:
                 try:
                     view = QueryView(self._driver, query, run_id, self._kafka)
                 except QUERY_ENDS as error:
-                    # It may have ended since it was listed; if not, there is a next turn.
+                    # It may have ended since it was listed; if not, the next turn retries.
                     log.debug("query %s cannot be followed yet: %s", run_id, error)
                     continue
                 self._views[run_id] = view
-                log.info("following query %s (%s)", view.name, view.mode)
+                log.info("following query %s (%s)", view.name, view.trigger)
         return list(self._views.values())
 
     def _take_reports(self, views: list[QueryView], now_s: float) -> None:
@@ -190,27 +180,27 @@ class SparkSensor:
             try:
                 progress = parse_progress(self._queue.popleft())
             except SensorError as error:
-                self._warn_once("progress", str(error))
+                self._warn_once("a report", f"is skipped: {error}")
                 continue
             run_id = progress.run_id
             if run_id in self._views:
                 self._views[run_id].take(progress)
-            if run_id in self._untold and progress.batch_id >= self._untold[run_id].id:
-                del self._untold[run_id]
+            if run_id in self._unreported and progress.batch_id >= self._unreported[run_id].id:
+                del self._unreported[run_id]
         for view in views:
             if view.last is known[view.run_id]:
                 self._take_missed(view)
-        if any(_is_overdue(batch, now_s) for batch in self._untold.values()):
+        ends_s = [batch.started_at_s + batch.duration_s for batch in self._unreported.values()]
+        if any(now_s - end_s > OVERDUE_S for end_s in ends_s):
             self._warn_once(
                 "the listener",
-                "reports of queries are kept back by a listener of the application that is slow "
-                "or hangs: they are asked for",
+                "is delayed by another listener of the application: queries are asked instead",
             )
-        elif not self._untold:
+        elif not self._unreported:
             self._clear_warning("the listener")
 
     def _take_missed(self, view: QueryView) -> None:
-        """Nothing new from the listener: either there was no batch, or others delay ours."""
+        """Read reports from the query, in case another listener delays ours."""
         try:
             missed = view.missed()
         except QUERY_ENDS as error:
@@ -219,48 +209,43 @@ class SparkSensor:
         for progress in missed:
             view.take(progress)
             if progress.batch is not None:
-                self._untold.setdefault(view.run_id, progress.batch)
+                self._unreported.setdefault(view.run_id, progress.batch)
 
-    def _look(self, view: QueryView, now_s: float) -> SourceReading:
+    def _read_sources(self, view: QueryView, now_s: float) -> SourceReading:
         try:
-            return view.look(now_s)
+            return view.read(now_s)
         except JVM_ERRORS as error:
             log.debug("query %s ends: %s", view.name, error)
             return SourceReading()
 
-    def _details(self, crew: SchedulerFleet, views: list[QueryView], now_s: float) -> Details:
-        """Executors and stages from the status store, or none of it if that is slow or broken."""
-        if self._asked is None:
-            self._asked = self._asking.submit(self._ask_store, crew, views, now_s)
+    def _details(self, fleet: SchedulerFleet, views: list[QueryView], now_s: float) -> Details:
+        """Executors and stages from the status store; empty if it is slow or fails."""
+        if self._pending is None:
+            self._pending = self._store_thread.submit(self._read_store, fleet, views, now_s)
         try:
-            details = self._asked.result(timeout=self._store_timeout_s)
+            details = self._pending.result(timeout=self._store_timeout_s)
         except NotInTimeError:
-            # The question stays open; asking again would only make the store slower.
-            self._warn_once(
-                "the status store", f"the status store takes over {self._store_timeout_s:g} s"
-            )
+            # The request stays open; another one would only make the store slower.
+            self._warn_once("the status store", f"takes over {self._store_timeout_s:g} s")
             return Details()
         except STORE_FAILS as error:
-            self._asked = None
-            self._warn_once(
-                "the status store", f"the status store cannot be read: {first_line(error)}"
-            )
+            self._pending = None
+            self._warn_once("the status store", f"cannot be read: {first_line(error)}")
             return Details()
-        late = self._details_at_s != now_s
-        self._asked = None
-        if late:
-            return Details()  # the answer to the question of an earlier turn
+        self._pending = None
+        if self._details_at_s != now_s:
+            return Details()  # the answer to the request of an earlier turn
         self._clear_warning("the status store")
         self._slots = details.slots or self._slots
         return details
 
-    def _ask_store(self, crew: SchedulerFleet, views: list[QueryView], now_s: float) -> Details:
+    def _read_store(self, fleet: SchedulerFleet, views: list[QueryView], now_s: float) -> Details:
         wall_s = self._wall_s(self._details_at_s, now_s)
         self._details_at_s = now_s
         queries = self._stages.read({view.run_id: view.state_partitions for view in views})
         stateful = any(view.state_partitions for view in views)
         executors, slots = self._executors.read(
-            crew,
+            fleet,
             now_s,
             wall_s,
             running=self._stages.running,
@@ -270,24 +255,19 @@ class SparkSensor:
         if wall_s is not None:
             for view in views:
                 prefix = f"{view.name}/" if len(views) > 1 else ""
-                operators += queries[view.run_id].operators(wall_s, crew.active * slots, prefix)
+                operators += queries[view.run_id].operators(wall_s, fleet.active * slots, prefix)
         tasks = {run_id: query.most_tasks for run_id, query in queries.items()}
         return Details(executors, tuple(operators), slots, tasks)
 
-    def _warn_once(self, about: str, sentence: str) -> None:
-        if about not in self._complaints:
-            self._complaints.add(about)
-            log.warning("%s", sentence)
+    def _warn_once(self, about: str, problem: str) -> None:
+        if about not in self._warned:
+            self._warned.add(about)
+            log.warning("%s %s", about, problem)
 
     def _clear_warning(self, about: str) -> None:
-        if about in self._complaints:
-            self._complaints.discard(about)
+        if about in self._warned:
+            self._warned.discard(about)
             log.info("%s can be read again", about)
-
-
-def _is_overdue(batch: Batch, now_s: float) -> bool:
-    """Whether the listener should have told of it by now."""
-    return now_s - batch.started_at_s - batch.duration_s > OVERDUE_S
 
 
 def _throughput_rps(batches: Mapping[str, tuple[Batch, ...]], wall_s: float | None) -> float | None:
@@ -300,7 +280,7 @@ def _throughput_rps(batches: Mapping[str, tuple[Batch, ...]], wall_s: float | No
 def _partitions(views: list[QueryView], details: Details) -> int | None:
     """The most tasks that can run at once: those of each query's widest stage, added up.
 
-    A quiet batch has fewer tasks than the source has partitions; the next one may need them all.
+    A small batch has fewer tasks than the source has partitions; the next one may need them all.
     """
     widest = [max(details.tasks.get(view.run_id) or 0, view.fewest_tasks or 0) for view in views]
     known = [tasks for tasks in widest if tasks]

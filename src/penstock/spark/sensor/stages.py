@@ -1,9 +1,8 @@
-"""The stages of micro-batches: what each kind of stage read, wrote and cost since the last reading.
+"""The stages of micro-batches: what each read, wrote and cost since the last reading.
 
-A batch runs one or more jobs of one or more stages, and the next batch runs the same ones again
-under new numbers. So stages are told apart by their place in the batch: the first of each batch is
-one operator, the second another. Only what finished tasks report is counted, so that time and
-records belong together.
+A batch runs jobs of one or more stages, and the next batch runs the same ones under new numbers. So
+a stage is identified by its place in the batch: the first of each batch is one operator, the second
+another. Only finished tasks are counted, so that time and records belong together.
 """
 
 from __future__ import annotations
@@ -19,14 +18,14 @@ from penstock.spark.internals import Driver, Json
 
 Role = Literal["source", "state", "shuffle"]
 
-#: Older jobs than that many are not looked at one by one; the newer ones stand for them.
+#: At most this many jobs are read at once; older ones are taken to be like them.
 JOBS_PER_READING = 60
 
 _BATCH = re.compile(r"batch = (\d+)")
 
 
 class Tally(Struct, frozen=True, gc=False):
-    """What the finished tasks of a stage add up to."""
+    """Sums over the finished tasks of a stage."""
 
     run_s: float = 0.0
     records_in: float = 0.0
@@ -41,7 +40,7 @@ class Tally(Struct, frozen=True, gc=False):
 
     @classmethod
     def of(cls, attempts: Collection[Json]) -> Tally:
-        """All attempts at one stage; what a failed one did was work too."""
+        """The sums over all attempts at one stage, failed ones included."""
         return cls(
             run_s=sum(each["executorRunTime"] for each in attempts) / 1e3,
             records_in=sum(each["inputRecords"] + each["shuffleReadRecords"] for each in attempts),
@@ -52,19 +51,19 @@ class Tally(Struct, frozen=True, gc=False):
 
 
 class Place:
-    """One place in the batches of a query: a stage in its many incarnations."""
+    """One place in the batches of a query: the same stage in each batch."""
 
     def __init__(self) -> None:
         self.role: Role | None = None
         self.tasks = 0
-        self.widest = 0  # the most tasks that it ever had when there was something to read
-        self.newest: tuple[int, int] | None = None  # the last one that is complete, and its attempt
+        self.widest = 0  # the most tasks that it had with something to read
+        self.newest: tuple[int, int] | None = None  # the last complete stage, and its attempt
         self.tally = Tally()
 
     def observe(self, stage: Json, state_partitions: int) -> None:
-        """Learn from the newest attempt at a stage what this place is for."""
+        """Take the role of this place from the newest attempt at a stage."""
         self.tasks = stage["numTasks"]
-        # A batch without records has one task, however many the next one will have.
+        # A batch without records has one task, however many the next one has.
         if stage["inputRecords"] or stage["shuffleReadRecords"]:
             self.widest = max(self.widest, self.tasks)
         if stage["status"] == "COMPLETE":
@@ -76,11 +75,11 @@ class Place:
 
 
 class QueryStages:
-    """The places of one query, and what was counted of each since the last reading."""
+    """The places of one query, and the sums of each since the last reading."""
 
     def __init__(self) -> None:
         self._batch: int | None = None
-        self._stages: dict[int, int] = {}  # stage to place, of the batch that is looked at
+        self._stages: dict[int, int] = {}  # stage to place, of the current batch
         self._counted: dict[int, Tally] = {}  # of stages that were not complete
         self.places: list[Place] = []
 
@@ -92,7 +91,7 @@ class QueryStages:
     def observe(
         self, batch: int, attempts: list[Json], state_partitions: int, times: float
     ) -> None:
-        """Count what is new of a stage. Stages come in the order of their numbers."""
+        """Count what is new of a stage. Stages come in ascending order."""
         stage = attempts[-1]
         if stage["status"] == "SKIPPED":
             return
@@ -115,7 +114,7 @@ class QueryStages:
         return max((place.widest for place in self.places), default=0) or None
 
     def roles(self) -> list[Role]:
-        """What each place is for; a place that never saw a record is taken by its rank."""
+        """The role of each place; one that never had a record gets its role by its position."""
         return [
             place.role or ("source" if number == 0 else "shuffle")
             for number, place in enumerate(self.places)
@@ -125,14 +124,14 @@ class QueryStages:
         """The places as samples: ``source``, ``source 2``, ``state`` and so on.
 
         Spark does not say which stage feeds which. A stage that reads a shuffle is taken to read
-        what earlier stages wrote that nobody reads yet, which is right for chains and for joins.
+        all earlier output that no stage reads yet, which is right for chains and for joins.
         """
         samples = []
         waiting: list[str] = []
-        met: dict[str, int] = {}
+        seen: dict[str, int] = {}
         for place, role in zip(self.places, self.roles(), strict=True):
-            met[role] = met.get(role, 0) + 1
-            name = prefix + (role if met[role] == 1 else f"{role} {met[role]}")
+            seen[role] = seen.get(role, 0) + 1
+            name = prefix + (role if seen[role] == 1 else f"{role} {seen[role]}")
             upstream: tuple[str, ...] = ()
             if role != "source":
                 upstream, waiting = tuple(waiting), []
@@ -151,7 +150,7 @@ def _sample(
         name,
         upstream,
         input_rps=records_in / wall_s,
-        # Sinks mostly do not say what they wrote.
+        # Most sinks do not report what they wrote.
         output_rps=records_out / wall_s if records_out or not records_in else None,
         busy_fraction=min(1.0, run_s / (max(1, slots) * wall_s)),
         service_time_s=run_s / records_in if records_in >= 1.0 else None,
@@ -160,14 +159,14 @@ def _sample(
 
 
 class StageWatch:
-    """Follows the jobs of an application, and sorts their stages by query and place."""
+    """Follows the jobs of an application by query and place."""
 
     def __init__(self, driver: Driver) -> None:
         self._driver = driver
         self._next_job = driver.jobs_begun()
-        self._open: dict[int, int] = {}  # jobs to look at again, and how often they were missing
+        self._open: dict[int, int] = {}  # jobs to read again, and how often they were missing
         self._queries: dict[str, QueryStages] = {}
-        self.running: list[tuple[int, int]] = []  # stages with tasks under way, and their attempts
+        self.running: list[tuple[int, int]] = []  # stages with running tasks, and their attempts
 
     def read(self, state_partitions: Mapping[str, int]) -> dict[str, QueryStages]:
         """What happened since the last reading, by run id.
@@ -186,16 +185,16 @@ class StageWatch:
         for number in (*again, *range(first, begun)):
             job = driver.job(number)
             if job is None:
-                # Not listed yet; if it is missing a second time, it is listed no more.
+                # Not listed yet; if it is missing a second time, it is no longer listed.
                 if number not in again:
                     self._open[number] = 1
                 continue
             run = job.get("jobGroup")
             if run in self._queries:
-                self._look_into(job, self._queries[run], state_partitions[run], times)
+                self._read_job(job, self._queries[run], state_partitions[run], times)
         return self._queries
 
-    def _look_into(self, job: Json, query: QueryStages, partitions: int, times: float) -> None:
+    def _read_job(self, job: Json, query: QueryStages, partitions: int, times: float) -> None:
         batch = _BATCH.search(job.get("description") or "")
         if batch is None:
             return
