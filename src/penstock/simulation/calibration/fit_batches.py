@@ -11,7 +11,7 @@ lets a batch become.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from itertools import pairwise
 from math import ceil
 from statistics import median
@@ -22,8 +22,7 @@ import numpy as np
 
 from penstock.core.errors import ConfigError
 from penstock.core.model import Batch, Snapshot, Step
-from penstock.simulation.calibration.rows import RecordedSample, rates, row_of
-from penstock.simulation.engines.batches import MicroBatchRun
+from penstock.simulation.calibration.rows import RecordedSample, followed, rates
 from penstock.simulation.engines.fleet import Startup
 from penstock.simulation.engines.microbatch import MicroBatchJob
 from penstock.simulation.engines.stages import Stage
@@ -203,7 +202,7 @@ def job_of(
 def replay(job: MicroBatchJob, rows: Sequence[RecordedSample]) -> list[RecordedSample]:
     """What the job on paper shows, given the arrivals and the executors of a recording."""
     run = _even(job).start(rates(rows, 0.0), executors=rows[0].workers, seed=1)
-    return [rows[0], *_followed(run, rows, rows[0].at_s)]
+    return [rows[0], *followed(run, rows, rows[0].at_s)]
 
 
 def predicted(
@@ -244,7 +243,7 @@ def continued(
         faults=[hold] if batch_s > origin_s else [],
     )
     run.read(seen.at_s - origin_s)
-    return [rows[0], *_followed(run, rows, origin_s)]
+    return [rows[0], *followed(run, rows, origin_s)]
 
 
 def _rates_from(
@@ -264,17 +263,6 @@ def _even(job: MicroBatchJob) -> MicroBatchJob:
     return msgspec.structs.replace(
         job, startup=Startup(0.0, 0.0), decommission_s=0.0, speed_spread=0.0, noise_fraction=0.0
     )
-
-
-def _followed(
-    run: MicroBatchRun, rows: Sequence[RecordedSample], origin_s: float
-) -> Iterator[RecordedSample]:
-    """Give the run the executors of each row, and read it there; the first row is where it is."""
-    for before, row in pairwise(rows):
-        if row.workers != before.workers:
-            run.apply(row.workers, (before.at_s + row.at_s) / 2.0 - origin_s)
-        seen = row_of(run.read(row.at_s - origin_s), row.arrival_rps)
-        yield msgspec.structs.replace(seen, at_s=row.at_s)
 
 
 def _task_s(snapshots: Sequence[Snapshot], cores: int) -> float:

@@ -26,7 +26,14 @@ from penstock.simulation.calibration.fit_search import (
     descend,
     search,
 )
-from penstock.simulation.calibration.rows import RecordedSample, averaged, rates, row_of, trailing
+from penstock.simulation.calibration.rows import (
+    RecordedSample,
+    averaged,
+    changed_at_s,
+    followed,
+    rates,
+    trailing,
+)
 from penstock.simulation.engines.continuous import ContinuousJob
 from penstock.simulation.engines.fleet import Startup
 
@@ -67,14 +74,8 @@ def replay(
     `window_s` is the time over which the recorded rates and busy times are means: arrivals are
     led by half of it, and what comes out is averaged over as much. Nothing is left to chance.
     """
-    begin_s = rows[0].at_s
     run = _even(job).start(rates(rows, window_s), executors=rows[0].workers, seed=1)
-    shown = [rows[0]]
-    for before, row in pairwise(rows):
-        if row.workers != before.workers:
-            run.apply(row.workers, (before.at_s + row.at_s) / 2.0 - begin_s)
-        seen = row_of(run.read(row.at_s - begin_s), row.arrival_rps)
-        shown.append(msgspec.structs.replace(seen, at_s=row.at_s))
+    shown = [rows[0], *followed(run, rows, rows[0].at_s)]
     return averaged(shown, window_s)
 
 
@@ -90,7 +91,7 @@ class RecordedRun:
         for before, row in pairwise(rows):
             change = None
             if row.workers != before.workers:
-                change = row.workers, (before.at_s + row.at_s) / 2.0 - begin_s
+                change = row.workers, changed_at_s(before, row) - begin_s
             self._looks.append((row.at_s - begin_s, change))
         at_s = np.array([0.0, *(look for look, _ in self._looks)])
         self._lengths_s = np.diff(at_s)

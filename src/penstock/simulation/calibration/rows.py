@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import pairwise
 from statistics import fmean, median
 
@@ -11,6 +11,7 @@ import numpy as np
 from msgspec import Struct
 
 from penstock.core.model import Snapshot, Step
+from penstock.simulation.engines.engine import Engine
 
 
 class RecordedSample(Struct, frozen=True, gc=False):
@@ -58,16 +59,12 @@ def rows_of(steps: Iterable[Step]) -> list[RecordedSample]:
 
 def row_of(seen: Snapshot, arrival_rps: float) -> RecordedSample:
     """A snapshot as a row."""
-    cpu = [one.cpu_fraction for one in seen.executors if one.cpu_fraction is not None]
-    busy = [one.busy_fraction for one in seen.operators if one.busy_fraction is not None]
+    cpu = _measured(seen.executors, "cpu_fraction")
+    busy = _measured(seen.operators, "busy_fraction")
     if seen.trigger_interval_s and busy:
         busy = [min(1.0, sum(busy))]  # Stages take turns on the same slots.
-    idle = [one.idle_fraction for one in seen.operators if one.idle_fraction is not None]
-    held = [
-        one.backpressured_fraction
-        for one in seen.operators
-        if one.backpressured_fraction is not None
-    ]
+    idle = _measured(seen.operators, "idle_fraction")
+    held = _measured(seen.operators, "backpressured_fraction")
     return RecordedSample(
         seen.at_s,
         arrival_rps,
@@ -82,14 +79,54 @@ def row_of(seen: Snapshot, arrival_rps: float) -> RecordedSample:
     )
 
 
+def _measured(samples: Sequence[Struct], metric: str) -> list[float]:
+    found = [getattr(one, metric) for one in samples]
+    return [value for value in found if value is not None]
+
+
 def errors(recorded: Sequence[RecordedSample], simulated: Sequence[RecordedSample]) -> Errors:
     """How far the simulated rows are off the recorded ones."""
+
+    def pairs(metric: str) -> list[tuple[float, float]]:
+        """What was recorded with what was simulated, where both were measured."""
+        both = [
+            (getattr(theirs, metric), getattr(mine, metric))
+            for theirs, mine in zip(recorded, simulated, strict=True)
+        ]
+        return [pair for pair in both if None not in pair]
+
+    rates, delays = pairs("throughput_rps"), pairs("delay_s")
+    total, total_s = sum(theirs for theirs, _ in rates), sum(theirs for theirs, _ in delays)
+    off, off_s = sum(abs(mine - theirs) for theirs, mine in rates), sum(d for _, d in delays)
     return Errors(
-        throughput=_weighted(recorded, simulated, lambda row: row.throughput_rps),
-        delay=_of_means(recorded, simulated, lambda row: row.delay_s),
-        cpu=_absolute(recorded, simulated, lambda row: row.cpu_fraction),
-        busy=_absolute(recorded, simulated, lambda row: row.busy_fraction),
+        throughput=off / total if total > 0.0 else None,
+        delay=abs(off_s - total_s) / total_s if total_s > 0.0 else None,
+        cpu=_mean_deviation(pairs("cpu_fraction")),
+        busy=_mean_deviation(pairs("busy_fraction")),
     )
+
+
+def _mean_deviation(pairs: Sequence[tuple[float, float]]) -> float | None:
+    return fmean([abs(mine - theirs) for theirs, mine in pairs]) if pairs else None
+
+
+def followed(
+    run: Engine, rows: Sequence[RecordedSample], origin_s: float
+) -> Iterator[RecordedSample]:
+    """What a run shows at each row after the first, given the workers of the rows.
+
+    `origin_s` is the time of the recording at which the run begins.
+    """
+    for before, row in pairwise(rows):
+        if row.workers != before.workers:
+            run.apply(row.workers, changed_at_s(before, row) - origin_s)
+        seen = row_of(run.read(row.at_s - origin_s), row.arrival_rps)
+        yield msgspec.structs.replace(seen, at_s=row.at_s)
+
+
+def changed_at_s(before: RecordedSample, row: RecordedSample) -> float:
+    """When a change of workers between two rows is taken to have happened."""
+    return (before.at_s + row.at_s) / 2.0
 
 
 def rates(rows: Sequence[RecordedSample], window_s: float) -> list[float]:
@@ -134,46 +171,3 @@ def trailing(values: Sequence[float], width: int) -> list[float]:
     begins = np.maximum(0, ends - width)
     means: list[float] = ((sums[ends] - sums[begins]) / (ends - begins)).tolist()
     return means
-
-
-def _weighted(
-    recorded: Sequence[RecordedSample],
-    simulated: Sequence[RecordedSample],
-    metric: Callable[[RecordedSample], float | None],
-) -> float | None:
-    """The sum of deviations over the sum of what was recorded."""
-    both = _pairs(recorded, simulated, metric)
-    total = sum(theirs for theirs, _ in both)
-    return sum(abs(mine - theirs) for theirs, mine in both) / total if total > 0.0 else None
-
-
-def _of_means(
-    recorded: Sequence[RecordedSample],
-    simulated: Sequence[RecordedSample],
-    metric: Callable[[RecordedSample], float | None],
-) -> float | None:
-    both = _pairs(recorded, simulated, metric)
-    total = sum(theirs for theirs, _ in both)
-    return abs(sum(mine for _, mine in both) - total) / total if total > 0.0 else None
-
-
-def _absolute(
-    recorded: Sequence[RecordedSample],
-    simulated: Sequence[RecordedSample],
-    metric: Callable[[RecordedSample], float | None],
-) -> float | None:
-    both = _pairs(recorded, simulated, metric)
-    return fmean([abs(mine - theirs) for theirs, mine in both]) if both else None
-
-
-def _pairs(
-    recorded: Sequence[RecordedSample],
-    simulated: Sequence[RecordedSample],
-    metric: Callable[[RecordedSample], float | None],
-) -> list[tuple[float, float]]:
-    """What was recorded with what was simulated, where both were measured."""
-    return [
-        (left, right)
-        for theirs, mine in zip(recorded, simulated, strict=True)
-        if (left := metric(theirs)) is not None and (right := metric(mine)) is not None
-    ]
