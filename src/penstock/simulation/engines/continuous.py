@@ -1,7 +1,6 @@
-"""A Flink-like job on paper: records flow through one by one, and a rescale stops the job.
+"""A simulated Flink-like job: records flow through one by one, and a rescale stops the job.
 
-What happens when it runs is told in `continuous_run`, how fast a fleet can run its operators in
-`dataflow`, and what its instruments show in `gauges`.
+`continuous_run` runs it, `dataflow` says how fast, and `gauges` what its instruments show.
 """
 
 from __future__ import annotations
@@ -37,42 +36,37 @@ class ContinuousJob(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     cores_per_executor
         Cores of a worker, shared by its instances of all operators.
     contention, coherence
-        Sub-linear capacity: n workers do the work of
-        n / (1 + contention (n - 1) + coherence n (n - 1)).
+        n workers do the work of n / (1 + contention (n - 1) + coherence n (n - 1)).
     late_contention, late_after_s, late_for_s
-        Contention on top from when records wait longer than that, in a job that has run for so
-        long since it last resumed, until they hardly wait at all: keyed state grows while
-        partitions are far apart. Looked at every few seconds.
+        Further contention while records wait longer than `late_after_s`, in a job that has run
+        for `late_for_s`, until they hardly wait: keyed state grows while partitions are far apart.
     hot_fraction
         Share of the hottest key in the input of keyed operators.
     partitions
         More workers than this have nothing to do.
     speed_spread
-        Workers differ: the speed of each is uniform in 1 ± this.
+        The speed of each worker is uniform in 1 ± this.
     capacity_noise, measurement_noise
-        Relative standard deviations: of the capacity in each second, and of what the cpu and
-        busy gauges show.
+        Relative standard deviations of the capacity in each second, and of cpu and busy gauges.
     startup
         From the request of a worker until it registers.
     stops_to_rescale
         Whether a change of the fleet stops the job. If not, workers join as they come and leave
-        at once, and what follows on restarts and checkpoints is without effect.
+        at once, and parameters of restarts and checkpoints have no effect.
     wait_for_workers_s
-        Once a new worker is there, the job waits so long for others that are on their way, then
-        restarts with those that came.
+        How long the job waits for further workers after the first new one, before it restarts.
     restart_s, restart_spread
         Downtime of a rescale without state, and its relative spread (uniform).
     join_s
-        Downtime on top if new workers join: their first tasks are deployed to cold machines.
+        Further downtime if new workers join.
     warmup_s, cold_fraction
-        With new workers a job begins at this fraction of its speed and is warm after so long:
-        their code is loaded and compiled anew, and the slowest worker sets the pace. The job is
-        warm when a run begins, and stays so when workers leave.
+        With new workers a job begins at this fraction of its speed and is warm after so long. It
+        is warm when a run begins, and stays so when workers leave.
     catch_up_fraction
-        While records wait, the job does what arrives and this part of what it could do beyond:
-        after a stop the records wait at some of the workers, and others have caught up already.
+        While records wait, the part of the spare capacity that is used: after a stop records wait
+        at some of the workers only.
     state_bytes, restore_bytes_per_s
-        State to load before the job resumes; how many workers load it makes no difference.
+        State to load before the job resumes, whatever the number of workers.
     detect_loss_s
         Until a dead worker is noticed the job stands still.
     checkpoint_interval_s
@@ -80,19 +74,16 @@ class ContinuousJob(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     busy_at_saturation
         What the busy gauge of a full operator shows.
     busy_exponent, cpu_exponent
-        How the gauges follow the load below that: 1 is in proportion, 2 shows a quarter of full
-        at half of the load.
+        How gauges follow the load below that: 1 in proportion, 2 a quarter of full at half load.
     calm_loss_in_busy, calm_loss_in_cpu, pressed_loss_in_busy, pressed_loss_in_cpu
-        Time that workers lose to contention: the part of it that gauges count as busy time and
-        as cpu, while the job keeps up and while records wait. Below 0 the busy time of each
-        shrinks faster with their number than what it can do.
+        The part of the time lost to contention that gauges count as busy time and as cpu, while
+        the job keeps up and while records wait. Below 0, busy time shrinks faster than capacity.
     calm_backpressure_fraction, pressed_backpressure_fraction
-        Backpressure that operators before the fullest one show although the job keeps up, near
-        full load, where it grows with the square of the load; and the part of their time without
-        work that they are held back while records wait, and not idle.
+        Backpressure before the fullest operator near full load while the job keeps up, and as a
+        part of the time without work while records wait.
     idle_cpu_fraction, full_cpu_fraction, restart_cpu_fraction
-        Cpu of a worker without work, with all it can do, and while the job restarts. Above 1
-        means that it is at its cpu limit, which is where the gauge ends, a little earlier.
+        Cpu of a worker without work, at its limit, and while the job restarts. Above 1 the cpu
+        limit is reached before full load.
     idle_memory_fraction, full_memory_fraction
         The same for memory.
     pipeline_latency_s
@@ -151,10 +142,9 @@ class ContinuousJob(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
             raise ConfigError(f"restore_bytes_per_s must be positive: {self.restore_bytes_per_s}")
 
     def capacity_rps(self, executors: int) -> float:
-        """The rate that so many workers keep up with, at the speeds that they have on average.
+        """The rate that a fleet of mean speeds keeps up with.
 
-        The slowest worker sets the pace: of n speeds uniform in 1 ± s, the lowest is 1 - s + 2 s
-        / (n + 1) on average.
+        The slowest worker sets the pace: 1 - s + 2 s / (n + 1) for n speeds uniform in 1 ± s.
 
         >>> job = ContinuousJob(contention=0.0, speed_spread=0.0)
         >>> job.capacity_rps(0), round(job.capacity_rps(1)), round(job.capacity_rps(4))
@@ -176,12 +166,7 @@ class ContinuousJob(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
         return regime.capacity_rps
 
     def start(
-        self,
-        rates_rps: Sequence[float],
-        *,
-        executors: int,
-        seed: int,
-        faults: Sequence[Fault] = (),
+        self, rates_rps: Sequence[float], *, executors: int, seed: int, faults: Sequence[Fault] = ()
     ) -> ContinuousRun:
         """A run with one arrival rate per second, warm, with `executors` already there."""
         return ContinuousRun(self, rates_rps, executors=executors, seed=seed, faults=faults)

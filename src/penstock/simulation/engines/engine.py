@@ -1,11 +1,8 @@
-"""The seam of the simulation: what a job on paper is, and what is left when it has run.
+"""What a simulated job is, and what is left when it has run.
 
-Both engines stand behind it. A `SimulatedJob` is the frozen description; `start` gives an `Engine`
-that is sensor and actuator of one run; `finish` runs it to the end and gives the `Outcome`, from
-which the exact delay of each record follows (FIFO: the k-th record to arrive is the k-th to
-depart), so nothing has to be estimated from backlog and throughput.
-
-A run starts at second 0 and lasts as many seconds as it has rates.
+A `SimulatedJob` is the frozen description; `start` gives an `Engine`, sensor and actuator of a run
+that lasts as many seconds as it has rates; `finish` gives the `Outcome`, from which the exact delay
+of each record follows (FIFO: the k-th record to arrive is the k-th to depart).
 """
 
 from __future__ import annotations
@@ -52,7 +49,7 @@ class Outcome(Struct, frozen=True, gc=False):
 
 
 class Engine(Protocol):
-    """One run of a job on paper: its sensor and its actuator."""
+    """One run of a simulated job: its sensor and its actuator."""
 
     def read(self, now_s: float) -> Snapshot:
         """Run on to `now_s` and report what that engine's own metrics would show."""
@@ -68,21 +65,16 @@ class Engine(Protocol):
 
 
 class SimulatedJob(Protocol):
-    """A job on paper: frozen, so that the same seed gives the same run."""
+    """A simulated job: frozen, so that the same seed gives the same run."""
 
     engine_name: ClassVar[str]
 
     def capacity_rps(self, executors: int) -> float:
-        """The highest arrival rate that so many healthy executors keep up with for good."""
+        """The highest arrival rate that a healthy fleet of that size keeps up with."""
         ...
 
     def start(
-        self,
-        rates_rps: Sequence[float],
-        *,
-        executors: int,
-        seed: int,
-        faults: Sequence[Fault] = (),
+        self, rates_rps: Sequence[float], *, executors: int, seed: int, faults: Sequence[Fault] = ()
     ) -> Engine:
         """A run with one arrival rate per second, warm, with `executors` already there."""
         ...

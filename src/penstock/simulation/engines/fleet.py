@@ -1,8 +1,7 @@
-"""Executors on paper, the same for every engine: they are asked for, start, fail, slow down, leave.
+"""Simulated executors of every engine: they are requested, start, fail, slow down, leave.
 
-A `Roster` holds them and knows who is there, who is still starting, and how many are paid for.
-It is driven by events: an engine runs on to `next_event_s`, calls `advance`, looks at what has
-changed, and goes on. What an executor does with its time is the engine's business.
+A `Roster` holds them. It is driven by events: an engine runs on to `next_event_s`, calls `advance`
+and looks at what has changed.
 
 >>> from random import Random
 >>> roster = Roster(2, startup=Startup(10.0, 10.0), rng=Random(1))
@@ -17,6 +16,7 @@ True
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from math import inf
 from random import Random
 from typing import Annotated, TypeVar
@@ -47,31 +47,16 @@ class Startup(Struct, frozen=True, forbid_unknown_fields=True):
         return (self.shortest_s + self.longest_s) / 2
 
 
+@dataclass(slots=True, eq=False)
 class SimulatedExecutor:
     """One executor. `speed` is its own lasting deviation from 1, `pace` what a fault leaves."""
 
-    __slots__ = ("dead_on_arrival", "id", "pace", "ready_at_s", "requested_at_s", "speed")
-
-    def __init__(
-        self,
-        id: str,  # noqa: A002
-        *,
-        requested_at_s: float,
-        ready_at_s: float,
-        speed: float,
-        dead_on_arrival: bool = False,
-    ) -> None:
-        self.id = id
-        self.requested_at_s = requested_at_s
-        self.ready_at_s = ready_at_s
-        self.speed = speed
-        self.pace = 1.0
-        self.dead_on_arrival = dead_on_arrival
-
-    def __repr__(self) -> str:
-        return (
-            f"SimulatedExecutor({self.id!r}, ready_at_s={self.ready_at_s}, speed={self.speed:.3f})"
-        )
+    id: str
+    requested_at_s: float
+    ready_at_s: float
+    speed: float
+    dead_on_arrival: bool = False
+    pace: float = 1.0
 
 
 class FleetChange(Struct, frozen=True):
@@ -85,9 +70,8 @@ class FleetChange(Struct, frozen=True):
 class Roster:
     """All executors of one run.
 
-    `ready` (oldest first) are there, `starting` are asked for, `leaving` were ready and are still
-    paid for until the engine lets them go with `release`. `paid` and `targets` are the levels
-    that go into the `Outcome`.
+    `ready` (oldest first) are there, `starting` are requested, `leaving` are paid for until the
+    engine lets them go with `release`. `paid` and `targets` go into the `Outcome`.
 
     Parameters
     ----------
@@ -98,9 +82,9 @@ class Roster:
     speed_spread
         Each executor's speed is uniform in 1 ± this, for all its life.
     rng
-        Where all chance comes from.
+        The source of all random numbers.
     faults
-        Those that befall executors are carried out here, all others are ignored.
+        Those of executors are carried out here, all others are ignored.
     """
 
     def __init__(
@@ -128,10 +112,10 @@ class Roster:
         self.next_event_s = self._due[-1][0] if self._due else inf
 
     def ask(self, target: int, now_s: float) -> bool:
-        """Ask for a fleet of that size; false if that is what was asked for already.
+        """Request a fleet of that size; false if it was requested already.
 
-        Fewer: those that are still starting are called off first, newest first, then the newest
-        ready ones move to `leaving`.
+        To shrink, those that are still starting are cancelled first, newest first, then the
+        newest ready ones move to `leaving`.
         """
         target = max(0, target)
         if target == self.target:
@@ -174,7 +158,7 @@ class Roster:
         return FleetChange(joined, lost, slowed)
 
     def _fill(self, now_s: float) -> None:
-        """Ask for as many as are missing: for a new target, a loss or a failed start."""
+        """Request as many as are missing: for a new target, a loss or a failed start."""
         missing = self.target - len(self.ready) - len(self.starting)
         for _ in range(missing):
             fails, startup_s = self._fails(now_s), self._startup_s(now_s)
@@ -195,13 +179,8 @@ class Roster:
 
     def _hire(self, now_s: float, startup_s: float, fails: bool = False) -> SimulatedExecutor:
         self._named += 1
-        return SimulatedExecutor(
-            str(self._named),
-            requested_at_s=now_s,
-            ready_at_s=now_s + startup_s,
-            speed=1.0 + self._rng.uniform(-self._speed_spread, self._speed_spread),
-            dead_on_arrival=fails,
-        )
+        speed = 1.0 + self._rng.uniform(-self._speed_spread, self._speed_spread)
+        return SimulatedExecutor(str(self._named), now_s, now_s + startup_s, speed, fails)
 
     def _startup_s(self, now_s: float) -> float:
         startup_s = self._rng.uniform(self._startup.shortest_s, self._startup.longest_s)
@@ -235,11 +214,9 @@ class Roster:
 def active(faults: Sequence[Fault], kind: type[Kind], now_s: float) -> list[Kind]:
     """The faults of one kind that are under way at an instant.
 
-    >>> from penstock.simulation.faults import CapacityDrop
-    >>> active([CapacityDrop(at_s=60.0, duration_s=30.0)], CapacityDrop, 60.0)
-    [CapacityDrop(at_s=60.0, duration_s=30.0, fraction=0.3)]
-    >>> active([CapacityDrop(at_s=60.0, duration_s=30.0)], CapacityDrop, 90.0)
-    []
+    >>> slow = SlowStart(at_s=60.0, duration_s=30.0)
+    >>> active([slow], SlowStart, 60.0) == [slow], active([slow], SlowStart, 90.0)
+    (True, [])
     """
     return [
         fault
@@ -263,10 +240,8 @@ def _instants(faults: Sequence[Fault]) -> list[tuple[float, ExecutorLost | SlowE
     """Losses, and both ends of slow-downs, as they fall due."""
     instants: list[tuple[float, ExecutorLost | SlowExecutor, bool]] = []
     for fault in faults:
-        if isinstance(fault, ExecutorLost):
+        if isinstance(fault, ExecutorLost | SlowExecutor):
             instants.append((fault.at_s, fault, True))
-        elif isinstance(fault, SlowExecutor):
-            instants.append((fault.at_s, fault, True))
-            if ends_at_s(fault) < inf:
-                instants.append((ends_at_s(fault), fault, False))
+        if isinstance(fault, SlowExecutor) and ends_at_s(fault) < inf:
+            instants.append((ends_at_s(fault), fault, False))
     return instants

@@ -1,8 +1,7 @@
 """What Spark's status store would show of a micro-batch job: task time per executor and stage.
 
-The engine tells a `Meter` how much was run (`Done`) under which plan, and the meter turns it into
-the samples of a snapshot. Whatever stays the same from one reading to the next is laid out in
-rows once, since there are many readings for each change of the fleet.
+The engine reports what was run (`Done`) under which plan, and the meter turns it into samples.
+What stays the same between readings is laid out in rows once per change of the fleet.
 """
 
 from __future__ import annotations
@@ -75,13 +74,10 @@ class Meter:
     def book(self, crew: Sequence[SimulatedExecutor], plan: TaskPlan, done: Done) -> None:
         """Write down what was done under a plan that is about to change."""
         run_s, records = self._run_s, self._records
-        for one, base_s, s_per_record, share in zip(
-            crew,
-            plan.executor_base_s,
-            plan.executor_s_per_record,
-            plan.record_shares,
-            strict=True,
-        ):
+        lines = zip(
+            plan.executor_base_s, plan.executor_s_per_record, plan.record_shares, strict=True
+        )
+        for one, (base_s, s_per_record, share) in zip(crew, lines, strict=True):
             spent_s = base_s * done.batches + s_per_record * done.load
             run_s[one.id] = run_s.get(one.id, 0.0) + spent_s
             records[one.id] = records.get(one.id, 0.0) + share * done.records
@@ -164,21 +160,17 @@ class Meter:
             # Less than a record is no measurement.
             service_s = run_s / read if read >= 1.0 else None
             busy = min(1.0, run_s / slot_s)
-            sample = OperatorSample(
-                name,
-                upstream,
-                rate * reaching,
-                rate * leaving,
-                busy,
-                None,
-                None,
-                None,
-                service_s,
-                None,
-                None,
-                tasks,
+            samples.append(
+                OperatorSample(
+                    name,
+                    upstream,
+                    input_rps=rate * reaching,
+                    output_rps=rate * leaving,
+                    busy_fraction=busy,
+                    service_time_s=service_s,
+                    tasks=tasks,
+                )
             )
-            samples.append(sample)
         return tuple(samples)
 
     def forget(self) -> bool:

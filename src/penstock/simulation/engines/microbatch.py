@@ -1,7 +1,6 @@
-"""Spark Structured Streaming on paper: the job.
+"""A simulated Structured Streaming job: a trigger, a fixed cost per batch, stages in waves.
 
-It is a query with a trigger, a fixed cost per batch, and stages that run in waves. What happens
-when it runs is told in `batches`, what a batch costs in `stages`.
+`batches` runs it, `stages` says what a batch costs.
 """
 
 from __future__ import annotations
@@ -25,26 +24,23 @@ Fraction = Annotated[float, Meta(gt=0, le=1)]
 
 
 class MicroBatchJob(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A Structured Streaming query on paper; by default about 10,000 records/s per executor.
+    """A simulated Structured Streaming query; by default about 10,000 records/s per executor.
 
     Parameters
     ----------
     trigger_interval_s
         The grid on which batches start when they are not late.
-    max_offsets_per_trigger
-        The most records that one batch takes; ``None`` takes all there are.
-    max_batch_s
-        Admission control: a batch takes no more than its executors do in so long; ``None`` has
-        none.
+    max_offsets_per_trigger, max_batch_s
+        Admission control: the most records of a batch, and the time for which its executors may
+        be busy with them.
     planning_s, commit_s
-        What every batch costs on the driver before and after its stages; a batch without
-        records costs only the planning.
+        Cost of a batch on the driver before and after its stages; without records, planning only.
     launch_s
-        What every batch with records costs between these two whatever its size and its fleet, such
-        as setting jobs up and committing state. Spark counts it to the stages (``addBatch``).
+        Cost of every batch with records whatever its size and fleet; Spark counts it to the
+        stages (``addBatch``).
     batch_core_s
-        Time of tasks in each batch that is not for records: they are set up and torn down. It
-        lies within the three above, so that executors are busier by it but batches no longer.
+        Task time of a batch that is not for records. It lies within the three above: executors
+        are busier by it, batches no longer.
     stages
         What runs in a batch, in sequence.
     cores_per_executor
@@ -58,16 +54,15 @@ class MicroBatchJob(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     startup
         From the request of an executor until it is there.
     cold_s, cold_fraction
-        A new executor works at that fraction of its speed for so long.
+        For how long a new executor works at that fraction of its speed.
     join_s
-        Each new executor holds the next batch up for so long: it loads and compiles code, on
-        processors that others use too.
+        Delay of the next batch by each new executor, which loads and compiles code.
     decommission_s
-        An executor that leaves is gone so long after the batch that it was in.
+        From the end of its last batch until an executor that leaves is gone.
     noise_fraction
         Standard deviation of a batch's work about its mean (log-normal).
     straggler_probability, straggler_factor
-        Some batches are held up by one task, which makes their work so many times longer.
+        How often a batch is held up by one task, and how many times its work becomes longer.
     state_bytes, state_load_bytes_per_s
         All state of the query, and how fast an executor loads the part that moves to it.
     rebalance_state
@@ -140,21 +135,11 @@ class MicroBatchJob(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
         return self.planning_s + self.launch_s + self.commit_s
 
     def capacity_rps(self, executors: int) -> float:
-        """The highest rate whose batches fit the trigger interval.
-
-        At a higher rate batches are late. They may still keep up, for a late batch takes more
-        records and so spreads the fixed cost, but each waits for the one before, and delay
-        grows without bound as the rate nears 1 / `s_per_record`.
-        """
+        """The highest rate whose batches fit the trigger interval."""
         return _capacity_rps(self, executors)
 
     def start(
-        self,
-        rates_rps: Sequence[float],
-        *,
-        executors: int,
-        seed: int,
-        faults: Sequence[Fault] = (),
+        self, rates_rps: Sequence[float], *, executors: int, seed: int, faults: Sequence[Fault] = ()
     ) -> MicroBatchRun:
         """A run with one arrival rate per second, warm, with `executors` already there."""
         return MicroBatchRun(self, rates_rps, executors=executors, seed=seed, faults=faults)
@@ -164,7 +149,7 @@ class MicroBatchJob(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
         return _noise_table(self.noise_fraction, self.straggler_probability, self.straggler_factor)
 
     def cost_factor(self, executors: int) -> float:
-        """What a record costs among so many executors, relative to one alone."""
+        """What a record costs in a fleet of that size, relative to one executor alone."""
         return 1.0 + self.contention * max(0, executors - 1)
 
 

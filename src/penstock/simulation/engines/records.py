@@ -1,9 +1,8 @@
-"""A job of slow records on paper: every record is followed, from queue to queue.
+"""A simulated job of slow records: every record is followed, from queue to queue.
 
-Where one record takes tenths of a second, a job is no fluid: how long records wait depends on
-chance, on how arrivals bunch and how service times differ. Here each operator is a queue with as
-many servers as there are executors; records arrive one by one at random, and are served in
-order. Executors join as they come and leave after the record in hand: nothing stops.
+Where a record takes tenths of a second, how long records wait depends on chance. Each operator is a
+queue with one server per executor; records arrive one by one at random and are served in order.
+Executors join as they come and leave after the record in hand: nothing stops.
 """
 
 from __future__ import annotations
@@ -60,12 +59,7 @@ class RecordJob(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
         return executors / max(operator.service_s for operator in self.operators)
 
     def start(
-        self,
-        rates_rps: Sequence[float],
-        *,
-        executors: int,
-        seed: int,
-        faults: Sequence[Fault] = (),
+        self, rates_rps: Sequence[float], *, executors: int, seed: int, faults: Sequence[Fault] = ()
     ) -> RecordRun:
         """A run of Poisson arrivals with one mean rate per second."""
         return RecordRun(self, rates_rps, executors=executors, seed=seed, faults=faults)
@@ -73,20 +67,6 @@ class RecordJob(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
 class _Station:
     """One operator: who waits, when its servers are free, and what was counted since a read."""
-
-    __slots__ = (
-        "arrivals",
-        "busy_s",
-        "free_s",
-        "gap_squares",
-        "gap_total",
-        "last_arrival_s",
-        "operator",
-        "queue",
-        "readers",
-        "served",
-        "service_squares",
-    )
 
     def __init__(self, operator: Operator, servers: int) -> None:
         self.operator = operator
@@ -98,7 +78,7 @@ class _Station:
         self.forget()
 
     def forget(self) -> None:
-        self.served = self.arrivals = 0
+        self.served = 0
         self.busy_s = self.service_squares = self.gap_total = self.gap_squares = 0.0
 
     def resize(self, servers: int, now_s: float) -> None:
@@ -122,7 +102,6 @@ class _Station:
             heappush(free_s, begin_s + service_s)
             gap_s = here_s - self.last_arrival_s
             self.last_arrival_s = here_s
-            self.arrivals += 1
             self.gap_total += gap_s
             self.gap_squares += gap_s * gap_s
             self.served += 1
@@ -153,7 +132,7 @@ class _Station:
             float(self.waiting(now_s)),
             service_s,
             _cv2(self.served, self.busy_s, self.service_squares),
-            _cv2(self.arrivals, self.gap_total, self.gap_squares),
+            _cv2(self.served, self.gap_total, self.gap_squares),
             servers,
         )
 
@@ -186,15 +165,14 @@ class RecordRun(Engine):
         self.responses_s: list[float] = []
         self._answers_s: list[float] = []
         self._last_read: tuple[OperatorSample, ...] = ()
-        self._rates = (0.0, 0.0)
+        self._rates: tuple[float | None, float | None] = (None, None)
 
     def read(self, now_s: float) -> Snapshot:
         """Run on to `now_s` and report what the functions' own metrics would show."""
         self._advance(now_s)
         now_s = self._now_s
         length_s = now_s - self._read_at_s
-        measured = length_s > 0.0
-        if measured:
+        if length_s > 0.0:
             answer = self._stations[self._job.answer]
             self._rates = ((self._arrived - self._seen) / length_s, answer.served / length_s)
             self._last_read = tuple(
@@ -203,7 +181,7 @@ class RecordRun(Engine):
             for station in self._stations.values():
                 station.forget()
             self._read_at_s, self._seen = now_s, self._arrived
-        ready, measured = self._roster.ready, bool(self._last_read)
+        ready = self._roster.ready
         waiting = sum(sample.backlog_records or 0.0 for sample in self._last_read)
         oldest_s = min((s.queue[0][1] for s in self._stations.values() if s.queue), default=now_s)
         return Snapshot(
@@ -211,9 +189,8 @@ class RecordRun(Engine):
             Fleet(self._roster.target, len(ready), len(ready)),
             None,
             (),
-            self._rates[0] if measured else None,
-            self._rates[1] if measured else None,
-            waiting if measured else None,
+            *self._rates,
+            waiting if self._last_read else None,
             max(0.0, now_s - oldest_s),
             self.responses_s[-1] if self.responses_s else None,
             tuple([ExecutorSample(one.id, one.ready_at_s) for one in ready]),
@@ -276,8 +253,7 @@ class RecordRun(Engine):
 def poisson_instants(rates_rps: Sequence[float], rng: Random) -> list[float]:
     """Instants of arrival at random, with a mean rate per second.
 
-    A unit of expected arrivals lasts as long as it takes the rate to bring it: exponential gaps
-    in expected arrivals are laid along the cumulated rate.
+    Exponential gaps in expected arrivals are laid along the cumulated rate.
 
     >>> instants = poisson_instants([0.0, 1000.0, 0.0], Random(1))
     >>> 900 < len(instants) < 1100, min(instants) >= 1.0, max(instants) <= 2.0

@@ -1,9 +1,8 @@
-"""Kafka on paper: what has arrived at each instant, and what a sensor sees of it.
+"""A simulated Kafka: what has arrived at each instant, and what a sensor sees of it.
 
 Records arrive evenly within each second. A sensor asks for the end offsets: their change is the
-arrival rate, what is not processed is the backlog, and the age of the oldest record in it
-is the delay. While the source is out nothing of this is seen; the first look after that
-gives the mean rate over the whole gap.
+arrival rate, what is not processed is the backlog, and the age of its oldest record the delay.
+While the source is out nothing is seen; the first reading after that has the mean over the gap.
 """
 
 from __future__ import annotations
