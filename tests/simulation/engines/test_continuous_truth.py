@@ -43,14 +43,6 @@ def operator(snapshot: Snapshot, name: str) -> OperatorSample:
     return next(one for one in snapshot.operators if one.name == name)
 
 
-def test_coherence_makes_a_large_fleet_slower_than_a_small_one() -> None:
-    # n / (1 + 0.03 n (n - 1)): 5 / 1.6 = 3.125 and 16 / 8.2 = 1.95 workers' worth.
-    retrograde = job(coherence=0.03)
-    assert retrograde.capacity_rps(1) == pytest.approx(10_000.0)
-    assert retrograde.capacity_rps(5) == pytest.approx(31_250.0)
-    assert retrograde.capacity_rps(16) == pytest.approx(160_000.0 / 8.2)
-
-
 def test_a_gauge_that_does_not_see_losses_shows_the_work_alone() -> None:
     # Two workers at 1 / (1 + 1) of their speed do 10,000/s; at 5,000/s half of that is used,
     # but each does only a quarter of what it could do alone.

@@ -178,23 +178,6 @@ def test_state_that_moves_costs_one_batch() -> None:
     assert durations(batches)[:3] == pytest.approx([usual + 0.25 * 200 / 84, usual, usual])
 
 
-def test_pinned_state_leaves_new_executors_without_stateful_work() -> None:
-    job = msgspec.structs.replace(PLAIN, rebalance_state=False)
-    run = job.start([1000.0] * 120, executors=2, seed=1)
-    run.apply(4, 10.0)
-    run.read(40.0)
-    seen = run.read(80.0)
-    assert [one.state_partitions for one in seen.executors] == [4, 4, 0, 0]
-    busy = [one.busy_fraction or 0.0 for one in seen.executors]
-    # Of each stage's 2.08 s: a quarter of the first for each, half of the second for the old.
-    assert busy == pytest.approx([(0.52 + 1.04) / 4] * 2 + [0.52 / 4] * 2)
-    # The first stage runs in one wave, the second still in two.
-    assert seen.latency_s == pytest.approx(0.2 + 0.01 + 0.02 + 2000 * (0.125e-3 + 0.25e-3))
-    # After a loss of state one batch waits for it.
-    run.apply(1, 80.0)
-    assert max(durations(run.read(100.0).batches)) > 8.5
-
-
 def test_those_that_leave_finish_the_batch_and_are_paid_until_they_are_gone() -> None:
     run = PLAIN.start([1000.0] * 60, executors=4, seed=1)
     # The batch at 10 s takes 2000 records: 0.22 + 0.5 s, until 10.72 s; gone 3 s later.

@@ -167,7 +167,6 @@ FAULTS = st.one_of(
     targets=st.lists(st.integers(0, 6), max_size=12),
     every_s=st.sampled_from([0.5, 7.0, 15.0]),
     faults=st.lists(FAULTS, max_size=3),
-    rebalance=st.booleans(),
     cap=st.sampled_from([None, 50_000.0]),
 )
 def test_records_are_conserved_whatever_happens(
@@ -175,10 +174,9 @@ def test_records_are_conserved_whatever_happens(
     targets: list[int],
     every_s: float,
     faults: list[Fault],
-    rebalance: bool,
     cap: float | None,
 ) -> None:
-    job = MicroBatchJob(rebalance_state=rebalance, max_offsets_per_trigger=cap)
+    job = MicroBatchJob(max_offsets_per_trigger=cap)
     load = [rate for rate in rates for _ in range(15)]
     run = job.start(load, executors=2, seed=1, faults=faults)
     arrived = processed = 0.0

@@ -82,18 +82,8 @@ def test_without_executors_a_batch_takes_for_ever() -> None:
     assert spread(8, 2, []) == []
 
 
-def test_state_that_is_not_rebalanced_stays_where_it_is() -> None:
-    state = State(COUNT, rebalance=False, load_s=1.0, orphan_wait_s=8.5)
-    state.begin(["1", "2"], 2, [1.0, 1.0])
-    assert state.follow(["1", "2", "3", "4"], 2, [1.0] * 4) == 0.0
-    assert state.partitions_of == {"1": 4, "2": 4, "3": 0, "4": 0}
-    # Executor 2 is gone: its four partitions go to those that have fewest, after a wait.
-    assert state.follow(["1", "3", "4"], 2, [1.0] * 3) == 8.5
-    assert state.partitions_of == {"1": 4, "3": 2, "4": 2}
-
-
 def test_state_waits_for_executors_when_there_are_none() -> None:
-    state = State(COUNT, rebalance=True, load_s=1.0, orphan_wait_s=8.5)
+    state = State(COUNT, load_s=1.0)
     state.begin(["1", "2"], 2, [1.0, 1.0])
     assert state.follow([], 2, []) == 0.0
     # Both newcomers load half of the state, at the same time.

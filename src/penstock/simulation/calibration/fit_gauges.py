@@ -173,7 +173,7 @@ def _busy_shares(job: ContinuousJob) -> tuple[float, ...]:
 
 
 def _efficiency(job: ContinuousJob, workers: int) -> float:
-    return 1.0 / (1.0 + (job.contention + job.coherence * workers) * (workers - 1))
+    return 1.0 / (1.0 + job.contention * (workers - 1))
 
 
 def _restart_cpu(runs: Sequence[Sequence[RecordedSample]], otherwise: float) -> float:

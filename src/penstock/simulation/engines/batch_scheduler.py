@@ -1,8 +1,7 @@
-"""Those that work on the batches: which executors, how fast, with what state, at what cost.
+"""What the driver's scheduler knows of the fleet: which executors, how fast, with what state.
 
-A `BatchScheduler` is what the scheduler of the driver knows of the fleet. It plans again
-(`replan`) whenever executors have come or gone or work differently, and says what a batch costs
-until the next time.
+It plans again (`replan`) whenever executors have come or gone or work differently, and says what a
+batch costs until the next time.
 """
 
 from __future__ import annotations
@@ -33,12 +32,7 @@ class BatchScheduler:
         self.executors = list(ready)
         stateful = [stage for stage in job.stages if stage.stateful]
         self._states = {
-            stage.name: State(
-                stage,
-                rebalance=job.rebalance_state,
-                load_s=job.state_bytes / len(stateful) / job.state_load_bytes_per_s,
-                orphan_wait_s=job.orphan_wait_s,
-            )
+            stage.name: State(stage, job.state_bytes / len(stateful) / job.state_load_bytes_per_s)
             for stage in stateful
         }
         ids, speeds = [one.id for one in ready], self._speeds()
@@ -47,14 +41,14 @@ class BatchScheduler:
         self.plan = self._plan(0.0, ids, speeds)
 
     def replan(self, ready: Sequence[SimulatedExecutor], now_s: float) -> float:
-        """Plan anew for these executors; returns what the next batch waits for their state."""
+        """Plan for these executors; returns what the next batch waits for their state."""
         job, before, was_cold = self._job, self.executors, self._cold
         self.executors = list(ready)
         # Those that were there when the run began are warm.
         self._cold = [one.ready_at_s > 0.0 and now_s < one.ready_at_s + job.cold_s for one in ready]
         ids, speeds = [one.id for one in ready], self._speeds()
         wait_s = 0.0
-        if self.executors != before or (job.rebalance_state and self._cold != was_cold):
+        if self.executors != before or self._cold != was_cold:
             for state in self._states.values():
                 wait_s += state.follow(ids, job.cores_per_executor, speeds)
         self.plan = self._plan(now_s, ids, speeds)

@@ -35,8 +35,8 @@ class ContinuousJob(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
         The dataflow, sources first.
     cores_per_executor
         Cores of a worker, shared by its instances of all operators.
-    contention, coherence
-        n workers do the work of n / (1 + contention (n - 1) + coherence n (n - 1)).
+    contention
+        n workers do the work of n / (1 + contention (n - 1)).
     late_contention, late_after_s, late_for_s
         Further contention while records wait longer than `late_after_s`, in a job that has run
         for `late_for_s`, until they hardly wait: keyed state grows while partitions are far apart.
@@ -50,9 +50,6 @@ class ContinuousJob(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
         Relative standard deviations of the capacity in each second, and of cpu and busy gauges.
     startup
         From the request of a worker until it registers.
-    stops_to_rescale
-        Whether a change of the fleet stops the job. If not, workers join as they come and leave
-        at once, and parameters of restarts and checkpoints have no effect.
     wait_for_workers_s
         How long the job waits for further workers after the first new one, before it restarts.
     restart_s, restart_spread
@@ -97,7 +94,6 @@ class ContinuousJob(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     operators: tuple[Operator, ...] = _THREE_STAGES
     cores_per_executor: Annotated[int, Meta(ge=1)] = 1
     contention: Annotated[float, Meta(ge=0)] = 0.01
-    coherence: Annotated[float, Meta(ge=0)] = 0.0
     late_contention: Annotated[float, Meta(ge=0)] = 0.0
     late_after_s: Annotated[float, Meta(gt=0)] = 10.0
     late_for_s: Annotated[float, Meta(ge=0)] = 0.0
@@ -107,7 +103,6 @@ class ContinuousJob(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     capacity_noise: Annotated[float, Meta(ge=0)] = 0.02
     measurement_noise: Annotated[float, Meta(ge=0)] = 0.02
     startup: Startup = Startup()
-    stops_to_rescale: bool = True
     wait_for_workers_s: Annotated[float, Meta(ge=0)] = 20.0
     restart_s: Annotated[float, Meta(ge=0)] = 2.0
     restart_spread: Annotated[float, Meta(ge=0, le=1)] = 0.2
@@ -160,7 +155,6 @@ class ContinuousJob(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
             speeds,
             cores=self.cores_per_executor,
             contention=self.contention,
-            coherence=self.coherence,
             hot_fraction=self.hot_fraction,
         )
         return regime.capacity_rps

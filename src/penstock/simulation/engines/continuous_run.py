@@ -1,14 +1,12 @@
-"""A Flink-like job on paper: the run.
+"""One run of a simulated Flink-like job.
 
 The run is fluid and event-driven. Between two events (workers arrive or die, a fault begins or
 ends, the job stops or resumes) the fleet has one capacity, which swings a little from second to
 second; records depart at that pace while any wait, and as they arrive while none does. What
-waits, waits at the source: buffers inside the job are small, so backpressure reaches the source
-at once. Departures are kept as an exact polyline, so each record's delay is exact too.
+waits, waits at the source. Departures are an exact polyline, so each record's delay is exact too.
 
 A change of the fleet stops the job. It goes back to the last checkpoint and reads again what came
-since: those records have departed and do not depart twice, but they cost capacity twice. Engines
-that take workers from one queue need no stop: `stops_to_rescale` says which it is.
+since: those records do not depart twice, but they cost capacity twice.
 """
 
 from __future__ import annotations
@@ -24,26 +22,20 @@ from penstock.simulation.engines.engine import Outcome
 from penstock.simulation.engines.fleet import Roster, SimulatedExecutor, active, edges_s
 from penstock.simulation.engines.gauges import Gauges, Means
 from penstock.simulation.engines.stream import RecordStream, swings
-from penstock.simulation.faults import (
-    CapacityDrop,
-    Fault,
-    SkewSetsIn,
-    SourceOutage,
-    with_silence,
-)
+from penstock.simulation.faults import CapacityDrop, Fault, SkewSetsIn, SourceOutage, with_silence
 
 if TYPE_CHECKING:
     from penstock.simulation.engines.continuous import ContinuousJob
 
-#: How often a job whose capacity depends on its delay is looked at, and the delay that is none.
+#: How often a job whose capacity depends on its delay is checked, and the delay that is none.
 _LOOK_EVERY_S = 5.0
 _IN_TIME_S = 1.0
-#: A job warms up in so many steps.
+#: A job warms up in this many steps.
 _WARMUP_STEPS = 4
 
 
 class ContinuousRun:
-    """One run of a `ContinuousJob`: sensor and actuator of a job that exists only here."""
+    """One run of a `ContinuousJob`: sensor and actuator."""
 
     def __init__(
         self,
@@ -235,9 +227,6 @@ class ContinuousRun:
     def _regroup(self, now_s: float, undetected_s: float = 0.0) -> None:
         """Restart if a running worker has gone, or if the wave of new ones is in."""
         ready, running = self._roster.ready, self._running
-        if not self._job.stops_to_rescale:
-            self._running = list(ready)
-            return
         missing = any(one not in ready for one in running)
         if missing or (
             len(ready) > len(running) and (not self._roster.starting or self._wave_is_over(now_s))
@@ -300,7 +289,6 @@ class ContinuousRun:
                 speeds,
                 cores=job.cores_per_executor,
                 contention=job.contention + (job.late_contention if self._late else 0.0),
-                coherence=job.coherence,
                 hot_fraction=hot_fraction,
                 slowdown=slowdown,
             )

@@ -147,7 +147,6 @@ class Dataflow:
         *,
         cores: int = 1,
         contention: float = 0.0,
-        coherence: float = 0.0,
         hot_fraction: float = 0.0,
         slowdown: float = 1.0,
     ) -> Regime:
@@ -159,9 +158,8 @@ class Dataflow:
             One per worker, 1 is nominal. The hottest key sits on the one in the middle.
         cores
             Cores per worker, shared by its operators.
-        contention, coherence
-            Sub-linearity: each worker slows down by
-            1 + contention (n - 1) + coherence n (n - 1).
+        contention
+            Sub-linearity: each worker slows down by 1 + contention (n - 1).
         hot_fraction
             Share of the hottest key in the input of keyed operators.
         slowdown
@@ -173,7 +171,7 @@ class Dataflow:
         even, hot = 1.0 / count, count // 2
         cool = self._load(even, (1.0 - hot_fraction) * even, cores)
         heated = self._load(even, (1.0 - hot_fraction) * even + hot_fraction, cores)
-        efficiency = 1.0 / (1.0 + (contention + coherence * count) * (count - 1))
+        efficiency = 1.0 / (1.0 + contention * (count - 1))
         pace = slowdown * efficiency
         limits = [pace * speed / cool.need_s for speed in speeds]
         limits[hot] = pace * speeds[hot] / heated.need_s

@@ -65,10 +65,6 @@ class MicroBatchJob(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
         How often a batch is held up by one task, and how many times its work becomes longer.
     state_bytes, state_load_bytes_per_s
         All state of the query, and how fast an executor loads the part that moves to it.
-    rebalance_state
-        Whether state follows the executors at a rescale (``spark.locality.wait`` 0 around it).
-    orphan_wait_s
-        Without `rebalance_state`: how long a batch waits when executors with state are gone.
     executor_memory_bytes
         What the state of an executor fills, beside a quarter for everything else.
     idle_cpu_fraction, full_cpu_fraction
@@ -114,8 +110,6 @@ class MicroBatchJob(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     straggler_factor: Annotated[float, Meta(ge=1)] = 1.5
     state_bytes: NonNegative = 200e6
     state_load_bytes_per_s: Annotated[float, Meta(gt=0)] = 84e6
-    rebalance_state: bool = True
-    orphan_wait_s: NonNegative = 8.5
     executor_memory_bytes: Annotated[float, Meta(gt=0)] = 4e9
     idle_cpu_fraction: Annotated[float, Meta(ge=0, le=1)] = 0.05
     full_cpu_fraction: Annotated[float, Meta(ge=0, le=1)] = 0.9

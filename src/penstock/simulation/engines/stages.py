@@ -158,17 +158,14 @@ def plan(
 class State:
     """Which executor holds how many of a stateful stage's partitions.
 
-    A task runs where its state lies. With `rebalance` the partitions follow the executors, as
-    when `spark.locality.wait` is 0 around a rescale: those that gain partitions load them,
-    all at once, and one batch waits for the slowest. Without, new executors get none, and
-    partitions whose executor is gone cost one batch a wait of `orphan_wait_s`.
+    A task runs where its state lies. Partitions follow the executors, as when
+    `spark.locality.wait` is 0 around a rescale: those that gain partitions load them, all at once,
+    and one batch waits for the slowest. `load_s` is the time to load all of it on one executor.
     """
 
-    def __init__(self, stage: Stage, *, rebalance: bool, load_s: float, orphan_wait_s: float):
+    def __init__(self, stage: Stage, load_s: float) -> None:
         self._tasks = stage.tasks
-        self._rebalance = rebalance
         self._load_s = load_s
-        self._orphan_wait_s = orphan_wait_s
         self.partitions_of: dict[str, int] = {}
 
     def begin(self, ids: Sequence[str], cores: int, speeds: Sequence[float]) -> None:
@@ -178,11 +175,9 @@ class State:
     def follow(self, ids: Sequence[str], cores: int, speeds: Sequence[float]) -> float:
         """Adapt to a changed fleet; returns the seconds that the next batch waits for it.
 
-        `load_s` is the time to load all of the state on one executor. When two of four leave,
-        each of the others gains a quarter of it; when they come back, so do they:
+        When two of four leave, each of the others gains a quarter; when they come back, so do they:
 
-        >>> stage = Stage("count", 200, 1e-4, stateful=True)
-        >>> state = State(stage, rebalance=True, load_s=2.4, orphan_wait_s=8.5)
+        >>> state = State(Stage("count", 200, 1e-4, stateful=True), load_s=2.4)
         >>> state.begin("abcd", 1, [1.0] * 4)
         >>> state.follow("ab", 1, [1.0] * 2), state.follow("abcd", 1, [1.0] * 4)
         (0.6, 0.6)
@@ -190,13 +185,6 @@ class State:
         if not ids:
             return 0.0
         held = self.partitions_of
-        if self._rebalance:
-            self.begin(ids, cores, speeds)
-            gain = max(self.partitions_of[one] - held.get(one, 0) for one in ids)
-            return max(0, gain) / self._tasks * self._load_s
-        kept = {one: held.get(one, 0) for one in ids}
-        orphans = self._tasks - sum(kept.values())
-        for _ in range(orphans):
-            kept[min(kept, key=kept.__getitem__)] += 1
-        self.partitions_of = kept
-        return self._orphan_wait_s if orphans else 0.0
+        self.begin(ids, cores, speeds)
+        gain = max(self.partitions_of[one] - held.get(one, 0) for one in ids)
+        return max(0, gain) / self._tasks * self._load_s
