@@ -20,7 +20,9 @@ Operators stand between spaces, because names and files may hold any of these si
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from math import ceil
+from typing import TypeVar
 
 import numpy as np
 from msgspec import Struct
@@ -46,35 +48,37 @@ NAMED: dict[str, str] = {
 
 LONGEST_PHASE_S = 366 * 86_400.0
 
+T = TypeVar("T")
 
-class Sum(Struct, frozen=True):
-    """Several workloads at once: ``a + b``."""
+
+class Parts(Struct, frozen=True):
+    """Workloads at the same time; those without an end go along with the longest that has one."""
 
     parts: tuple[Workload, ...]
+
+    def natural_duration_s(self) -> float | None:
+        lengths = [part.natural_duration_s() for part in self.parts]
+        return max((length for length in lengths if length is not None), default=None)
+
+
+class Sum(Parts, frozen=True):
+    """Several workloads at once: ``a + b``."""
 
     def rates(self, seconds: int, seed: int, capacity_rps: Capacity) -> list[float]:
         every = _each(self.parts, seconds, seed, capacity_rps)
         return _checked(np.sum(every, axis=0), self)
 
-    def natural_duration_s(self) -> float | None:
-        return _longest(self.parts)
-
     def describe(self) -> str:
         return " + ".join(_inside(part, Sum, Sequence) for part in self.parts)
 
 
-class Product(Struct, frozen=True):
+class Product(Parts, frozen=True):
     """One workload shaped by others, second by second: ``a * b``; a plain number is a factor."""
-
-    parts: tuple[Workload, ...]
 
     def rates(self, seconds: int, seed: int, capacity_rps: Capacity) -> list[float]:
         every = _each(self.parts, seconds, seed, capacity_rps)
         with np.errstate(over="ignore"):
             return _checked(np.prod(every, axis=0), self)
-
-    def natural_duration_s(self) -> float | None:
-        return _longest(self.parts)
 
     def describe(self) -> str:
         return " * ".join(_inside(part, Sum, Product, Sequence) for part in self.parts)
@@ -156,13 +160,17 @@ class _Parser:
         return self.position == len(self.words)
 
     def sequence(self) -> Workload:
-        phases = [self.phase()]
-        while self.take("then"):
-            phases.append(self.phase())
+        phases = self.listed(self.phase, "then")
         only = phases[0]
         if len(phases) == 1 and only.duration_s is None:
             return only.workload
         return Sequence(tuple(phases))
+
+    def listed(self, part: Callable[[], T], operator: str) -> list[T]:
+        parts = [part()]
+        while self.take(operator):
+            parts.append(part())
+        return parts
 
     def phase(self) -> Phase:
         workload = self.sum()
@@ -171,15 +179,11 @@ class _Parser:
         return Phase(workload, notation.quantity(self.word("a duration such as 2h"), "a duration"))
 
     def sum(self) -> Workload:
-        parts = [self.product()]
-        while self.take("+"):
-            parts.append(self.product())
+        parts = self.listed(self.product, "+")
         return parts[0] if len(parts) == 1 else Sum(tuple(parts))
 
     def product(self) -> Workload:
-        parts = [self.atom()]
-        while self.take("*"):
-            parts.append(self.atom())
+        parts = self.listed(self.atom, "*")
         return parts[0] if len(parts) == 1 else Product(tuple(parts))
 
     def atom(self) -> Workload:
@@ -263,12 +267,6 @@ def _each(
     return [
         part.rates(seconds, _child(seed, index), capacity_rps) for index, part in enumerate(parts)
     ]
-
-
-def _longest(parts: tuple[Workload, ...]) -> float | None:
-    """Parts without an end go along with the longest that has one."""
-    lengths = [part.natural_duration_s() for part in parts]
-    return max((length for length in lengths if length is not None), default=None)
 
 
 def _inside(part: Workload, *kinds: type) -> str:

@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 
 from penstock.core.phrases import counted, duration, executors, rate
-from penstock.simulation.workloads.expressions import Product, Sequence, Sum
+from penstock.simulation.workloads.expressions import Parts, Sequence
 from penstock.simulation.workloads.recorded import DEFAULT_PEAK_EXECUTORS, Trace
 from penstock.simulation.workloads.shape import Capacity, Workload
 
@@ -25,7 +25,7 @@ def notes(workload: Workload, capacity_rps: Capacity) -> list[str]:
 def _traces(workload: Workload) -> Iterator[Trace]:
     if isinstance(workload, Trace):
         yield workload
-    elif isinstance(workload, Sum | Product):
+    elif isinstance(workload, Parts):
         for part in workload.parts:
             yield from _traces(part)
     elif isinstance(workload, Sequence):

@@ -1,6 +1,6 @@
 """Recorded loads: CSV files with a time and a rate in each row.
 
-Files come in many forms, and most of them read without being told how:
+Most forms of files need no options:
 
 - separated by commas, semicolons, bars or tabs, with or without a header; lines that start with
   ``#`` and blank lines are skipped;
@@ -128,22 +128,20 @@ def _rows(file: str) -> Iterator[_TraceRow]:
 def _find_columns(
     file: str, header: list[str] | None, row: _TraceRow, time: str | None, rate: str | None
 ) -> _Columns:
-    names = [name.lower() for name in header or []]
+    """The columns asked for, else those of the usual names, else what the first row looks like."""
     numeric = [index for index, cell in enumerate(row.cells) if _is_number(cell)]
-    timely = [index for index, cell in enumerate(row.cells) if _is_time(cell)]
+    rate_at = _asked(file, header, row, rate)
+    if rate_at is None and (usual := _usual(header, RATE_NAMES)) in numeric:
+        rate_at = usual
     time_at = _asked(file, header, row, time)
     if time_at is None:
-        time_at = _usual(names, TIME_NAMES)
-    rate_at = _asked(file, header, row, rate)
-    if rate_at is None and (usual := _usual(names, RATE_NAMES)) in numeric:
-        rate_at = usual
-    guessed = time_at is None or len(row.cells) == 1
+        time_at = _usual(header, TIME_NAMES)
+    is_guess = time_at is None or len(row.cells) == 1
     if time_at is None:
+        timely = (index for index, cell in enumerate(row.cells) if _is_time(cell))
         time_at = next((index for index in timely if index != rate_at), None)
     if rate_at is None:
-        rate_at = next((index for index in numeric if time_at is None or index > time_at), None)
-    if rate_at is None and guessed and numeric == [time_at]:
-        rate_at = time_at  # what looked like times are the only numbers there are
+        rate_at = _guessed_rate(numeric, time_at, is_guess)
     if rate_at is None:
         raise ConfigError(
             f"trace {file}, line {row.line}: no column of rates found, expected a number"
@@ -151,7 +149,15 @@ def _find_columns(
     return _Columns(None if time_at == rate_at else time_at, rate_at)
 
 
-def _usual(names: list[str], usual: tuple[str, ...]) -> int | None:
+def _guessed_rate(numeric: list[int], time_at: int | None, time_is_guess: bool) -> int | None:
+    """The first number after the time; what looked like a time if there is no other number."""
+    if time_is_guess and numeric == [time_at]:
+        return time_at
+    return next((index for index in numeric if time_at is None or index > time_at), None)
+
+
+def _usual(header: list[str] | None, usual: tuple[str, ...]) -> int | None:
+    names = [name.lower() for name in header or []]
     return next((names.index(name) for name in usual if name in names), None)
 
 

@@ -1,15 +1,10 @@
-"""Workloads: how many records arrive in each second of a run.
+"""The shapes of workloads: how many records arrive in each second of a run.
 
-A workload is a frozen value; `rates` gives one mean arrival rate per second, the same for the
-same seed. The shapes are here; `recorded.py` has that of a file, and `expressions.py` adds,
-multiplies and joins them, and reads all of that from one line.
+`recorded.py` has that of a file; `expressions.py` adds, multiplies and joins them.
 
-The defaults suit a job of about 10,000 records/s per executor and 16 executors at most. Every
-shape can instead be measured in executors: ``peak_executors=12`` scales the whole series so that
-its 99.9th percentile is just what 12 executors can carry.
-
-A rate below zero is an error and never cut off, with one exception: noise that would dip below
-zero ends at zero, as noise does in the world.
+The defaults suit a job of about 10,000 records/s per executor. ``peak_executors=12`` scales any
+shape so that its 99.9th percentile is just what 12 executors can carry. A rate below zero is an
+error; only noise that would dip below zero ends at zero.
 
 >>> StepShape(before_rps=10.0, after_rps=30.0, at_s=2.0).rates(4, seed=0, capacity_rps=float)
 [10.0, 10.0, 30.0, 30.0]
@@ -301,23 +296,7 @@ class Poisson(Shape, frozen=True):
 
 #: Every shape by the name that the command line knows it by.
 WORKLOADS: dict[str, type[Shape]] = {
-    shape.name: shape
-    for shape in (
-        Constant,
-        StepShape,
-        Ramp,
-        Sine,
-        Cosine,
-        Pyramid,
-        Square,
-        Spikes,
-        Bursts,
-        FlashCrowd,
-        RandomWalk,
-        Diurnal,
-        Poisson,
-        Trace,
-    )
+    shape.name: shape for shape in sorted(Shape.__subclasses__(), key=lambda shape: shape is Trace)
 }
 
 
