@@ -27,66 +27,7 @@ class ContinuousJob(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     """A job on a Flink-like engine.
 
     The defaults make a small stateful job: three operators, about 10,000 records/s per worker,
-    stopped for some 3 s by a rescale.
-
-    Parameters
-    ----------
-    operators
-        The dataflow, sources first.
-    cores_per_executor
-        Cores of a worker, shared by its instances of all operators.
-    contention
-        n workers do the work of n / (1 + contention (n - 1)).
-    late_contention, late_after_s, late_for_s
-        Further contention while records wait longer than `late_after_s`, in a job that has run
-        for `late_for_s`, until they hardly wait: keyed state grows while partitions are far apart.
-    hot_fraction
-        Share of the hottest key in the input of keyed operators.
-    partitions
-        More workers than this have nothing to do.
-    speed_spread
-        The speed of each worker is uniform in 1 ± this.
-    capacity_noise, measurement_noise
-        Relative standard deviations of the capacity in each second, and of cpu and busy gauges.
-    startup
-        From the request of a worker until it registers.
-    wait_for_workers_s
-        How long the job waits for further workers after the first new one, before it restarts.
-    restart_s, restart_spread
-        Downtime of a rescale without state, and its relative spread (uniform).
-    join_s
-        Further downtime if new workers join.
-    warmup_s, cold_fraction
-        With new workers a job begins at this fraction of its speed and is warm after so long. It
-        is warm when a run begins, and stays so when workers leave.
-    catch_up_fraction
-        While records wait, the part of the spare capacity that is used: after a stop records wait
-        at some of the workers only.
-    state_bytes, restore_bytes_per_s
-        State to load before the job resumes, whatever the number of workers.
-    detect_loss_s
-        Until a dead worker is noticed the job stands still.
-    checkpoint_interval_s
-        Time between checkpoints; 0 means that nothing is ever read again.
-    busy_at_saturation
-        What the busy gauge of a full operator shows.
-    busy_exponent, cpu_exponent
-        How gauges follow the load below that: 1 in proportion, 2 a quarter of full at half load.
-    calm_loss_in_busy, calm_loss_in_cpu, pressed_loss_in_busy, pressed_loss_in_cpu
-        The part of the time lost to contention that gauges count as busy time and as cpu, while
-        the job keeps up and while records wait. Below 0, busy time shrinks faster than capacity.
-    calm_backpressure_fraction, pressed_backpressure_fraction
-        Backpressure before the fullest operator near full load while the job keeps up, and as a
-        part of the time without work while records wait.
-    idle_cpu_fraction, full_cpu_fraction, restart_cpu_fraction
-        Cpu of a worker without work, at its limit, and while the job restarts. Above 1 the cpu
-        limit is reached before full load.
-    idle_memory_fraction, full_memory_fraction
-        The same for memory.
-    pipeline_latency_s
-        What a record spends in buffers and on the network even if none waits.
-    arrival_cv2
-        Squared coefficient of variation of the times between arrivals, as a sensor shows it.
+    stopped for some 3 s by a rescale. docs/simulated-jobs.md says what each field means.
     """
 
     engine_name: ClassVar[str] = "continuous"

@@ -17,24 +17,7 @@ from penstock.core.errors import ConfigError, unknown
 
 
 class Operator(Struct, frozen=True, forbid_unknown_fields=True):
-    """One operator of a dataflow.
-
-    Parameters
-    ----------
-    name
-        What the metrics call it.
-    service_s
-        Seconds of one core that it spends on one record that comes in.
-    upstream
-        Who feeds it: each sends all that it puts out. None for a source; several sources share
-        the arrivals equally.
-    selectivity
-        Records out per record in.
-    keyed
-        Whether records are routed by key, so that a hot key makes one instance hot.
-    service_cv2
-        Squared coefficient of variation of the service time.
-    """
+    """One operator of a dataflow; docs/simulated-jobs.md says what each field means."""
 
     name: str
     service_s: Annotated[float, Meta(gt=0)]

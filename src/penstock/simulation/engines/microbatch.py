@@ -26,49 +26,7 @@ Fraction = Annotated[float, Meta(gt=0, le=1)]
 class MicroBatchJob(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """A simulated Structured Streaming query; by default about 10,000 records/s per executor.
 
-    Parameters
-    ----------
-    trigger_interval_s
-        The grid on which batches start when they are not late.
-    max_offsets_per_trigger, max_batch_s
-        Admission control: the most records of a batch, and the time for which its executors may
-        be busy with them.
-    planning_s, commit_s
-        Cost of a batch on the driver before and after its stages; without records, planning only.
-    launch_s
-        Cost of every batch with records whatever its size and fleet; Spark counts it to the
-        stages (``addBatch``).
-    batch_core_s
-        Task time of a batch that is not for records. It lies within the three above: executors
-        are busier by it, batches no longer.
-    stages
-        What runs in a batch, in sequence.
-    cores_per_executor
-        Slots for tasks on each executor.
-    contention
-        Sub-linear capacity: each further executor makes every record cost this much more.
-    hot_fraction
-        Share of the hottest key in the input of every stage behind a shuffle.
-    speed_spread
-        Each executor's speed is uniform in 1 ± this.
-    startup
-        From the request of an executor until it is there.
-    cold_s, cold_fraction
-        For how long a new executor works at that fraction of its speed.
-    join_s
-        Delay of the next batch by each new executor, which loads and compiles code.
-    decommission_s
-        From the end of its last batch until an executor that leaves is gone.
-    noise_fraction
-        Standard deviation of a batch's work about its mean (log-normal).
-    straggler_probability, straggler_factor
-        How often a batch is held up by one task, and how many times its work becomes longer.
-    state_bytes, state_load_bytes_per_s
-        All state of the query, and how fast an executor loads the part that moves to it.
-    executor_memory_bytes
-        What the state of an executor fills, beside a quarter for everything else.
-    idle_cpu_fraction, full_cpu_fraction
-        Cpu of an executor without tasks, and with all slots busy.
+    docs/simulated-jobs.md says what each field means.
 
     Examples
     --------

@@ -21,23 +21,7 @@ from msgspec import Meta, Struct
 
 
 class Stage(Struct, frozen=True, forbid_unknown_fields=True):
-    """One stage of the query. Every stage but the first reads a shuffle.
-
-    Parameters
-    ----------
-    name
-        How it is called in the snapshot.
-    tasks
-        Kafka partitions (or `minPartitions`) for the first stage, shuffle partitions for others.
-    core_s_per_record
-        Work per record that comes in, in seconds of one core.
-    selectivity
-        Records that go out per record that comes in.
-    stateful
-        Whether its tasks hold state, and are therefore drawn to the executors that have it.
-    task_overhead_s
-        What a task costs before it has seen a record.
-    """
+    """One stage of the query, as docs/simulated-jobs.md says; all but the first read a shuffle."""
 
     name: str
     tasks: Annotated[int, Meta(ge=1)]
