@@ -9,12 +9,12 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from penstock.policies.penstock.forecasters import (
-    Autoregression,
-    Drift,
-    Naive,
-    Seasonal,
+    autoregression,
+    drift,
     find_period,
     forecast,
+    naive,
+    seasonal,
     since_shift,
 )
 
@@ -26,19 +26,19 @@ def wave(count: int, period: float = 40.0) -> Array:
 
 
 def test_naive_repeats_the_mean_of_the_last_two() -> None:
-    assert Naive().predict(np.array([[1.0, 4.0, 6.0]]), 3).tolist() == [[5.0, 5.0, 5.0]]
+    assert naive(np.array([[1.0, 4.0, 6.0]]), 3).tolist() == [[5.0, 5.0, 5.0]]
 
 
 def test_drift_follows_a_line_and_flattens() -> None:
     line = 10.0 * np.arange(12.0)[None, :]
-    ahead = Drift(damping=0.9).predict(line, 3)[0]
+    ahead = drift(line, 3, damping=0.9)[0]
     # The last value is 110; steps of 9, 8.1 and 7.29 follow.
     assert ahead.tolist() == pytest.approx([119.0, 127.1, 134.39])
 
 
 def test_seasonal_repeats_the_last_period_shifted_to_where_it_is_now() -> None:
     past = np.array([[1.0, 2.0, 3.0, 4.0, 11.0, 12.0, 13.0, 14.0]])
-    ahead = Seasonal(4).predict(past, 5)[0]
+    ahead = seasonal(past, 5, period=4)[0]
     assert ahead.tolist() == pytest.approx([21.0, 22.0, 23.0, 24.0, 21.0])
 
 
@@ -67,14 +67,14 @@ def test_steps_that_come_back_are_foreseen_though_they_are_shifts() -> None:
 
 
 def test_autoregression_continues_a_wave() -> None:
-    model = Autoregression.fit(wave(160), order=12)
-    ahead = model.predict(wave(160)[None, :], 40)[0]
+    predict = autoregression(wave(160), order=12)
+    ahead = predict(wave(160)[None, :], 40)[0]
     assert np.abs(ahead - wave(200)[160:]).max() < 2.0
 
 
 def test_autoregression_does_not_leave_what_was_ever_seen_by_far() -> None:
     climbing = 2.0 ** np.arange(12.0)
-    ahead = Autoregression.fit(climbing, order=3).predict(climbing[None, :], 50)[0]
+    ahead = autoregression(climbing, order=3)(climbing[None, :], 50)[0]
     assert ahead.max() <= 1.5 * climbing.max() + 1e-6
 
 
@@ -82,8 +82,8 @@ def test_a_wave_that_was_seen_less_than_twice_is_continued_by_autoregression() -
     seen, truth = wave(70), wave(90)[70:]
     made = forecast(seen.tolist(), 20)
     assert made.model == "autoregression"
-    naive = Naive().predict(seen[None, :], 20)[0]
-    assert np.abs(np.array(made.mean) - truth).mean() < 0.1 * np.abs(naive - truth).mean()
+    unchanged = naive(seen[None, :], 20)[0]
+    assert np.abs(np.array(made.mean) - truth).mean() < 0.1 * np.abs(unchanged - truth).mean()
 
 
 def test_the_deviation_tells_how_far_off_it_will_be() -> None:

@@ -1,4 +1,4 @@
-"""The dynamic programme that the policy and the oracle share."""
+"""The dynamic program that the policy and the oracle share."""
 
 from __future__ import annotations
 
@@ -8,15 +8,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from penstock.core.model import Fleet, Snapshot
-from penstock.policies.penstock.delay import (
-    SWING_WEIGHTS,
-    SWINGS,
-    JobModel,
-    advance,
-    behind_s,
-    late_share,
-    levels,
-)
 from penstock.policies.penstock.dynamic_program import (
     CostToGo,
     LoadScenarios,
@@ -24,6 +15,15 @@ from penstock.policies.penstock.dynamic_program import (
     StartState,
     first_costs,
     solve,
+)
+from penstock.policies.penstock.job_model import (
+    NORMAL_POINTS,
+    NORMAL_WEIGHTS,
+    JobModel,
+    advance,
+    lag_levels,
+    late_share,
+    measured_lag_s,
 )
 
 SIZES = np.arange(1.0, 9.0)
@@ -39,23 +39,23 @@ def batches(noise: float = 0.0) -> JobModel:
     return JobModel(SIZES, 10_000.0 * SIZES, 0.25, 2.0, 0.3, 10.0, noise)
 
 
-def best(plan: CostToGo, present: StartState, load_rps: float) -> int:
-    costs = first_costs(plan, present, np.array([[load_rps]]), 30.0)[0]
-    return int(plan.physics.sizes[int(np.argmin(costs))])
+def best(plan: CostToGo, start: StartState, load_rps: float) -> int:
+    costs = first_costs(plan, start, np.array([[load_rps]]), 30.0)[0]
+    return int(plan.job.sizes[int(np.argmin(costs))])
 
 
-def planned(physics: JobModel, loads_rps: list[float]) -> CostToGo:
-    return solve(physics, PRICES, LoadScenarios.certain(np.array(loads_rps)), STEPS_S)
+def planned(job: JobModel, loads_rps: list[float]) -> CostToGo:
+    return solve(job, PRICES, LoadScenarios.certain(np.array(loads_rps)), STEPS_S)
 
 
 def mixing(weights: np.ndarray, keeps: float) -> np.ndarray:
-    """Changes of course, the same before each step: it keeps its own, or draws by the weights."""
+    """Changes of scenario, the same before each step: it keeps its own, or draws by the weights."""
     one = keeps * np.eye(len(weights)) + (1.0 - keeps) * weights
     return np.repeat(one[None, :, :], len(STEPS_S), axis=0)
 
 
-def settled(target: int, behind_s: float = 2.0) -> StartState:
-    return StartState(target, target, behind_s, startup_s=20.0, pending_s=0.0)
+def settled(target: int, lag_s: float = 2.0) -> StartState:
+    return StartState(target, target, lag_s, startup_s=20.0, pending_s=0.0)
 
 
 def test_a_dataflow_that_can_do_half_falls_behind_by_a_second_per_second() -> None:
@@ -77,12 +77,12 @@ def test_batches_settle_where_they_take_as_long_as_what_they_carry() -> None:
 
 def batch_by_batch(begin_s: float, use: float, step_s: float) -> float:
     """What `advance` sums up, one batch after the other, the last one in part."""
-    behind_s, left_s = begin_s, step_s
+    lag_s, left_s = begin_s, step_s
     while True:
-        taken_s = max(2.0, 0.25 + use * behind_s)
+        taken_s = max(2.0, 0.25 + use * lag_s)
         if taken_s > left_s:
-            return behind_s + (taken_s - behind_s) * left_s / taken_s
-        behind_s, left_s = taken_s, left_s - taken_s
+            return lag_s + (taken_s - lag_s) * left_s / taken_s
+        lag_s, left_s = taken_s, left_s - taken_s
 
 
 @pytest.mark.parametrize("use", [0.3, 0.7, 0.9, 0.97, 1.05, 1.2, 1.8, 4.0])
@@ -108,30 +108,30 @@ def test_batches_that_swing_are_late_before_their_mean_is() -> None:
     assert 0.01 < swinging < 0.3
 
 
-def test_the_points_of_a_swing_have_the_moments_of_a_normal() -> None:
-    moments = [float(SWING_WEIGHTS @ SWINGS**power) for power in (0, 1, 2, 4)]
+def test_the_points_have_the_moments_of_a_normal() -> None:
+    moments = [float(NORMAL_WEIGHTS @ NORMAL_POINTS**power) for power in (0, 1, 2, 4)]
     assert moments == pytest.approx([1.0, 0.0, 1.0, 3.0], abs=0.01)
 
 
 def test_levels_are_fine_where_lateness_begins() -> None:
-    grid = levels(batches())
+    grid = lag_levels(batches())
     assert grid[0] == 2.0
     assert grid[-1] == 120.0
     assert np.diff(grid[grid < 6.0]).max() < 1.3
 
 
-@pytest.mark.parametrize("physics", [flow(), batches()], ids=["dataflow", "batches"])
-def test_a_steady_load_keeps_the_smallest_fleet_that_carries_it(physics: JobModel) -> None:
-    plan = planned(physics, [36e3] * 20)
+@pytest.mark.parametrize("job", [flow(), batches()], ids=["dataflow", "batches"])
+def test_a_steady_load_keeps_the_smallest_fleet_that_carries_it(job: JobModel) -> None:
+    plan = planned(job, [36e3] * 20)
     assert best(plan, settled(4), 36e3) == 4
     assert best(plan, settled(8), 36e3) == 4
     assert best(plan, settled(2), 36e3) >= 4
 
 
-@pytest.mark.parametrize("physics", [flow(), batches()], ids=["dataflow", "batches"])
-def test_a_rise_is_met_before_it_comes(physics: JobModel) -> None:
-    soon = planned(physics, [66e3] * 20)
-    late = planned(physics, [36e3] * 12 + [66e3] * 8)
+@pytest.mark.parametrize("job", [flow(), batches()], ids=["dataflow", "batches"])
+def test_a_rise_is_met_before_it_comes(job: JobModel) -> None:
+    soon = planned(job, [66e3] * 20)
+    late = planned(job, [36e3] * 12 + [66e3] * 8)
     assert best(soon, settled(4), 36e3) >= 6
     assert best(late, settled(4), 36e3) == 4
 
@@ -162,11 +162,11 @@ def test_who_is_late_grows_beyond_what_the_load_needs() -> None:
 
 def test_executors_that_are_on_their_way_are_not_asked_for_again() -> None:
     plan = planned(batches(), [36e3] * 20)
-    waiting = StartState(target=4, active=3, behind_s=3.0, startup_s=20.0, pending_s=5.0)
+    waiting = StartState(target=4, active=3, lag_s=3.0, startup_s=20.0, pending_s=5.0)
     assert best(plan, waiting, 36e3) == 4
 
 
-def test_a_load_that_may_change_its_course_is_given_more_room() -> None:
+def test_a_load_that_may_change_its_scenario_is_given_more_room() -> None:
     rates = np.array([[36e3] * 20, [44e3] * 20])
     weights = np.array([0.6, 0.4])
     unsure = solve(batches(), PRICES, LoadScenarios(rates, mixing(weights, 0.9)), STEPS_S)
@@ -175,28 +175,28 @@ def test_a_load_that_may_change_its_course_is_given_more_room() -> None:
     assert best(planned(batches(), [36e3] * 20), settled(4), 36e3) == 4
 
 
-def test_courses_that_mix_at_once_are_worth_their_mean() -> None:
+def test_scenarios_that_mix_at_once_are_worth_their_mean() -> None:
     rates = np.array([[30e3] * 20, [50e3] * 20])
     weights = np.array([0.5, 0.5])
     plan = solve(flow(), PRICES, LoadScenarios(rates, mixing(weights, 0.0)), STEPS_S)
-    # Before a step nobody knows which course it will take, so that both are worth the same.
+    # Before a step nobody knows which scenario comes, so that both are worth the same.
     first = plan.values[0]
-    assert first.shape == (2, 8, len(plan.grid))
+    assert first.shape == (2, 8, len(plan.lags_s))
     assert first[0] == pytest.approx(first[1])
 
 
 @given(
     load=st.floats(1e3, 79e3),
     target=st.integers(1, 8),
-    behind_s=st.floats(0.0, 100.0),
+    lag_s=st.floats(0.0, 100.0),
     is_flow=st.booleans(),
 )
 def test_every_state_has_a_finite_cost_that_grows_with_the_backlog(
-    load: float, target: int, behind_s: float, is_flow: bool
+    load: float, target: int, lag_s: float, is_flow: bool
 ) -> None:
     plan = planned(flow() if is_flow else batches(0.06), [load] * 20)
-    costs = first_costs(plan, settled(target, behind_s), np.array([[load]]), 30.0)
-    worse = first_costs(plan, settled(target, behind_s + 5.0), np.array([[load]]), 30.0)
+    costs = first_costs(plan, settled(target, lag_s), np.array([[load]]), 30.0)
+    worse = first_costs(plan, settled(target, lag_s + 5.0), np.array([[load]]), 30.0)
     assert np.isfinite(costs).all()
     assert np.all(worse >= costs - 1e-6)
 
@@ -209,23 +209,23 @@ def test_loads_out_of_all_proportion_do_not_break_a_plan(load: float) -> None:
 
 
 def test_a_job_without_a_trigger_interval_runs_batches_as_short_as_their_fixed_cost() -> None:
-    physics = JobModel(SIZES, 10_000.0 * SIZES, 0.25, 0.0, 0.3, 10.0, noise=0.06)
-    assert levels(physics)[0] == 0.25
+    job = JobModel(SIZES, 10_000.0 * SIZES, 0.25, 0.0, 0.3, 10.0, noise=0.06)
+    assert lag_levels(job)[0] == 0.25
     # x = 0.25 + 0.5 x has its fixed point at 0.5 s.
-    after = advance(physics, np.array(0.0), np.array(5e3), np.array(1e4), np.array(60.0))
+    after = advance(job, np.array(0.0), np.array(5e3), np.array(1e4), np.array(60.0))
     assert after == pytest.approx(0.5, abs=0.01)
-    assert late_share(physics, np.array([0.0, 2.0])).tolist() == pytest.approx([0.0, 0.0])
-    plan = planned(physics, [36e3] * 20)
+    assert late_share(job, np.array([0.0, 2.0])).tolist() == pytest.approx([0.0, 0.0])
+    plan = planned(job, [36e3] * 20)
     assert best(plan, settled(4, 0.0), 36e3) == 4
 
 
 def test_nothing_at_all_known_of_a_batch_still_gives_finite_costs() -> None:
-    physics = JobModel(SIZES, 10_000.0 * SIZES, 0.0, 0.0, 0.0, 10.0)
-    costs = first_costs(planned(physics, [36e3] * 20), settled(4, 0.0), np.array([[36e3]]), 30.0)
+    job = JobModel(SIZES, 10_000.0 * SIZES, 0.0, 0.0, 0.0, 10.0)
+    costs = first_costs(planned(job, [36e3] * 20), settled(4, 0.0), np.array([[36e3]]), 30.0)
     assert np.isfinite(costs).all()
 
 
-def test_without_a_delay_the_backlog_tells_how_far_behind_a_job_is() -> None:
+def test_without_a_delay_the_lag_follows_from_the_backlog() -> None:
     waiting = Snapshot(60.0, Fleet(2, 2, 2), backlog_records=30_000.0)
-    assert behind_s(waiting, 10_000.0) == 3.0
-    assert behind_s(Snapshot(60.0, Fleet(2, 2, 2), delay_s=7.0), None) == 7.0
+    assert measured_lag_s(waiting, 10_000.0) == 3.0
+    assert measured_lag_s(Snapshot(60.0, Fleet(2, 2, 2), delay_s=7.0), None) == 7.0

@@ -25,7 +25,6 @@ from penstock.core.model import Decision, Limits, Reason, Snapshot
 from penstock.core.protocols import Policy
 from penstock.lab.experiments.scenario import Scenario, simulate
 from penstock.lab.experiments.score import Score, score
-from penstock.policies.penstock.delay import JobModel, behind_s
 from penstock.policies.penstock.dynamic_program import (
     CostToGo,
     LoadScenarios,
@@ -34,6 +33,7 @@ from penstock.policies.penstock.dynamic_program import (
     first_costs,
     solve,
 )
+from penstock.policies.penstock.job_model import JobModel, measured_lag_s
 from penstock.policies.static import Static
 from penstock.settings.goal import Goal
 from penstock.simulation.engines.continuous import ContinuousJob
@@ -105,15 +105,15 @@ class Oracle:
         present = StartState(
             fleet.target,
             fleet.active,
-            behind_s(snapshot, snapshot.arrival_rps),
+            measured_lag_s(snapshot, snapshot.arrival_rps),
             self.startup_s,
             max(2.0, self.startup_s - (since_s or 0.0)) if waits else 0.0,
         )
         coming = self.loads_rps[None, here : here + 12]
         costs = first_costs(self.plan, present, coming, STEP_S, ahead)[0]
-        sizes = self.plan.physics.sizes
+        sizes = self.plan.job.sizes
         best = int(sizes[int(np.argmin(costs))])
-        if present.behind_s > self.rush * self.plan.physics.slo_s:
+        if present.lag_s > self.rush * self.plan.job.slo_s:
             best = int(sizes[-1])
         return Decision.of(best, Reason("foreseen", f"{best} executors are the cheapest from here"))
 

@@ -1,24 +1,24 @@
-"""The plan that the model-predictive policy and the oracle share: dynamic programming.
+"""The model-predictive policy; the oracle of the lab uses its planner too.
 
-A job is described by how many executors it has and how far behind it is. "Behind" is counted in
-seconds of arrivals that wait, so that it means the same at any load:
+The state of a job is the size of its fleet and its lag: how many seconds of arrivals wait, which
+means the same at any load.
 
-- A dataflow (Flink-like) with capacity C under load L falls behind by ``1 - C/L`` per second, and a
-  record that leaves has waited for as long as the job is behind.
+- A dataflow (Flink-like) with capacity C under load L increases its lag by ``1 - C/L`` per second,
+  and a record that leaves has waited for the lag.
 - A micro-batch job runs one batch over all that waits. Over x seconds of arrivals a batch takes
-  ``fixed + L x / C`` seconds; that is how much has come meanwhile, so it is the next x. Its
-  records have waited between one and two batches.
+  ``fixed + L x / C`` seconds; that is how much arrives meanwhile, so it is the next x. Its records
+  have waited between one and two batches.
 
-Time goes in steps about as long as an executor takes to start: those asked for in one step work in
-the next, those sent away are gone at once. A step costs the executors that are paid for, the
+Time goes in steps about as long as an executor takes to start: executors asked for in one step work
+in the next, removed ones are gone at once. A step costs the executors that are paid for, the
 records that will be late, and the moves. Working backwards from the horizon gives the least cost
-from every state on (`solve`); the best move now is the one whose own cost and the cost of what it
-leads to (`first_costs`) are least.
+from every state on (`dynamic_program.solve`); the best size now is the one whose own cost and the
+cost of what it leads to are least (`first_costs`).
 
-What is uncertain is a state too: the load follows one of a few courses, and between two steps it
-may change from one to any other. A plan that is made this way knows that it will see what comes
-and can still react, so it neither insures against everything now nor counts on knowing it all.
+Uncertainty is a state too: the load follows one of a few scenarios, and between two steps it may
+change from one to another. Such a plan knows that it will see what comes and can still react.
 
-`delay` says how far behind a job falls, `programme` finds the plan, `courses` says what may come,
-`sight` is all that a plan is made from at one instant, and `words` tells a decision in a sentence.
+`penstock` is the policy; `plan_inputs` all that a plan is made from; `job_model` how a lag grows;
+`load`, `forecasters`, `surges` and `scenarios` what may come; `capacity`, `overhead` and
+`rescaling` what was learned of the job; `explanation` the reason in words.
 """

@@ -1,40 +1,47 @@
-"""The plan: dynamic programming over executors and how far behind the job is."""
+"""The plan: dynamic programming over the size of the fleet and the lag of the job."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import NamedTuple
 
 import numpy as np
 from msgspec import Struct
 from numpy.typing import NDArray
 
-from penstock.policies.penstock.delay import JobModel, advance, late_share, levels, part_above
+from penstock.policies.penstock.job_model import (
+    Array,
+    JobModel,
+    advance,
+    lag_levels,
+    late_share,
+    part_above,
+)
 
-Array = NDArray[np.float64]
+Places = NDArray[np.intp]
 
 
 class Prices(Struct, frozen=True):
     """What things cost, in executor-seconds.
 
-    `late_s` is the cost of one second of arrivals at the mean load that come through late, `move`
-    that of starting or removing one executor.
+    `late_s` is the cost of one second of arrivals at the mean load that come out late, `move` that
+    of starting or removing one executor.
     """
 
     late_s: float
     move: float
     mean_rps: float
 
+    @property
+    def late_record(self) -> float:
+        return self.late_s / max(self.mean_rps, 1e-6)
+
 
 class LoadScenarios(Struct, frozen=True):
-    """The courses that the load may take, and how it changes between them.
+    """What the load may do, and how likely it changes from one scenario to another.
 
-    Parameters
-    ----------
-    load_rps
-        A row per course and a column per step.
-    changes
-        For each step, how likely the load is to have come to a course (column) when it begins from
-        each that it was on before (row).
+    `load_rps` has a row per scenario and a column per step; `changes` holds for each step how
+    likely the load has come to a scenario (column) from the one before (row) when the step begins.
     """
 
     load_rps: Array
@@ -42,170 +49,213 @@ class LoadScenarios(Struct, frozen=True):
 
     @classmethod
     def certain(cls, load_rps: Array) -> LoadScenarios:
-        """One course, as the oracle knows it."""
+        """One scenario, as the oracle knows it."""
         return cls(load_rps[None, :])
 
 
 class CostToGo(Struct, frozen=True):
-    """The least cost from every state on: `values[step][course, size, behind]`."""
+    """The least cost from every state on: `values[step][scenario, size, lag]`."""
 
-    physics: JobModel
+    job: JobModel
     prices: Prices
-    grid: Array
+    lags_s: Array
     values: list[Array]
 
 
 class StartState(Struct, frozen=True):
     """Where a plan starts from.
 
-    `pending_s` is how long it takes until those come that were asked for earlier, `startup_s`
-    how long for those that are asked for now.
+    `pending_s` is how long it takes until the executors come that were asked for earlier,
+    `startup_s` how long for those that are asked for now.
     """
 
     target: int
     active: int
-    behind_s: float
+    lag_s: float
     startup_s: float
     pending_s: float
 
 
-def solve(
-    physics: JobModel, prices: Prices, outlook: LoadScenarios, steps_s: Sequence[float]
-) -> CostToGo:
-    """Work backwards from the horizon; beyond it, who is behind the SLO pays for catching up."""
-    grid, sizes = levels(physics), physics.sizes
-    lengths = np.asarray(steps_s, dtype=float)
-    loads = np.maximum(outlook.load_rps, 1e-6)
-    late_price = prices.late_s / max(prices.mean_rps, 1e-6) * loads
+class _Transition(NamedTuple):
+    """Where each state ends after each step, and the lateness that this costs.
 
-    # All steps and courses at once: how far behind each size ends, the fleet moved or not.
-    capacity = np.atleast_2d(physics.capacity_rps)[:, None, :, None]
-    rate, price = loads.T[:, :, None, None], late_price.T[:, :, None]
-    length = lengths[:, None, None, None]
-    ends = advance(physics, grid, rate, capacity, length)
-    delayed = advance(physics, grid + physics.rescale_s, rate, capacity, length)
-    stay_place, stay_part = _places(grid, ends)
-    move_place, move_part = _places(grid, delayed)
-    # A step's lateness is that of its two ends; that of its far end is read along with the value.
-    step_price = 0.5 * price * lengths[:, None, None]
-    half = step_price * late_share(physics, grid)
-    stay_late = half[:, :, None, :]
-    move_late = (step_price * late_share(physics, grid + physics.rescale_s))[:, :, None, :]
-    if physics.trigger_s is None:
-        # Delay is a straight line in time here, so that the part of it above the SLO is exact.
-        stay_late = price[..., None] * length * part_above(grid, ends, physics.slo_s)
-        move_late = (
-            price[..., None] * length * part_above(grid + physics.rescale_s, delayed, physics.slo_s)
-        )
-        half = np.zeros_like(half)
+    An end lies between two lags of the grid: `place` is the lower one, `part` how far beyond it.
+    All are indexed [step, scenario, size, lag].
+    """
 
-    courses, count, points = len(loads), len(sizes), len(grid)
-    own = (np.arange(courses * count) * points).reshape(courses, count, 1)
-    every = own[:, :, None, :]
-    diagonal = np.arange(count)
-    gap = prices.move * np.abs(sizes[:, None] - sizes[None, :])
-    # [to, from]: who grows works this step at its old size, who shrinks at its new one.
-    up_only = np.where(diagonal[:, None] > diagonal[None, :], gap, np.inf)[None, :, :, None]
-    down_only = np.where(diagonal[:, None] < diagonal[None, :], gap, np.inf)[None, :, :, None]
+    place: Places
+    part: Array
+    late: Array
 
-    behind = np.maximum(0.0, grid - physics.slo_s * (1.0 if physics.trigger_s is None else 0.5))
-    value = np.broadcast_to(late_price[:, -1, None, None] * behind, (courses, count, points))
-    values = [np.asarray(value)]
-    for step in range(len(lengths) - 1, -1, -1):
-        flat = (value + half[step][:, None, :]).ravel()
-        paid = (sizes * lengths[step])[None, :, None]
-        place = own + stay_place[step]
+    def value(self, step: int, flat: Array, first: Places) -> Array:
+        """The value at the end of a step, read from `flat` where the rows begin at `first`."""
+        extra = (np.newaxis,) * (first.ndim - 3)
+        place = first + self.place[step][:, *extra]
         low = flat.take(place)
-        best = low + (flat.take(place + 1) - low) * stay_part[step] + stay_late[step] + paid
-        if count > 1:
-            place = every + move_place[step][:, None, :, :]
-            low = flat.take(place)
-            onward = low + (flat.take(place + 1) - low) * move_part[step][:, None, :, :]
-            late = move_late[step]
-            up = (onward + (up_only + paid[..., None])).min(axis=1) + late
+        return np.asarray(low + (flat.take(place + 1) - low) * self.part[step][:, *extra])
+
+
+def solve(
+    job: JobModel, prices: Prices, scenarios: LoadScenarios, steps_s: Sequence[float]
+) -> CostToGo:
+    """Work backwards from the horizon; a lag beyond the SLO that is left there has to be paid for.
+
+    In each step the fleet stays, grows (and works at its old size until the next step) or shrinks
+    (and works at its new size at once).
+    """
+    lags_s, sizes = lag_levels(job), job.sizes
+    lengths_s = np.asarray(steps_s, dtype=float)
+    loads = np.maximum(scenarios.load_rps, 1e-6)
+    late_price = prices.late_record * loads
+    stay = _transition(job, lags_s, lags_s, loads, late_price, lengths_s)
+    move = _transition(job, lags_s, lags_s + job.rescale_s, loads, late_price, lengths_s)
+    end_late = _end_lateness(job, lags_s, late_price, lengths_s)
+    grow_cost, shrink_cost = _move_costs(sizes, prices.move)
+
+    shape = len(loads), len(sizes), len(lags_s)
+    first = (np.arange(shape[0] * shape[1]) * shape[2]).reshape(shape[0], shape[1], 1)
+    diagonal = np.arange(shape[1])
+    value = _final_value(job, lags_s, late_price, shape)
+    values = [value]
+    for step in range(len(lengths_s) - 1, -1, -1):
+        flat = (value + end_late[step][:, None, :]).ravel()
+        paid = (sizes * lengths_s[step])[None, :, None]
+        value = stay.value(step, flat, first) + stay.late[step] + paid
+        if len(sizes) > 1:
+            # [scenario, to, from, lag]
+            onward, late = move.value(step, flat, first[:, :, None, :]), move.late[step]
+            grown = (onward + (grow_cost + paid[..., None])).min(axis=1) + late
             shrunk = onward[:, diagonal, diagonal] + late + paid
-            down = (shrunk[:, :, None, :] + down_only).min(axis=1)
-            best = np.minimum(best, np.minimum(up, down))
-        value = best
-        if outlook.changes is not None:
-            value = (outlook.changes[step] @ value.reshape(courses, -1)).reshape(value.shape)
+            shrunk = (shrunk[:, :, None, :] + shrink_cost).min(axis=1)
+            value = np.minimum(value, np.minimum(grown, shrunk))
+        if scenarios.changes is not None:
+            value = (scenarios.changes[step] @ value.reshape(shape[0], -1)).reshape(shape)
         values.append(value)
     values.reverse()
-    return CostToGo(physics, prices, grid, values)
+    return CostToGo(job, prices, lags_s, values)
+
+
+def _transition(
+    job: JobModel, lags_s: Array, begin_s: Array, loads: Array, late_price: Array, lengths_s: Array
+) -> _Transition:
+    """Every step of every scenario at once, from the lags `begin_s`."""
+    capacity = np.atleast_2d(job.capacity_rps)[:, None, :, None]
+    price, length = late_price.T[:, :, None, None], lengths_s[:, None, None, None]
+    end_s = advance(job, begin_s, loads.T[:, :, None, None], capacity, length)
+    place, part = _places(lags_s, end_s)
+    if job.trigger_s is None:
+        # The lag is a straight line in time here, so that the part of it above the SLO is exact.
+        return _Transition(place, part, price * length * part_above(begin_s, end_s, job.slo_s))
+    # Half of the step at the lag where it begins; `_end_lateness` has the other half.
+    return _Transition(place, part, 0.5 * price * length * late_share(job, begin_s))
+
+
+def _end_lateness(job: JobModel, lags_s: Array, late_price: Array, lengths_s: Array) -> Array:
+    """What a micro-batch job pays for half a step at the lag where it ends: [step, scenario, lag].
+
+    It is read together with the value there.
+    """
+    step_price = 0.5 * late_price.T[:, :, None] * lengths_s[:, None, None]
+    half = step_price * late_share(job, lags_s)
+    return np.zeros_like(half) if job.trigger_s is None else half
+
+
+def _move_costs(sizes: Array, price: float) -> tuple[Array, Array]:
+    """The cost of growing and of shrinking, [scenario, to, from, lag]; infinite the other way."""
+    gap = price * np.abs(sizes[:, None] - sizes[None, :])
+    to, before = np.arange(len(sizes))[:, None], np.arange(len(sizes))[None, :]
+    grow, shrink = np.where(to > before, gap, np.inf), np.where(to < before, gap, np.inf)
+    return grow[None, :, :, None], shrink[None, :, :, None]
+
+
+def _final_value(
+    job: JobModel, lags_s: Array, late_price: Array, shape: tuple[int, int, int]
+) -> Array:
+    """At the horizon, what it costs to catch up with the SLO."""
+    excess_s = np.maximum(0.0, lags_s - job.slo_s * (1.0 if job.trigger_s is None else 0.5))
+    return np.broadcast_to(late_price[:, -1, None, None] * excess_s, shape)
 
 
 def first_costs(
-    plan: CostToGo, present: StartState, load_rps: Array, piece_s: float, step: int = 0
+    plan: CostToGo, start: StartState, load_rps: Array, bin_s: float, step: int = 0
 ) -> Array:
-    """What each size costs until newly asked executors work, and what it leads to from `step` on.
+    """What each size costs until executors that are asked for now work, and from `step` on.
 
-    `load_rps` has a row per course and a column for each piece of `piece_s` from now on; so does
-    the result for each size. Until those come that were asked for earlier, the job runs with what
-    is there.
+    `load_rps` has a row per scenario and a column for each `bin_s` from now on; the result has a
+    row per scenario and a column per size.
     """
-    physics, prices, sizes = plan.physics, plan.prices, plan.physics.sizes
-    moves = np.where(sizes != present.target, physics.rescale_s, 0.0)
-    behind: Array = np.broadcast_to(present.behind_s + moves, (len(load_rps), len(sizes)))
-    late_cost = np.zeros_like(behind)
-    late_price = prices.late_s / max(prices.mean_rps, 1e-6)
-    last, now_s = load_rps.shape[1] - 1, 0.0
-    for end_s in _edges(present, piece_s):
-        there = present.active
-        if now_s >= present.pending_s:
-            there = max(there, present.target)
-        rate = np.maximum(load_rps[:, min(int(now_s / piece_s + 1e-6), last), None], 1e-6)
-        capacity = _capacity_of(physics, np.minimum(sizes, there), step)
-        after = advance(physics, behind, rate, capacity, np.asarray(end_s - now_s))
-        share = _late_between(physics, behind, after)
-        late_cost = late_cost + late_price * rate * (end_s - now_s) * share
-        behind, now_s = after, end_s
-    place, part = _places(plan.grid, behind)
-    value, rows = plan.values[step], np.arange(len(sizes))
-    courses = np.arange(len(behind))[:, None]
-    low, high = value[courses, rows, place], value[courses, rows, place + 1]
+    job, prices, sizes = plan.job, plan.prices, plan.job.sizes
+    lag_s, late_cost = _until_started(plan, start, load_rps, bin_s, step)
+    place, part = _places(plan.lags_s, lag_s)
+    value, columns = plan.values[step], np.arange(len(sizes))
+    rows = np.arange(len(lag_s))[:, None]
+    low, high = value[rows, columns, place], value[rows, columns, place + 1]
     return np.asarray(
-        sizes * present.startup_s
-        + prices.move * np.abs(sizes - present.target)
+        job.sizes * start.startup_s
+        + prices.move * np.abs(sizes - start.target)
         + late_cost
         + low
         + (high - low) * part
     )
 
 
-def _edges(present: StartState, piece_s: float) -> list[float]:
+def _until_started(
+    plan: CostToGo, start: StartState, load_rps: Array, bin_s: float, step: int
+) -> tuple[Array, Array]:
+    """The lag when executors that are asked for now work, and the cost of lateness until then.
+
+    Until executors come that were asked for earlier, the job runs with those that are there.
+    """
+    job, sizes = plan.job, plan.job.sizes
+    moves = np.where(sizes != start.target, job.rescale_s, 0.0)
+    lag_s: Array = np.broadcast_to(start.lag_s + moves, (len(load_rps), len(sizes)))
+    late_cost = np.zeros_like(lag_s)
+    last, now_s = load_rps.shape[1] - 1, 0.0
+    for end_s in _edges(start, bin_s):
+        there = start.active
+        if now_s >= start.pending_s:
+            there = max(there, start.target)
+        rate = np.maximum(load_rps[:, min(int(now_s / bin_s + 1e-6), last), None], 1e-6)
+        capacity = _capacity_of(job, np.minimum(sizes, there), step)
+        after_s = advance(job, lag_s, rate, capacity, np.asarray(end_s - now_s))
+        share = _late_between(job, lag_s, after_s)
+        late_cost = late_cost + plan.prices.late_record * rate * (end_s - now_s) * share
+        lag_s, now_s = after_s, end_s
+    return lag_s, late_cost
+
+
+def _edges(start: StartState, bin_s: float) -> list[float]:
     """The instants of the first step at which the load or the fleet changes, and its end."""
-    inner = {piece_s * piece for piece in range(1, int(present.startup_s / piece_s) + 1)}
-    inner.add(present.pending_s)
-    return [
-        *sorted(edge for edge in inner if 0.0 < edge < present.startup_s),
-        present.startup_s,
-    ]
+    inner = {bin_s * count for count in range(1, int(start.startup_s / bin_s) + 1)}
+    inner.add(start.pending_s)
+    return [*sorted(edge for edge in inner if 0.0 < edge < start.startup_s), start.startup_s]
 
 
-def _capacity_of(physics: JobModel, there: Array, step: int) -> Array:
-    """The capacity of sizes that may lie between, or below, those that are weighed."""
-    sizes, known = physics.sizes, physics.capacity_rps
+def _capacity_of(job: JobModel, executors: Array, step: int) -> Array:
+    """The capacity of fleets between, or below, the sizes that are compared."""
+    sizes, known = job.sizes, job.capacity_rps
     if known.ndim > 1:
         known = known[min(step, len(known) - 1)]
-    return np.where(there < sizes[0], known[0] * there / sizes[0], np.interp(there, sizes, known))
+    below = known[0] * executors / sizes[0]
+    return np.where(executors < sizes[0], below, np.interp(executors, sizes, known))
 
 
-def _late_between(physics: JobModel, before: Array, after: Array) -> Array:
-    if physics.trigger_s is None:
-        return part_above(before, after, physics.slo_s)
+def _late_between(job: JobModel, before: Array, after: Array) -> Array:
+    if job.trigger_s is None:
+        return part_above(before, after, job.slo_s)
     flat = np.stack([before, after]).reshape(2, -1)
-    shares = [late_share(physics, one) for one in flat]
+    shares = [late_share(job, one) for one in flat]
     return np.asarray((shares[0] + shares[1]) / 2.0).reshape(before.shape)
 
 
-def _places(grid: Array, behind_s: Array) -> tuple[NDArray[np.intp], Array]:
-    """Between which points of the grid, and how far from the lower one.
+def _places(lags_s: Array, lag_s: Array) -> tuple[Places, Array]:
+    """Between which two lags of the grid, and how far from the lower one.
 
     The grid is a cubic, so the place is a cube root away.
     """
-    last = len(grid) - 1
-    along = (behind_s - grid[0]) / (grid[-1] - grid[0])
+    last = len(lags_s) - 1
+    along = (lag_s - lags_s[0]) / (lags_s[-1] - lags_s[0])
     place = np.cbrt(np.minimum(np.maximum(along, 0.0), 1.0)) * last
     low = np.minimum(place.astype(np.intp), last - 1)
-    part = (behind_s - grid[low]) / (grid[low + 1] - grid[low])
+    part = (lag_s - lags_s[low]) / (lags_s[low + 1] - lags_s[low])
     return low, np.minimum(np.maximum(part, 0.0), 1.0)

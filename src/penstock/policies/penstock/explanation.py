@@ -1,111 +1,203 @@
-"""A decision in one sentence with its numbers."""
+"""A decision as one sentence with its numbers.
+
+It says what is seen, what is expected and when, what is done, what that costs, and what would
+happen otherwise.
+"""
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 from penstock.core.model import Decision, Reason
+from penstock.core.phrases import counted, due, duration, executors, rate
 from penstock.policies.penstock.plan_inputs import PlanInputs
 
 #: The edges of the fan around a forecast, in standard deviations: 8 of 10 lie between them.
 FAN = 1.28
+#: A smaller relative change of the load is none.
+CHANGE = 0.05
 
 
-def catch_up_decision(sight: PlanInputs, executors: int, memory: object) -> Decision:
-    """So far behind that no plan matters: all that help, until it has caught up."""
-    carries = sight.capacity.rps(executors)
-    text = (
-        f"{sight.behind_s:.0f} s behind at {_k(sight.load_rps)}: {executors} executors, as many as "
-        f"help, carry {_k(carries)}"
-    )
-    evidence = {"behind_s": sight.behind_s, "load_rps": sight.load_rps}
+class LoadPhrase(NamedTuple):
+    """Where the load goes, in words; `rises` if the words say that it rises or will."""
+
+    text: str
+    rises: bool
+
+
+def catch_up_decision(inputs: PlanInputs, grown: int, memory: object) -> Decision:
+    """The lag is so large that no plan matters: as many as help, until the job has caught up."""
+    carries_rps = inputs.capacity.rps(grown)
+    if inputs.coming_rps > carries_rps:
+        seen = f"load is {rate(inputs.load_rps)}, more than any fleet carries"
+    else:
+        seen = f"load is {rate(inputs.load_rps)}, {_waiting(inputs)}"
+    most = inputs.limits.max_executors
+    why = "the most allowed" if grown == most else "more would not help"
+    text = f"{seen}: {executors(grown, 'carry')} {rate(carries_rps)}, {why}"
+    evidence = {"lag_s": inputs.lag_s, "load_rps": inputs.load_rps}
     reason = Reason("far_behind", text, evidence)
-    return Decision.of(executors, reason, expected_rps=carries, memory=memory)
+    return Decision.of(grown, reason, expected_rps=carries_rps, memory=memory)
 
 
-def explain_plan(sight: PlanInputs, best: int, saved_s: float, memory: object) -> Decision:
-    """Why the fleet should have `best` executors, which saves so many executor-seconds."""
-    mean = sight.load.mean
+def explain_plan(inputs: PlanInputs, best: int, saved_s: float, memory: object) -> Decision:
+    """Why the fleet should have `best` executors, which saves `saved_s` executor-seconds."""
+    mean = inputs.load.mean
     peak_rps = max(mean)
-    deviation_rps = sight.load.deviation[mean.index(peak_rps)]
+    deviation_rps = inputs.load.deviation[mean.index(peak_rps)]
     evidence = {
-        "load_rps": sight.load_rps,
+        "load_rps": inputs.load_rps,
         "peak_rps": peak_rps,
         "peak_low_rps": max(0.0, peak_rps - FAN * deviation_rps),
         "peak_high_rps": peak_rps + FAN * deviation_rps,
-        "horizon_s": len(mean) * sight.bin_s,
-        "capacity_rps": sight.capacity.rps(best),
-        "behind_s": sight.behind_s,
+        "lowest_rps": min(mean),
+        "horizon_s": len(mean) * inputs.bin_s,
+        "capacity_rps": inputs.capacity.rps(best),
+        "lag_s": inputs.lag_s,
         "saved_executor_s": saved_s,
     }
-    code, verb = _verdict(sight, best, saved_s)
+    if inputs.earlier is not None:
+        evidence["earlier_rps"] = inputs.earlier.arrival_rps or 0.0
+    load = load_phrase(inputs)
+    code, action = _action(inputs, best, saved_s, load)
     return Decision.of(
         best,
-        Reason(code, f"{_course(sight, peak_rps)}; {verb}", evidence),
+        Reason(code, f"{load.text}; {action}", evidence),
         expected_rps=evidence["capacity_rps"],
         memory=memory,
     )
 
 
-def _course(sight: PlanInputs, peak_rps: float) -> str:
-    """Where the load goes, in words."""
-    mean, now, surges = sight.load.mean, sight.load_rps, sight.surges
-    if surges.rising:
-        return f"load surges from {_k(surges.calm_rps)} to {_k(now)}"
-    if surges.began_s is None and surges.recur and not peak_rps > 1.05 * now:
-        return f"load stays at {_k(now)}, surges of {_k(surges.rise_rps())} recur"
-    if peak_rps > 1.05 * now:
-        ahead_min = mean.index(peak_rps) * sight.bin_s / 60.0
-        return f"load rises from {_k(now)} to {_k(peak_rps)} in {ahead_min:.0f} min"
-    if min(mean) < 0.95 * now:
-        ahead_min = mean.index(min(mean)) * sight.bin_s / 60.0
-        return f"load falls from {_k(now)} to {_k(min(mean))} in {ahead_min:.0f} min"
-    return f"load stays at {_k(now)}"
+def load_phrase(inputs: PlanInputs) -> LoadPhrase:
+    """The load now, how it got there in the last minute, and what is expected of it."""
+    now, earlier, surges = inputs.load_rps, inputs.earlier, inputs.surges
+    if inputs.surge_rises:
+        return LoadPhrase(f"load surges from {rate(surges.calm_rps)} to {rate(now)}", True)
+    text, trend = f"load is {rate(now)}", 0
+    if earlier is not None:
+        before = earlier.arrival_rps or 0.0
+        trend = _direction(before, now)
+        was = f"({rate(now)}, was {rate(before)} {duration(inputs.at_s - earlier.at_s)} ago)"
+        text = {-1: f"load falls now {was}", 0: text, 1: f"load rises now {was}"}[trend]
+    peak, lowest = max(inputs.load.mean), min(inputs.load.mean)
+    if _direction(now, peak) > 0:
+        link = "but" if trend < 0 else "and"
+        text += f" {link} is expected to rise to {rate(peak)} {_when(inputs, peak)}"
+    elif _direction(now, lowest) < 0:
+        link = "but" if trend > 0 else "and"
+        text += f" {link} is expected to fall to {rate(lowest)} {_when(inputs, lowest)}"
+    else:
+        text += " and is expected to stay there"
+    if surges.began_s is None and surges.recur and len(surges.past) > 1:
+        text += f"; surges of {rate(surges.rise_rps())} recur, {len(surges.past)} were seen"
+    return LoadPhrase(text, trend > 0 or _direction(now, peak) > 0)
 
 
-def _verdict(sight: PlanInputs, best: int, saved_s: float) -> tuple[str, str]:
-    """What is done about it, and what for."""
-    target, capacity = sight.target, sight.capacity
-    carries = f"{target} executors carry {_k(capacity.rps(target))}"
-    bound = limit_of(sight)
-    if best <= target and bound is not None:
-        return (
-            "more_will_not_help",
-            f"{carries}, {sight.behind_s:.0f} s behind: {bound}",
-        )
-    if best == target:
-        return "plan_holds", f"{carries}, {sight.behind_s:.1f} s behind: no move pays"
-    moved = abs(best - target)
-    many = "one" if moved == 1 else str(moved)
+def _direction(before_rps: float, after_rps: float) -> int:
+    """1 for a rise, -1 for a fall, 0 for a change that is small or does not show in the text."""
+    if rate(before_rps) == rate(after_rps):
+        return 0
+    if after_rps > (1.0 + CHANGE) * before_rps:
+        return 1
+    return -1 if after_rps < (1.0 - CHANGE) * before_rps else 0
+
+
+def _when(inputs: PlanInputs, rps: float) -> str:
+    """When the forecast first has that load: the middle of its bin."""
+    return due((inputs.load.mean.index(rps) + 0.5) * inputs.bin_s)
+
+
+def _action(inputs: PlanInputs, best: int, saved_s: float, load: LoadPhrase) -> tuple[str, str]:
+    """A code, what is done, and why."""
+    target, most = inputs.target, inputs.limits.max_executors
+    starting = target - inputs.active
+    fleet = executors(target, "carry")
+    if starting > 0:
+        fleet = f"{executors(target)} ({starting} still starting) {fleet.rpartition(' ')[2]}"
+    state = f"{fleet} {rate(inputs.capacity.rps(target))}, {_waiting(inputs)}"
+    bound = limit_of(inputs) if best <= target else None
     if best < target:
-        left = f"{best} would carry {_k(capacity.rps(best))}"
-        return (
-            "plan_shrinks",
-            f"{carries}, {left}: {many} fewer saves {saved_s:.0f} executor-s",
-        )
-    cost_s = moved * (sight.startup_s + sight.move_s)
-    late_s = (saved_s + cost_s) / max(sight.late_s, 1e-9)
-    return "plan_grows", (
-        f"{carries}, {sight.behind_s:.1f} s behind; {many} more now costs "
-        f"{cost_s / 3600.0:.2f} executor-hours and avoids {late_s:.1f} s of lateness"
-    )
+        why = bound or _why_fewer(inputs, best, load)
+        code = "plan_shrinks" if bound is None else "more_will_not_help"
+        return code, f"{state}; {why}: {_saving(inputs, best, saved_s)}"
+    if bound is not None:
+        return "more_will_not_help", f"{state}: {bound}"
+    if best == target:
+        is_late = inputs.waits_s > inputs.slo_s or inputs.load_rps > inputs.capacity.rps(target)
+        if is_late and target >= most:
+            return "at_maximum", f"{state}: max_executors={most} does not allow more"
+        return "plan_holds", f"{state}: no other size is cheaper"
+    return "plan_grows", f"{state}; {_growth(inputs, best, saved_s)}"
 
 
-def limit_of(sight: PlanInputs) -> str | None:
-    """What holds the job up where no fleet would do better; ``None`` while one would."""
-    capacity, target = sight.capacity, sight.target
+def _why_fewer(inputs: PlanInputs, best: int, load: LoadPhrase) -> str:
+    """What a smaller fleet carries, and why that is enough even if the load rises."""
+    carried_rps = inputs.capacity.rps(best)
+    text = f"{best} would carry {rate(carried_rps)}"
+    if not load.rises:
+        return text
+    if carried_rps >= max(inputs.load_rps, *inputs.load.mean):
+        return f"{text}, which is enough for that"
+    return f"{text}, and more can be started before the rise, in {duration(inputs.startup_s)}"
+
+
+def _saving(inputs: PlanInputs, best: int, saved_s: float) -> str:
+    most, fewer = inputs.limits.max_executors, inputs.target - best
+    if inputs.target > most:
+        return f"max_executors={most} does not allow {inputs.target}"
+    return f"{fewer} fewer now saves {executor_time(saved_s)} against waiting"
+
+
+def _growth(inputs: PlanInputs, best: int, saved_s: float) -> str:
+    """What more executors cost until they work, and what they avoid."""
+    least, moved = inputs.limits.min_executors, best - inputs.target
+    if inputs.target < least:
+        return f"min_executors={least} asks for {moved} more"
+    cost_s = moved * (inputs.startup_s + inputs.move_s)
+    late_s = (saved_s + cost_s) / inputs.late_s if inputs.late_s > 0.0 else 0.0
+    text = f"{moved} more now for {executor_time(cost_s)}"
+    if late_s < 0.05:
+        return f"{text}, growing later costs more"
+    return f"{text}, otherwise {duration(late_s)} of arrivals are late"
+
+
+def _waiting(inputs: PlanInputs) -> str:
+    """How long records wait; with the SLO where that is shorter."""
+    if inputs.waits_s < 0.05:
+        return "no records wait"
+    text = f"records wait up to {duration(inputs.waits_s)}"
+    return f"{text} (SLO {duration(inputs.slo_s)})" if inputs.waits_s > inputs.slo_s else text
+
+
+def executor_time(seconds: float) -> str:
+    """A cost in the unit that fits.
+
+    >>> [executor_time(seconds) for seconds in (0.2, 1.0, 17.4, 90.0, 3600.0)]
+    ['less than 1 executor-second', '1 executor-second', '17 executor-seconds',
+     '1.5 executor-minutes', '60 executor-minutes']
+    """
+    if seconds < 0.95:
+        return "less than 1 executor-second"
+    if seconds < 59.5:
+        return counted(round(seconds), "executor-second")
+    minutes = seconds / 60.0
+    return counted(round(minutes, 1) if minutes < 9.95 else round(minutes), "executor-minute")
+
+
+def limit_of(inputs: PlanInputs) -> str | None:
+    """What limits the job where no fleet would do better; ``None`` while one would."""
+    capacity, target = inputs.capacity, inputs.target
     # Records wait for up to two batches, and no batch is shorter than its fixed cost.
-    if sight.trigger_s is not None and 2.0 * sight.fixed_s > sight.slo_s:
+    if inputs.trigger_s is not None and 2.0 * inputs.fixed_s > inputs.slo_s:
         driver_s = capacity.track.fixed_s or 0.0
-        where = "the sink or the start of tasks" if 2.0 * driver_s < sight.fixed_s else "the driver"
-        return f"{where} takes {sight.fixed_s:.1f} s of each batch, which executors do not shorten"
+        in_sink = 2.0 * driver_s < inputs.fixed_s
+        where = "the sink or the start of tasks" if in_sink else "the driver"
+        return f"{where} takes {inputs.fixed_s:.1f} s of each batch, which executors do not shorten"
     here, twice = capacity.rps(target), capacity.rps(2 * target)
-    if sight.load_rps < 0.97 * here or twice > 1.05 * here:
+    if inputs.load_rps < 0.97 * here or twice > 1.05 * here:
         return None
     if capacity.most is not None and target >= capacity.most:
-        return f"{capacity.most} executors have all partitions, more would have none"
+        return f"{executors(capacity.most, 'have')} all partitions, more would have none"
     if capacity.track.serial_s * here > 0.5:
-        return "one task or key holds the others up, and more executors do not speed it up"
-    return "what a record costs does not shrink with more executors"
-
-
-def _k(rps: float) -> str:
-    return f"{rps / 1e3:.1f} k/s"
+        return "one task or key delays the others, and more executors do not speed it up"
+    return "the cost of a record does not shrink with more executors"

@@ -1,46 +1,50 @@
 """What the load will be: a few simple forecasters, chosen by how they would have done so far.
 
-All work on equally spaced values (bins of 15-30 s) and are pure. `forecast` fits them, lets each
-of them predict the recent past from what lay before it, and takes the one that was nearest; its
-own errors at each step ahead are the uncertainty of its forecast.
+All work on equally spaced values (bins of 15-30 s) and are pure. `forecast` fits them, lets each of
+them predict the recent past from what came before, and takes the most accurate; its errors at each
+step ahead are the uncertainty of the forecast.
 
 Why an autoregression over half-minute bins: fitted by ridge least squares it costs a third of a
-millisecond, sees a quarter of an hour back, and on periodic loads beats automatic ARIMA at one
-second, which sees half a minute back and takes a second.
+millisecond, uses a quarter of an hour of the past, and on periodic loads beats automatic ARIMA at
+one second, which uses half a minute of the past and takes a second.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from functools import lru_cache
+from collections.abc import Callable, Sequence
+from functools import lru_cache, partial
 from math import ceil, sqrt
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
 import numpy as np
 from msgspec import Struct
 from numpy.typing import NDArray
 
 Array = NDArray[np.float64]
+#: Predicts from several origins at once: a row of the past each, oldest value first, and how many
+#: steps ahead; gives a row of that many values for each.
+Forecaster = Callable[[Array, int], Array]
 
-#: With fewer values than this nothing can be tried.
+#: With fewer values than this no forecaster can be tried.
 FEWEST = 7
-#: How many steps ahead forecasters are tried on; beyond, errors are taken to stay.
+#: How many steps ahead forecasters are tried on; beyond, errors are assumed to stay the same.
 FARTHEST_TRIED = 20
-#: How alike, as a correlation, a load must be to itself one period ago to be called periodic.
-ALIKE = 0.8
+#: The least correlation of a load with itself one period ago that counts as periodic.
+PERIODIC = 0.8
 #: How many past instants the forecasters are tried on.
 ORIGINS = 24
-#: A step between two bins that is so many times the usual one and a fifth of the level is a shift.
+#: A step between two bins is a shift if it is this many times the usual one, and a fifth of the
+#: level.
 SHIFT_FACTOR = 8.0
 SHIFT_FRACTION = 0.2
-#: What rises by this fraction from one bin to the next is an edge.
+#: A rise by this fraction from one bin to the next is an edge.
 EDGE = 0.2
-#: From so many shifts on they are the nature of the load.
+#: With this many shifts, shifts are the nature of the load.
 MANY_SHIFTS = 3
 
 
 class Forecast(Struct, frozen=True):
-    """Mean and standard deviation for each step ahead, and which forecaster said so."""
+    """Mean and standard deviation for each step ahead, and the name of the forecaster."""
 
     mean: list[float]
     deviation: list[float]
@@ -63,64 +67,68 @@ class Forecast(Struct, frozen=True):
         return Forecast(mean, self.deviation, self.model)
 
 
-class Forecaster(Protocol):
-    """Predicts from several origins at once: a row of the past each, oldest value first."""
-
-    def predict(self, pasts: Array, steps: int) -> Array:
-        """One row of `steps` values per row of `pasts`."""
-        ...
+def naive(pasts: Array, steps: int) -> Array:
+    """The load stays as it is: the mean of the last two bins."""
+    return np.repeat(pasts[:, -2:].mean(axis=1, keepdims=True), steps, axis=1)
 
 
-class Naive:
-    """It stays as it is: the mean of the last two bins."""
+def drift(pasts: Array, steps: int, *, bins: int = 6, damping: float = 0.9) -> Array:
+    """A line through the last bins; its slope fades by `damping` per step."""
+    recent, half = pasts[:, -bins:], (bins - 1) / 2.0
+    at = np.arange(bins) - half
+    slope = recent @ (at / (at @ at))[-recent.shape[1] :]
+    level = recent.mean(axis=1) + slope * half
+    ahead = np.cumsum(damping ** np.arange(1, steps + 1))
+    return np.asarray(level[:, None] + slope[:, None] * ahead)
 
-    def predict(self, pasts: Array, steps: int) -> Array:
-        return np.repeat(pasts[:, -2:].mean(axis=1, keepdims=True), steps, axis=1)
 
+def seasonal(pasts: Array, steps: int, *, period: float, shift_bins: int = 2) -> Array:
+    """The load of one period ago, shifted by how far the last bins lie from then.
 
-class Drift:
-    """It goes on as it goes: a line through the last bins that flattens with time.
-
-    The slope fades by `damping` per step, since no load rises for ever.
+    The period need not be a whole number of bins: values between two are interpolated.
     """
-
-    def __init__(self, bins: int = 6, damping: float = 0.9) -> None:
-        self._damping = damping
-        at = np.arange(bins) - (bins - 1) / 2.0
-        self._slope = at / (at @ at)
-        self._half = (bins - 1) / 2.0
-        self._bins = bins
-
-    def predict(self, pasts: Array, steps: int) -> Array:
-        recent = pasts[:, -self._bins :]
-        slope = recent @ self._slope[-recent.shape[1] :]
-        level = recent.mean(axis=1) + slope * self._half
-        ahead = np.cumsum(self._damping ** np.arange(1, steps + 1))
-        return np.asarray(level[:, None] + slope[:, None] * ahead)
+    count = pasts.shape[1]
+    recent = np.arange(count - shift_bins, count + steps)
+    # Beyond one period the forecast repeats itself.
+    periods = np.maximum(1.0, np.ceil((recent - count + 1) / period))
+    at = np.clip(recent - periods * period, 0.0, count - 1.0)
+    low = np.minimum(at.astype(int), count - 2)
+    then = pasts[:, low] + (pasts[:, low + 1] - pasts[:, low]) * (at - low)
+    shift = pasts[:, -shift_bins:] - then[:, :shift_bins]
+    # A shift that is not the same in all bins is one in time, not of the level.
+    agreed = np.where(np.ptp(shift, axis=1) < np.abs(shift).min(axis=1), shift.mean(axis=1), 0)
+    return np.asarray(then[:, shift_bins:] + agreed[:, None])
 
 
-class Seasonal:
-    """It was like this one period ago, shifted by how far the last bins lie from then.
+def autoregression(values: Array, order: int, ridge: float = 1e-3) -> Forecaster:
+    """A weighted sum of the last `order` bins, fitted by ridge least squares.
 
-    The period need not be a whole number of bins: values between two are read off the line.
+    A sine is exactly predictable from its own past:
+
+    >>> wave = 100.0 + 50.0 * np.sin(np.arange(200) / 5.0)
+    >>> predict = autoregression(wave[:160], order=12)
+    >>> bool(np.abs(predict(wave[None, :160], 40)[0] - wave[160:]).max() < 2.0)
+    True
     """
+    mean = float(values.mean())
+    windows = np.lib.stride_tricks.sliding_window_view(values - mean, order + 1)
+    past, target = windows[:, :-1], windows[:, -1]
+    gram = past.T @ past
+    gram[np.diag_indices(order)] += ridge * np.trace(gram) / order + 1e-9
+    weights = np.asarray(np.linalg.solve(gram, past.T @ target), dtype=np.float64)
+    # No forecast far outside of the loads that were seen is to be trusted.
+    lowest, highest = float(values.min()), float(values.max())
+    low, high = 0.5 * lowest - mean, highest + 0.5 * (highest - lowest) - mean
 
-    def __init__(self, period: float, shift_bins: int = 2) -> None:
-        self._period = period
-        self._shift_bins = shift_bins
+    def predict(pasts: Array, steps: int) -> Array:
+        rows = np.empty((pasts.shape[0], order + steps))
+        rows[:, :order] = pasts[:, -order:] - mean
+        for step in range(steps):
+            ahead = rows[:, step : step + order] @ weights
+            np.clip(ahead, low, high, out=rows[:, order + step])
+        return np.asarray(rows[:, order:] + mean)
 
-    def predict(self, pasts: Array, steps: int) -> Array:
-        count = pasts.shape[1]
-        recent = np.arange(count - self._shift_bins, count + steps)
-        # Beyond one period the forecast repeats itself.
-        periods = np.maximum(1.0, np.ceil((recent - count + 1) / self._period))
-        at = np.clip(recent - periods * self._period, 0.0, count - 1.0)
-        low = np.minimum(at.astype(int), count - 2)
-        then = pasts[:, low] + (pasts[:, low + 1] - pasts[:, low]) * (at - low)
-        shift = pasts[:, -self._shift_bins :] - then[:, : self._shift_bins]
-        # A shift that is not the same in all bins is one in time, not of the level.
-        agreed = np.where(np.ptp(shift, axis=1) < np.abs(shift).min(axis=1), shift.mean(axis=1), 0)
-        return np.asarray(then[:, self._shift_bins :] + agreed[:, None])
+    return predict
 
 
 def find_period(values: Array, shortest: int = 8) -> float | None:
@@ -139,66 +147,20 @@ def find_period(values: Array, shortest: int = 8) -> float | None:
     # Each lag by its own overlap, so that long ones are not at a disadvantage.
     sums = np.cumsum(np.concatenate([[0.0], centred**2]))
     power = 0.5 * (sums[count - lags] + sums[count] - sums[lags])
-    alike = np.fft.irfft(spectrum, size)[lags] / np.maximum(power, 1e-12)
-    best = int(np.argmax(alike))
-    if alike[best] < ALIKE or best == 0 or best == len(lags) - 1:
+    correlation = np.fft.irfft(spectrum, size)[lags] / np.maximum(power, 1e-12)
+    best = int(np.argmax(correlation))
+    if correlation[best] < PERIODIC or best == 0 or best == len(lags) - 1:
         return None
-    before, here, after = alike[best - 1 : best + 2]
+    before, here, after = correlation[best - 1 : best + 2]
     bend = before - 2.0 * here + after
     return float(lags[best] + (0.5 * (before - after) / bend if bend < -1e-12 else 0.0))
-
-
-class Autoregression:
-    """A weighted sum of the last `order` bins, fitted by ridge least squares.
-
-    Examples
-    --------
-    A sine is exactly predictable from its own past:
-
-    >>> wave = 100.0 + 50.0 * np.sin(np.arange(200) / 5.0)
-    >>> model = Autoregression.fit(wave[:160], order=12)
-    >>> bool(np.abs(model.predict(wave[None, :160], 40)[0] - wave[160:]).max() < 2.0)
-    True
-    """
-
-    def __init__(self, weights: Array, mean: float, low: float, high: float) -> None:
-        self._weights = weights
-        self._mean = mean
-        self._low, self._high = low, high
-
-    @classmethod
-    def fit(cls, values: Array, order: int, ridge: float = 1e-3) -> Autoregression:
-        mean = float(values.mean())
-        centred = values - mean
-        windows = np.lib.stride_tricks.sliding_window_view(centred, order + 1)
-        past, target = windows[:, :-1], windows[:, -1]
-        gram = past.T @ past
-        gram[np.diag_indices(order)] += ridge * np.trace(gram) / order + 1e-9
-        weights = np.asarray(np.linalg.solve(gram, past.T @ target), dtype=np.float64)
-        # Far outside of what was ever seen no forecast is to be believed.
-        low, high = float(values.min()), float(values.max())
-        return cls(weights, mean, 0.5 * low, high + 0.5 * (high - low))
-
-    def predict(self, pasts: Array, steps: int) -> Array:
-        order = len(self._weights)
-        rows = np.empty((pasts.shape[0], order + steps))
-        rows[:, :order] = pasts[:, -order:] - self._mean
-        low, high = self._low - self._mean, self._high - self._mean
-        for step in range(steps):
-            ahead = rows[:, step : step + order] @ self._weights
-            np.clip(ahead, low, high, out=rows[:, order + step])
-        return np.asarray(rows[:, order:] + self._mean)
 
 
 def forecast(values: Sequence[float], steps: int, *, order: int = 24) -> Forecast:
     """Predict `steps` bins ahead with the forecaster that did best on what was seen.
 
-    The last value may be of a bin that still fills: fitting and trying use those before it, so
-    that they are done once per bin however often a forecast is asked for.
-
-    Examples
-    --------
-    A load that has not moved will not move; with two values there is nothing to try on:
+    The last bin may be incomplete: fitting and trying use those before it, so that they are done
+    once per bin however often a forecast is asked for.
 
     >>> forecast([100.0, 100.0], 3).mean, forecast([100.0] * 30, 2).deviation
     ([100.0, 100.0, 100.0], [0.0, 0.0])
@@ -214,12 +176,12 @@ def forecast(values: Sequence[float], steps: int, *, order: int = 24) -> Forecas
         if season is not None:
             return season.forecast(every, steps)
         level = float(seen[-2:].mean()) if len(seen) else 0.0
-        # Nothing is known of how it moves: a tenth of itself per step is a guess on the safe side.
-        spread = [0.1 * level * min(1.0 + 0.2 * step, 3.0) for step in range(steps)]
+        # Nothing is known of how it changes: a tenth of itself is a guess on the safe side.
+        unknown = [0.1 * level * min(1.0 + 0.2 * step, 3.0) for step in range(steps)]
         steady = len(seen) > 1 and float(np.ptp(seen)) == 0.0
-        return Forecast([level] * steps, [0.0] * steps if steady else spread, "naive")
+        return Forecast([level] * steps, [0.0] * steps if steady else unknown, "naive")
     best = choose(tuple(seen[:-1].tolist()), min(steps, FARTHEST_TRIED), order)
-    # What came after a shift is too little to tell how good the others are.
+    # After a shift there is too little to judge the others by.
     if season is not None and (len(seen) < len(every) or season.error() < best.error()):
         return season.forecast(every, steps)
     return best.forecast(seen, steps)
@@ -233,21 +195,21 @@ class Choice(NamedTuple):
     model: str
 
     def error(self) -> float:
-        """One number to choose by. Nearer steps count for more: a plan is made anew soon."""
+        """One number to choose by. Nearer steps count for more: the next plan is made soon."""
         weights = 1.0 / np.sqrt(1.0 + np.arange(len(self.deviation)))
         return float(np.asarray(self.deviation) @ weights)
 
     def expects(self, seen: Array) -> bool:
-        """Whether the last value is what those before it made it expect, a bin early or late."""
-        around = self.forecaster.predict(seen[None, :-2], 3)[0]
+        """Whether the last value was forecast by those before it, or for a bin before or after."""
+        around = self.forecaster(seen[None, :-2], 3)[0]
         last = float(seen[-1])
         off = max(float(around.min()) - last, last - float(around.max()))
         return off <= 3.0 * max(self.deviation[0], 0.05 * last)
 
     def forecast(self, seen: Array, steps: int) -> Forecast:
-        mean = np.maximum(0.0, self.forecaster.predict(seen[None, :], steps)[0])
+        mean = np.maximum(0.0, self.forecaster(seen[None, :], steps)[0])
         if self.model == "seasonal":
-            # A steep edge may come a bin earlier or later: the higher of both is to be met.
+            # A steep edge may come a bin earlier or later: be ready for the higher of both.
             around = np.maximum(np.append(mean[1:], mean[-1]), np.insert(mean[:-1], 0, mean[0]))
             mean = np.where(around > (1.0 + EDGE) * mean, around, mean)
         deviation = [*self.deviation, *[self.deviation[-1]] * steps][:steps]
@@ -261,42 +223,38 @@ def repeating(values: tuple[float, ...], ahead: int) -> Choice | None:
     period = find_period(seen)
     if period is None:
         return None
-    seasonal, naive, needed = Seasonal(period), Naive(), ceil(period) + 2
-    season = Choice(seasonal, _errors(seasonal, seen, ahead, needed), "seasonal")
-    still = Choice(naive, _errors(naive, seen, ahead, needed), "naive")
-    return season if season.error() < still.error() else None
+    model, needed = partial(seasonal, period=period), ceil(period) + 2
+    season = Choice(model, _errors(model, seen, ahead, needed), "seasonal")
+    steady = Choice(naive, _errors(naive, seen, ahead, needed), "naive")
+    return season if season.error() < steady.error() else None
 
 
 @lru_cache(maxsize=64)
 def choose(values: tuple[float, ...], ahead: int, order: int) -> Choice:
-    """Fit the other forecasters, let them predict what is known, and take the nearest."""
+    """Fit the other forecasters, let them predict what is known, and take the most accurate."""
     seen = np.asarray(values)
-    tries: dict[str, Forecaster] = {"naive": Naive()}
+    tries: dict[str, Forecaster] = {"naive": naive}
     if len(seen) >= 12:
-        tries["drift"] = Drift()
+        tries["drift"] = drift
     fitted = min(order, len(seen) // 4)
     if fitted >= 3:
-        tries["autoregression"] = Autoregression.fit(seen, fitted)
+        tries["autoregression"] = autoregression(seen, fitted)
     needed = max(3, min(30, len(seen) // 2))
     choices = [
         Choice(model, _errors(model, seen, ahead, needed), name) for name, model in tries.items()
     ]
     if fitted >= 3:
-        # It has seen what it is tried on: Akaike's final prediction error makes up for that.
+        # It was fitted to what it is tried on: corrected by Akaike's final prediction error.
         count = len(seen) - fitted
-        *others, own = choices
-        honest = sqrt((count + fitted) / max(1, count - fitted))
-        choices = [
-            *others,
-            own._replace(deviation=[honest * one for one in own.deviation]),
-        ]
+        own, factor = choices.pop(), sqrt((count + fitted) / max(1, count - fitted))
+        choices.append(own._replace(deviation=[factor * one for one in own.deviation]))
     return min(choices, key=Choice.error)
 
 
 def _errors(model: Forecaster, seen: Array, ahead: int, needed: int) -> list[float]:
     """The root mean square error at each step ahead, from several origins of the past.
 
-    Errors grow with the distance; where the tried ones dip, that is luck.
+    Errors never fall with the distance: where they seem to, that is chance.
     """
     last = len(seen) - 1
     needed = min(needed, last)
@@ -304,7 +262,7 @@ def _errors(model: Forecaster, seen: Array, ahead: int, needed: int) -> list[flo
     pasts = np.stack([seen[origin - needed : origin] for origin in origins])
     places = origins[:, None] + np.arange(ahead)
     known = places <= last
-    squares = (model.predict(pasts, ahead) - seen[np.minimum(places, last)]) ** 2 * known
+    squares = (model(pasts, ahead) - seen[np.minimum(places, last)]) ** 2 * known
     means = squares.sum(axis=0) / np.maximum(1, known.sum(axis=0))
     return np.maximum.accumulate(np.sqrt(means)).tolist()  # type: ignore[no-any-return]
 
@@ -312,7 +270,7 @@ def _errors(model: Forecaster, seen: Array, ahead: int, needed: int) -> list[flo
 def since_shift(values: Array) -> Array:
     """What came after the last sudden change of level; all of it if there was none.
 
-    A load that changes often will do so again: then its jumps are part of what is to be learned.
+    A load that shifts often will do so again: then its shifts are part of what is to be learned.
 
     >>> since_shift(np.array([10.0, 11, 10, 11, 10, 11, 90, 91, 90])).tolist()
     [90.0, 91.0, 90.0]

@@ -6,40 +6,39 @@ from collections.abc import Sequence
 
 from penstock.core.model import Snapshot
 from penstock.policies.penstock.forecasters import Forecast, forecast
-from penstock.policies.penstock.surges import Surges
+from penstock.policies.penstock.surges import BIN_S, Surges
 
-#: How much past a forecast looks at, in bins: an hour and a half of half minutes.
+#: How much of the past a forecast uses, in bins: an hour and a half of half minutes.
 PAST_BINS = 180
-#: So long a surge of unknown shape is taken to stay as it is; then it has a past of its own.
+#: A surge of unknown shape is assumed to stay as it is for this long; then it is forecast.
 UNKNOWN_S = 240.0
 
 
 def load_ahead(seen: Sequence[Snapshot], surges: Surges, steps: int, bin_s: float) -> Forecast:
     """The forecast in bins from now on; `seen` ends with the present.
 
-    Where surges recur they are left out, since a plan reckons with them apart; in one that is
-    under way the load stays where it is.
+    Surges that recur are left out, since a plan has a scenario for them; during one the load is
+    assumed to stay where it is.
     """
-    snapshot = seen[-1]
-    load_rps = snapshot.arrival_rps or 0.0
+    now = seen[-1]
+    load_rps = now.arrival_rps or 0.0
     spans_s = surges.spans_s() if surges.recur else []
-    under_way = surges.began_s is not None and (
+    if surges.began_s is not None and (
         surges.recur
-        or (not surges.shapeless and snapshot.at_s - surges.began_s < UNKNOWN_S * surges.pace)
-    )
-    if under_way and surges.began_s is not None:
-        bins = binned(seen, bin_s, [*spans_s, (surges.began_s, snapshot.at_s)]) or (load_rps,)
+        or (not surges.shapeless and now.at_s - surges.began_s < UNKNOWN_S * bin_s / BIN_S)
+    ):
+        bins = binned(seen, bin_s, [*spans_s, (surges.began_s, now.at_s)]) or (load_rps,)
         return Forecast([load_rps] * steps, forecast(bins, steps).deviation, "surge")
     bins = binned(seen, bin_s, spans_s) or (load_rps,)
-    period_s = max(0.0, snapshot.at_s - seen[-2].at_s) if len(seen) > 1 else 0.0
-    elapsed = min(1.0, (snapshot.at_s % bin_s + period_s) / bin_s)
+    period_s = max(0.0, now.at_s - seen[-2].at_s) if len(seen) > 1 else 0.0
+    elapsed = min(1.0, (now.at_s % bin_s + period_s) / bin_s)
     return forecast(bins, steps).from_now(bins[-1], elapsed)
 
 
 def binned(
     seen: Sequence[Snapshot], bin_s: float, without: Sequence[tuple[float, float]] = ()
 ) -> tuple[float, ...]:
-    """Mean loads of the past, oldest first, in bins on a fixed grid; the last may still fill.
+    """Mean loads of the past, oldest first, in bins on a fixed grid; the last may be incomplete.
 
     What was measured inside one of the spans `without` is left out.
 
@@ -58,7 +57,7 @@ def binned(
             continue
         while span < len(without) and at_s > without[span][1]:
             span += 1
-        # A measurement tells of the time before it: that at the very begin is still outside.
+        # A rate is that of the time before it: one measured as a span begins is still outside.
         if span < len(without) and without[span][0] < at_s:
             continue
         now = int(at_s / bin_s)
@@ -71,7 +70,7 @@ def binned(
         count += 1
     if count:
         mean = total / count
-        # A bin that a jump runs through shows neither what was nor what is.
+        # The mean of a bin in which the load jumps is neither the old load nor the new.
         jumped = latest is not None and abs(latest - mean) > 0.25 * max(latest, mean)
         bins.append(latest if latest is not None and jumped else mean)
     return tuple(bins)

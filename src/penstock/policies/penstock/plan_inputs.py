@@ -1,4 +1,4 @@
-"""All that a plan is made from at one instant, and the sizes that are worth a thought."""
+"""All that a plan is made from at one instant, and the sizes of the fleet that it compares."""
 
 from __future__ import annotations
 
@@ -6,28 +6,29 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from penstock.core.model import Limits
+from penstock.core.model import Limits, Snapshot
 from penstock.policies.penstock.capacity import Capacity
 from penstock.policies.penstock.forecasters import Forecast
-from penstock.policies.penstock.surges import Surges
+from penstock.policies.penstock.surges import BIN_S, Surges
 
-#: The most sizes of the fleet that are weighed against each other.
+#: The most sizes of the fleet that are compared.
 MOST_SIZES = 14
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class PlanInputs:
     """The job as it is, what is known of it, what may come, and what it costs.
 
-    `late_s` is the price of a second of arrivals that come through late, `move_s` that of starting
-    or removing an executor, both in executor-seconds.
+    `earlier` was seen about a minute ago. `late_s` is the price of a second of arrivals that come
+    out late, `move_s` that of starting or removing an executor, both in executor-seconds.
     """
 
     at_s: float
     target: int
     active: int
-    behind_s: float
+    lag_s: float
     load_rps: float
+    earlier: Snapshot | None
     load: Forecast
     surges: Surges
     capacity: Capacity
@@ -41,11 +42,21 @@ class PlanInputs:
     slo_s: float
     late_s: float
     move_s: float
+    limits: Limits
+
+    @property
+    def pace(self) -> float:
+        """How long the spans of `surges` are: 1 for bins of half a minute."""
+        return self.bin_s / BIN_S
+
+    @property
+    def surge_rises(self) -> bool:
+        return self.surges.is_rising(self.pace)
 
     @property
     def waits_s(self) -> float:
-        """How long the records wait that wait longest: in a micro-batch job for two batches."""
-        return self.behind_s * (1.0 if self.trigger_s is None else 2.0)
+        """The longest that a record waits: in a micro-batch job for two batches."""
+        return self.lag_s * (1.0 if self.trigger_s is None else 2.0)
 
     @property
     def coming_rps(self) -> float:
@@ -59,38 +70,38 @@ class PlanInputs:
         return self.capacity.fixed_s(max(1, self.active))
 
 
-def sizes(sight: PlanInputs, limits: Limits) -> list[int]:
-    """The sizes worth weighing: around what the load needs, what there is, and to catch up."""
-    capacity, surges = sight.capacity, sight.surges
-    low = min(sight.load.quantile(-1.3)) * 0.85
-    high = max(sight.load.quantile(1.3)) * 1.2
+def sizes(inputs: PlanInputs) -> list[int]:
+    """The sizes to compare: around what the load needs, what there is, and to catch up."""
+    capacity, surges, limits = inputs.capacity, inputs.surges, inputs.limits
+    low = min(inputs.load.quantile(-1.3)) * 0.85
+    high = max(inputs.load.quantile(1.3)) * 1.2
     least, most = max(limits.min_executors, 1), limits.max_executors
     if surges.recur:
         high = max(high, 1.1 * (surges.calm_rps + surges.rise_rps()))
-    if surges.rising:
+    if inputs.surge_rises:
         high = max(high, capacity.rps(most))
-    if sight.behind_s > 0.5 * sight.slo_s:
-        high *= 1.0 + sight.behind_s / 60.0
+    if inputs.lag_s > 0.5 * inputs.slo_s:
+        high *= 1.0 + inputs.lag_s / 60.0
     first = smallest(capacity, low, least, most)
     last = smallest(capacity, high, first, most)
-    first, last = min(first, sight.target), max(last, sight.target)
+    first, last = min(first, inputs.target), max(last, inputs.target)
     first, last = max(least, min(first, most)), min(most, max(last, least))
     found = list(range(first, last + 1))
     if len(found) > MOST_SIZES:
         chosen = {round(x) for x in np.linspace(first, last, MOST_SIZES - 3)}
-        near = {sight.target - 1, sight.target, sight.target + 1}
+        near = {inputs.target - 1, inputs.target, inputs.target + 1}
         found = sorted(chosen | {n for n in near if first <= n <= last})
     return found
 
 
-def largest_useful_fleet(sight: PlanInputs, limits: Limits) -> int:
+def largest_useful_fleet(inputs: PlanInputs) -> int:
     """The smallest fleet that carries nearly as much as the largest."""
-    most = limits.max_executors
-    return smallest(sight.capacity, 0.99 * sight.capacity.rps(most), 1, most)
+    most = inputs.limits.max_executors
+    return smallest(inputs.capacity, 0.99 * inputs.capacity.rps(most), 1, most)
 
 
 def smallest(capacity: Capacity, load_rps: float, first: int, last: int) -> int:
-    """The smallest size that carries a load, by halving."""
+    """The smallest size that carries a load, by bisection."""
     while first < last:
         middle = (first + last) // 2
         if capacity.rps(middle) >= load_rps:
