@@ -1,8 +1,8 @@
-"""Writes docs/results-live.md from the runs that ``penstock compare --live`` has made.
+"""Writes docs/results-live.md from the runs of ``penstock compare-live``.
 
-Its main table stands in docs/results.md too, at the end.
+Its main table is also the last section of docs/results.md.
 
-    python docs/results_live.py [--note "What else to know of these runs."]
+    python docs/results_live.py [--note "What else to know about these runs."]
 
 `make results-live` makes the runs first, and a demo whose journal is calibrated on its first half:
 about 45 minutes on a quiet machine.
@@ -26,11 +26,11 @@ from penstock.lab.live_comparison.trial import Trial, measured
 from penstock.simulation.calibration.calibrate import calibrated
 from penstock.testbed.demo import plan
 
-#: The journal of a demo of five minutes; without it there is no word about its halves.
+#: The journal of a demo of five minutes; without it that section is left out.
 DEMO = RUNS.with_name("live-demo.jsonl")
 PAGE = Path(__file__).parent / "results-live.md"
 ALL_RESULTS = PAGE.with_name("results.md")
-#: How the part of that page begins that is ours; it is the last.
+#: The heading of our section, the last of that page.
 SECTION = "## On real Spark"
 
 HEAD = """\
@@ -38,28 +38,26 @@ HEAD = """\
 
 Written by `make results-live`. A Kafka broker, a Spark cluster of {slots} slots and the Nexmark
 query {query} on one machine; every run is a wave of {load_s} s from {low:g} to {peak:g} records/s
-and back. Each record waits {pace:g} ms, so that one machine can play a cluster; for `hpa`, which
-looks at processors, the time that an executor is busy therefore stands for its cpu. Minutes stand
-for hours: the time spans of Penstock's policies and guards are divided by {speed:g}; the waits of
-Spark's own dynamic allocation are its defaults. Batches are not capped. {runs} runs, in an order
-drawn by lot.
+and back. Each record waits {pace:g} ms instead of computing, so that one machine can act as a
+cluster. `hpa`, which uses cpu, therefore gets busy time as cpu. Time is scaled: all time spans of
+Penstock's policies and guards are divided by {speed:g}; the waits of Spark's dynamic allocation
+are its defaults. Batches are not capped. {runs} runs in random order.
 
 {machine}
 
-Measured the same way for all: executors are counted as processes of the system, twice a second;
-a record's delay runs from its arrival at the broker until its batch was committed; a record is
-late after {slo:g} s; executors that come or go within {together:g} s are one rescale; failed tasks
-are those of Spark's status store. Below each: the same on paper, from the simulation, with a job
-fitted to the runs of the *other* contestants. ± is half of the 95 % interval of the mean.
+All are measured the same way. Executors are counted as processes, twice a second. The delay of a
+record is the time from its arrival at the broker until its batch is committed. A record is late
+after {slo:g} s. Executors that come or leave within {together:g} s are one rescale. Failed tasks
+are those of Spark's status store. Below each row: the same in the simulator, with a job fitted to
+the runs of the *other* scalers. ± is half of the 95 % interval of the mean.
 """
 
 
 SHORT = """\
-Two things to know before you read too much into it. `static` was sized by somebody who knew the
-peak and what an executor carries. And the wave is short: each executor that joins holds a batch up
-for seconds, so that where several do while the load rises, records can be late by that alone; and a
-policy that learns what the job can carry has a minute to do so. Runs in the lab last for hours: see
-[results.md](results.md)."""
+Two caveats. `static` was sized by somebody who knew the peak and the capacity of an executor. And
+the wave is short: each executor that joins delays a batch by seconds, so if several join while
+the load rises, that alone can make records late; and a policy that learns the capacity of the job
+has a minute to do so. Runs in the lab last for hours: see [results.md](results.md)."""
 
 
 def page(trials: Sequence[Trial], steps: Sequence[Step] = (), note: str = "") -> str:
@@ -81,7 +79,7 @@ def page(trials: Sequence[Trial], steps: Sequence[Step] = (), note: str = "") ->
 
 
 def section(trials: Sequence[Trial], note: str = "") -> str:
-    """The same in short, for the page with all results."""
+    """The short version, for the page with all results."""
     found = contest.results(trials)
     verdict = next(_verdict(found), "")
     more = "How it was measured, and every run: [results-live.md](results-live.md)."
@@ -90,7 +88,7 @@ def section(trials: Sequence[Trial], note: str = "") -> str:
 
 
 def with_section(text: str, ours: str) -> str:
-    """The page with all results, with our part in place of what it had before.
+    """The page with all results, with our section replaced.
 
     >>> with_section("# Results\\n\\n## On real Spark\\n\\nold\\n", "## On real Spark\\n\\nnew\\n")
     '# Results\\n\\n## On real Spark\\n\\nnew\\n'
@@ -124,7 +122,7 @@ def _means(found: Sequence[Result]) -> Iterator[str]:
         yield f"| **{one.contestant}** ({len(one.runs)} runs) | {' | '.join(cells)} |"
         if one.forecast is not None:
             cells = [amount(one.forecast, name) for name in COLUMNS]
-            yield f"| on paper | {' | '.join(cells)} |"
+            yield f"| simulated | {' | '.join(cells)} |"
     yield ""
     for one in found:
         yield f"- `{one.contestant}`: {one.words}"
@@ -151,13 +149,13 @@ def _verdict(found: Sequence[Result]) -> Iterator[str]:
 
 
 def _truth(found: Sequence[Result]) -> Iterator[str]:
-    """How far the simulation is off, per figure."""
+    """The error of the simulation, per figure."""
     both = [(one.mean, one.forecast) for one in found if one.forecast is not None]
     if not both:
         return
-    yield "## How true the simulation is"
+    yield "## How accurate the simulation is"
     yield ""
-    yield "| | mean live | mean deviation on paper | rank correlation |"
+    yield "| | mean live | mean deviation of the simulation | rank correlation |"
     yield "|---|---:|---:|---:|"
     for name in ("executor_s", "p50_s", "p95_s", "late_fraction", "rescales"):
         pairs = [(float(getattr(mean, name)), float(getattr(guess, name))) for mean, guess in both]
@@ -172,11 +170,11 @@ def _truth(found: Sequence[Result]) -> Iterator[str]:
 def _job(trials: Sequence[Trial]) -> Iterator[str]:
     job = contest.job(trials)
     yield (
-        f"The job on paper, fitted to all runs: {1e3 * job.stages[0].core_s_per_record:.2f} ms per "
-        f"record, {job.fixed_s:.2f} s per batch besides, "
+        "The simulated job, fitted to all runs: "
+        f"{1e3 * job.stages[0].core_s_per_record:.2f} ms per record, {job.fixed_s:.2f} s per batch, "
         f"{100 * job.contention:.1f} % more for each further executor; executors start in "
         f"{job.startup.shortest_s:.1f} to "
-        f"{job.startup.longest_s:.1f} s and hold a batch up for {job.join_s:.1f} s each."
+        f"{job.startup.longest_s:.1f} s and delay a batch by {job.join_s:.1f} s each."
     )
 
 
@@ -192,15 +190,15 @@ def _halves(steps: Sequence[Step]) -> Iterator[str]:
         "after them, given what arrived and how many executors there were."
     )
     yield ""
-    yield "| | off by | aim |"
+    yield "| | error | goal |"
     yield "|---|---:|---:|"
-    for name, aim in {"throughput": "5 %", "delay": "30 %", "busy": "", "cpu": ""}.items():
+    for name, goal in {"throughput": "5 %", "delay": "30 %", "busy": "", "cpu": ""}.items():
         value = getattr(fitted.errors, name)
-        yield f"| {name} | {'-' if value is None else f'{100 * value:.1f} %'} | {aim} |"
+        yield f"| {name} | {'-' if value is None else f'{100 * value:.1f} %'} | {goal} |"
 
 
 def _runs(trials: Sequence[Trial]) -> Iterator[str]:
-    yield "## Every run, in the order in which they were made"
+    yield "## Every run, in order"
     yield ""
     yield f"| UTC | | {' | '.join(title for title, _ in COLUMNS.values())} | load |"
     yield "|---|---" + "|---:" * len(COLUMNS) + "|---|"

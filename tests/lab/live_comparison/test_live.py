@@ -233,7 +233,7 @@ def test_the_page_shows_means_forecasts_and_every_run() -> None:
     trials = [trial(name, number) for number in (1, 2) for name in ("static", "spark", "hpa")]
     text = results_live.page(trials)
     lines = text.splitlines()
-    assert sum(line.startswith("| on paper |") for line in lines) == 3
+    assert sum(line.startswith("| simulated |") for line in lines) == 3
     assert sum(line.startswith("| 2026-11-16") for line in lines) == 6
     assert "2 cores with 8 GiB of memory" in text
     live = next(line for line in lines if line.startswith("| **static**"))
