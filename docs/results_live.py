@@ -171,7 +171,8 @@ def _job(trials: Sequence[Trial]) -> Iterator[str]:
     job = contest.job(trials)
     yield (
         "The simulated job, fitted to all runs: "
-        f"{1e3 * job.stages[0].core_s_per_record:.2f} ms per record, {job.fixed_s:.2f} s per batch, "
+        f"{1e3 * job.stages[0].core_s_per_record:.2f} ms per record, "
+        f"{job.fixed_s:.2f} s per batch, "
         f"{100 * job.contention:.1f} % more for each further executor; executors start in "
         f"{job.startup.shortest_s:.1f} to "
         f"{job.startup.longest_s:.1f} s and delay a batch by {job.join_s:.1f} s each."
