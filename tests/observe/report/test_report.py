@@ -20,7 +20,7 @@ from penstock.observe.report.series import (
     promises,
     thin,
 )
-from tests.paper_journal import HOLD, blind, seen, turn
+from tests.observe.report.example_steps import HOLD, blind, seen, turn
 
 # Lines -------------------------------------------------------------------------------------------
 

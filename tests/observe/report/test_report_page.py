@@ -16,7 +16,7 @@ from penstock.core.errors import ConfigError
 from penstock.core.journal import FORMAT, write_all
 from penstock.core.model import Decision, Reason, Receipt, Step
 from penstock.observe.report import page, write
-from tests.paper_journal import blind, seen, six_hours, turn
+from tests.observe.report.example_steps import blind, seen, six_hours, turn
 
 # The page ----------------------------------------------------------------------------------------
 
@@ -167,10 +167,10 @@ def test_the_command_tells_its_figures_as_json(
     journal: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     report(journal, out=tmp_path / "night.html", slo="3s", json=True)
-    told = json.loads(capsys.readouterr().out)
-    assert (told["slo_s"], told["journals"][0]["name"]) == (3.0, "hpa")
-    assert told["journals"][0]["account"]["turns"] == 60
-    assert 0.0 < told["journals"][0]["account"]["late_fraction"] < 1.0
+    printed = json.loads(capsys.readouterr().out)
+    assert (printed["slo_s"], printed["journals"][0]["name"]) == (3.0, "hpa")
+    assert printed["journals"][0]["account"]["turns"] == 60
+    assert 0.0 < printed["journals"][0]["account"]["late_fraction"] < 1.0
 
 
 def test_journals_of_one_policy_are_told_apart_by_their_files(

@@ -1,4 +1,4 @@
-"""The fleet on paper: what is asked of Spark, when, and what is never asked."""
+"""The actuator on a simulated driver: what it requests of Spark, and when."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import pytest
 from penstock.core.errors import ActuatorError
 from penstock.core.model import ExecutorSample, Fleet, Snapshot
 from penstock.spark.actuator.actuator import Patience, SparkActuator
-from tests.spark.actuator.paper_fleet import PaperDriver
+from tests.spark.actuator.simulated_driver import SimulatedDriver
 
 EACH_LOOK = Patience(
     look_every_s=1.0, quiet_s=60.0, leave_s=90.0, arrive_s=120.0, ask_again_s=600.0
@@ -17,10 +17,10 @@ EACH_LOOK = Patience(
 
 
 class Bed:
-    """An actuator on a paper fleet, with a clock and a query whose batches are counted."""
+    """An actuator on a simulated driver, with a clock and a query whose batches are counted."""
 
     def __init__(self, executors: int, *, room: int = 16, can_decommission: bool = True) -> None:
-        self.driver = PaperDriver(executors, room)
+        self.driver = SimulatedDriver(executors, room)
         self.batch = 0
         self.now_s = 1000.0
         self.actuator = SparkActuator(

@@ -18,7 +18,7 @@ def batch(records: int, duration_s: float) -> Batch:
     return Batch(1, 0.0, duration_s, records)
 
 
-class PaperQueries:
+class SimulatedQueries:
     """Queries that remember the last cap that they were given."""
 
     def __init__(self, *sources: SourceFacts) -> None:
@@ -40,7 +40,7 @@ def seen(*batches: Batch, executors: int = 2) -> Snapshot:
 
 def test_the_cap_is_what_the_best_recent_batch_would_do_in_the_budget() -> None:
     """800 records/s on 2 executors: 400 each, 8000 in 10 s; on 3 executors 12,000."""
-    queries = PaperQueries(KAFKA)
+    queries = SimulatedQueries(KAFKA)
     query: Any = queries
     admission = Admission(queries, budget_s=10.0)
     admission.reconcile(seen(batch(80, 0.5), batch(1_600, 2.0)), [query])
@@ -49,20 +49,20 @@ def test_the_cap_is_what_the_best_recent_batch_would_do_in_the_budget() -> None:
 
 
 def test_a_cap_that_would_hardly_move_stays_and_a_new_query_gets_it() -> None:
-    queries, other = PaperQueries(KAFKA), PaperQueries(KAFKA)
+    queries, other = SimulatedQueries(KAFKA), SimulatedQueries(KAFKA)
     query: Any = queries
-    newcomer: Any = other
+    new_query: Any = other
     other.runId = "another"
     admission = Admission(queries, budget_s=10.0)
     admission.reconcile(seen(batch(1_600, 2.0)), [query])
     admission.reconcile(seen(batch(1_700, 2.0)), [query])
     assert queries.caps == [8_000]
-    admission.reconcile(seen(), [query, newcomer])
+    admission.reconcile(seen(), [query, new_query])
     assert queries.caps == [8_000, 8_500, 8_500]
 
 
 def test_without_a_batch_there_is_no_cap_and_a_longer_trigger_is_a_longer_budget() -> None:
-    queries = PaperQueries(KAFKA)
+    queries = SimulatedQueries(KAFKA)
     query: Any = queries
     admission = Admission(queries, budget_s=0.5)
     admission.reconcile(seen(batch(0, 1.0)), [query])
@@ -80,7 +80,7 @@ def test_a_cap_is_always_at_least_one_record(
 
 
 def test_the_cap_is_shared_by_the_sources_and_given_back_at_the_end() -> None:
-    queries = PaperQueries(KAFKA, KAFKA)
+    queries = SimulatedQueries(KAFKA, KAFKA)
     query: Any = queries
     admission = Admission(queries, budget_s=10.0)
     admission.reconcile(seen(batch(80_000, 40.0)), [query])
@@ -90,7 +90,7 @@ def test_the_cap_is_shared_by_the_sources_and_given_back_at_the_end() -> None:
 
 
 def test_the_users_own_cap_is_never_exceeded_and_comes_back() -> None:
-    queries = PaperQueries(SourceFacts("kafka", {"maxOffsetsPerTrigger": "5000"}))
+    queries = SimulatedQueries(SourceFacts("kafka", {"maxOffsetsPerTrigger": "5000"}))
     query: Any = queries
     admission = Admission(queries, budget_s=10.0)
     admission.reconcile(seen(batch(80_000, 40.0)), [query])
@@ -104,7 +104,7 @@ def test_sources_that_read_limits_differently_are_left_alone() -> None:
     for sources in ([SourceFacts("file", {})], [KAFKA, floor], []):
         assert not can_cap(sources)
     assert own_cap([KAFKA]) is None
-    queries = PaperQueries(SourceFacts("rate", {}))
+    queries = SimulatedQueries(SourceFacts("rate", {}))
     query: Any = queries
     Admission(queries, 10.0).reconcile(seen(batch(80_000, 40.0)), [query])
     assert queries.caps == []

@@ -43,7 +43,7 @@ class LocalityGuard:
         self._batches = batches
         self._saved: str | None = None
         self._since: dict[str, int] | None = None
-        self._newcomers: set[str] = set()
+        self._new_executors: set[str] = set()
         self._rounds = 0
 
     @property
@@ -62,7 +62,7 @@ class LocalityGuard:
 
     def welcome(self, executor_ids: set[str]) -> None:
         """Note new executors: they should take work before the wait is restored."""
-        self._newcomers |= executor_ids
+        self._new_executors |= executor_ids
 
     def reconcile(self, *, is_settled: bool, state: StatePartitions) -> None:
         """Count clean batches once the fleet is settled, and close after enough of them."""
@@ -77,7 +77,7 @@ class LocalityGuard:
         now = self._batches()
         if not ran_clean(self._since, now):
             return
-        idle = without_work(self._newcomers, state)
+        idle = without_work(self._new_executors, state)
         self._rounds += 1
         if idle and self._rounds < ROUNDS:
             self._since = dict(now)
@@ -97,7 +97,7 @@ class LocalityGuard:
             self._setting.set_locality_wait(self._saved)
         self._saved = None
         self._since = None
-        self._newcomers = set()
+        self._new_executors = set()
 
 
 def ran_clean(since: Mapping[str, int], now: Mapping[str, int]) -> bool:
@@ -113,7 +113,7 @@ def ran_clean(since: Mapping[str, int], now: Mapping[str, int]) -> bool:
     return bool(ran) and min(ran) > CLEAN_BATCHES
 
 
-def without_work(newcomers: set[str], state: StatePartitions) -> set[str]:
+def without_work(new_executors: set[str], state: StatePartitions) -> set[str]:
     """New executors without state while another one has more than one partition.
 
     >>> sorted(without_work({"3", "4"}, {"1": 8, "2": 6, "3": 2, "4": 0}))
@@ -123,4 +123,4 @@ def without_work(newcomers: set[str], state: StatePartitions) -> set[str]:
     """
     if not any(count is not None and count > 1 for count in state.values()):
         return set()
-    return {each for each in newcomers if state.get(each) == 0}
+    return {each for each in new_executors if state.get(each) == 0}

@@ -1,4 +1,4 @@
-"""Turns of a run, written down by hand."""
+"""Steps of a run, written by hand."""
 
 from __future__ import annotations
 

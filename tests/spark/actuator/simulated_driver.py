@@ -1,4 +1,4 @@
-"""A driver that exists only on paper: executors that come, go, hang and die when told to."""
+"""A simulated driver: executors that come, leave, hang and die as a test says."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from typing import Any
 
 
-class PaperDriver:
+class SimulatedDriver:
     """Does what Spark does with a fleet, in the order of the calls.
 
     `room` is how many executors the cluster can give; `busy` whether a job runs.
@@ -48,18 +48,18 @@ class PaperDriver:
     def decommission(
         self, executor_ids: Iterable[str], *, adjust_target: bool = True, why: str = "rescale"
     ) -> list[str]:
-        told = list(executor_ids)
-        self.calls.append(("decommission", *told))
-        self._adjust(told, adjust_target)
-        self.going |= set(told)
-        return told
+        chosen = list(executor_ids)
+        self.calls.append(("decommission", *chosen))
+        self._adjust(chosen, adjust_target)
+        self.going |= set(chosen)
+        return chosen
 
     def kill_idle(self, executor_ids: Iterable[str], *, adjust_target: bool = True) -> list[str]:
-        told = [] if self.busy else list(executor_ids)
-        self.calls.append(("kill_idle", *told))
-        self._adjust(told, adjust_target)
-        self.going |= set(told)
-        return told
+        chosen = [] if self.busy else list(executor_ids)
+        self.calls.append(("kill_idle", *chosen))
+        self._adjust(chosen, adjust_target)
+        self.going |= set(chosen)
+        return chosen
 
     def runs_a_job(self) -> bool:
         return self.busy
@@ -74,7 +74,7 @@ class PaperDriver:
     # -- What the world does --------------------------------------------------------------------
 
     def let_go(self) -> None:
-        """Those that were told to go are gone."""
+        """Executors that are leaving are gone."""
         self.alive = [each for each in self.alive if each not in self.going]
         self.going = set()
 
@@ -88,6 +88,6 @@ class PaperDriver:
             self._born += 1
             self.alive.append(str(self._born))
 
-    def _adjust(self, told: list[str], adjust_target: bool) -> None:
+    def _adjust(self, chosen: list[str], adjust_target: bool) -> None:
         if adjust_target:
-            self.requested = max(0, (self.requested or 0) - len(told))
+            self.requested = max(0, (self.requested or 0) - len(chosen))

@@ -1,0 +1,89 @@
+"""The pages for readers: links that lead somewhere, and words that a stranger would search for."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+PAGES = sorted(
+    [
+        *(ROOT / name for name in ("README.md", "CHANGELOG.md", "CONTRIBUTING.md")),
+        *(ROOT / "docs").glob("*.md"),
+        *(ROOT / "docs" / "adr").glob("*.md"),
+    ]
+)
+#: Phrases of the authors that nobody else would use or search for.
+PRIVATE = re.compile(
+    r"\b(so many|anew|in earnest|on paper|by lot|wish(es)?|bent|quickened|mend(s|ed|ing|ings)?|"
+    r"reckoned|as ever|told apart|astray)\b"
+)
+#: Words that docs/glossary.md has to define.
+WORDS = [
+    "executor",
+    "fleet",
+    "target",
+    "turn",
+    "step",
+    "snapshot",
+    "decision",
+    "reason",
+    "guard",
+    "limit",
+    "policy",
+    "surge",
+    "scenario",
+    "regret",
+    "oracle",
+    "SLO",
+    "late",
+    "delay",
+    "backlog",
+    "lag",
+    "capacity",
+]
+
+
+def anchor(heading: str) -> str:
+    return re.sub(r"[^\w -]", "", heading.lower()).strip().replace(" ", "-")
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_every_link_leads_to_a_file_and_a_heading(page: Path) -> None:
+    broken = []
+    for link in re.findall(r"\]\(([^)\s]+)\)", page.read_text(encoding="utf-8")):
+        if link.startswith(("http:", "https:")):
+            continue
+        name, _, heading = link.partition("#")
+        place = (page.parent / name).resolve() if name else page
+        text = place.read_text(encoding="utf-8") if place.suffix == ".md" and place.exists() else ""
+        headings = {anchor(found) for found in re.findall(r"^#+ (.*)$", text, re.MULTILINE)}
+        if not place.exists() or (heading and heading not in headings):
+            broken.append(link)
+    assert broken == []
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_no_page_has_private_phrases(page: Path) -> None:
+    if page.name == "policies.md":
+        pytest.skip("generated from the docstrings of the policies")
+    lines = page.read_text(encoding="utf-8").splitlines()
+    assert [line for line in lines if PRIVATE.search(line)] == []
+
+
+def test_the_glossary_defines_each_word_once_in_order() -> None:
+    page = (ROOT / "docs" / "glossary.md").read_text(encoding="utf-8")
+    defined = re.findall(r"^\| ([^|`]+?) \| ", page, re.MULTILINE)[1:]
+    assert set(WORDS) <= set(defined)
+    assert defined == sorted(set(defined), key=str.lower)
+
+
+def test_the_adrs_have_numbers_of_their_own() -> None:
+    numbers = [page.name[:4] for page in PAGES if page.parent.name == "adr"]
+    assert len(set(numbers)) == len(numbers)
+    for page in PAGES:
+        if page.parent.name == "adr":
+            first = page.read_text(encoding="utf-8").splitlines()[0]
+            assert first.startswith(f"# {int(page.name[:4])}. ")
