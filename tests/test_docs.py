@@ -21,29 +21,10 @@ PRIVATE = re.compile(
     r"reckoned|as ever|told apart|astray)\b"
 )
 #: Words that docs/glossary.md has to define.
-WORDS = [
-    "executor",
-    "fleet",
-    "target",
-    "turn",
-    "step",
-    "snapshot",
-    "decision",
-    "reason",
-    "guard",
-    "limit",
-    "policy",
-    "surge",
-    "scenario",
-    "regret",
-    "oracle",
-    "SLO",
-    "late",
-    "delay",
-    "backlog",
-    "lag",
-    "capacity",
-]
+WORDS = """
+executor fleet target turn step snapshot decision reason guard limit policy surge scenario
+regret oracle SLO late delay backlog lag capacity
+"""
 
 
 def anchor(heading: str) -> str:
@@ -76,7 +57,7 @@ def test_no_page_has_private_phrases(page: Path) -> None:
 def test_the_glossary_defines_each_word_once_in_order() -> None:
     page = (ROOT / "docs" / "glossary.md").read_text(encoding="utf-8")
     defined = re.findall(r"^\| ([^|`]+?) \| ", page, re.MULTILINE)[1:]
-    assert set(WORDS) <= set(defined)
+    assert set(defined) >= set(WORDS.split())
     assert defined == sorted(set(defined), key=str.lower)
 
 
