@@ -43,7 +43,6 @@ def test_welch_repeats_the_one_pair_that_the_ekf_study_could_not_tell_apart() ->
 
 
 @given(samples, samples)
-@pytest.mark.filterwarnings("ignore:Precision loss occurred:RuntimeWarning")
 def test_welch_treats_both_sides_alike(left: list[float], right: list[float]) -> None:
     p = welch_p(left, right)
     assert 0.0 <= p <= 1.0

@@ -1,4 +1,4 @@
-"""Daedalus against Kubernetes and a fixed fleet: loads, beliefs, claims."""
+"""Daedalus against Kubernetes and a fixed fleet: loads, estimates, claims."""
 
 from __future__ import annotations
 
@@ -9,17 +9,16 @@ from penstock.lab.studies.daedalus2024 import (
     PEAK_FRACTION,
     RUN_S,
     DaedalusCell,
-    DaedalusResult,
-    Recovery,
     calibrate,
     engine_job,
     load,
-    reproduce,
     run,
     seconds_waited,
+    study,
 )
 from penstock.lab.studies.daedalus_claims import claims
-from penstock.lab.studies.daedalus_tables import JOBS, MOST, PAPER, POLICIES
+from penstock.lab.studies.daedalus_tables import JOBS, MOST, PAPER, DaedalusResult, Recovery
+from penstock.lab.studies.skeleton import Bench
 from penstock.simulation.engines.engine import Curve, Outcome
 
 
@@ -38,7 +37,7 @@ def published() -> dict[tuple[str, str], list[DaedalusResult]]:
             )
         ]
         for job in JOBS
-        for policy in POLICIES
+        for policy in PAPER[job]
     }
 
 
@@ -77,7 +76,7 @@ def test_latency_is_that_of_whatever_leaves_and_a_stopped_job_has_none() -> None
     assert waited.tolist() == [4.0, 3.0, 2.0, 1.0, 0.0]
 
 
-def test_a_run_of_daedalus_holds_its_beliefs_against_what_is_so() -> None:
+def test_a_run_of_daedalus_compares_its_estimates_with_the_truth() -> None:
     cell = DaedalusCell("Traffic", "Daedalus", 1, 0.9)
     measured = run(cell)
     assert measured == run(cell)
@@ -91,7 +90,7 @@ def test_a_run_of_daedalus_holds_its_beliefs_against_what_is_so() -> None:
     assert len(shorter) > 0.9 * len(followed)
 
 
-def test_a_fixed_fleet_has_no_beliefs_and_no_rescales() -> None:
+def test_a_fixed_fleet_has_no_estimates_and_no_rescales() -> None:
     measured = run(DaedalusCell("WordCount", "static", 1, 0.9))
     assert (measured.workers, measured.rescales) == (12.0, 0.0)
     assert measured.latency_ms == pytest.approx(961.0, rel=0.01)
@@ -100,7 +99,7 @@ def test_a_fixed_fleet_has_no_beliefs_and_no_rescales() -> None:
 
 
 def test_the_calibration_lowers_the_request_until_hpa_has_the_workers_of_the_paper() -> None:
-    requests = calibrate(1, [0.5, 0.9])
+    requests = calibrate(Bench(1), [0.5, 0.9])
     assert requests["YSB"] == 0.5  # HPA 80 held 10 of 12 workers on it
     assert requests["WordCount"] == 0.9  # and 7.8 on this
 
@@ -122,7 +121,7 @@ def test_claims_that_fail_say_why() -> None:
     assert all(claim.reason for claim in found)
 
 
-def test_a_recovery_is_judged_by_the_instrument_of_the_study_and_the_exact_time_is_told() -> None:
+def test_a_recovery_is_judged_by_the_instrument_of_the_study() -> None:
     results = published()
     slow_end = Recovery(predicted_s=100.0, measured_s=60.0, caught_up_s=140.0)
     unseen = Recovery(predicted_s=100.0, caught_up_s=90.0)
@@ -144,10 +143,10 @@ def test_no_rescale_is_no_evidence_for_a_recovery() -> None:
 
 
 def test_the_study_comes_out_as_published() -> None:
-    study = reproduce(1, lambda _: None, runs=1)
-    assert [claim.claim for claim in study.claims] == ["D1", "D2", "D3", "D4", "D5", "D6"]
-    assert {claim.claim for claim in study.claims if claim.holds} >= {"D2", "D4", "D5", "D6"}
-    assert all(claim.holds or claim.reason for claim in study.claims)
-    assert study.calibrations[0].errors["workers, HPA 85 (not fitted)"] < 0.15
-    assert study.calibrations[0].errors["workers, Daedalus (not fitted)"] < 0.2
-    assert [table.title.partition(":")[0] for table in study.tables[:5]] == list(PAPER)
+    found = study(runs=1).reproduce(1)
+    assert [claim.claim for claim in found.claims] == ["D1", "D2", "D3", "D4", "D5", "D6"]
+    assert {claim.claim for claim in found.claims if claim.holds} >= {"D2", "D4", "D5", "D6"}
+    assert all(claim.holds or claim.reason for claim in found.claims)
+    assert found.calibrations[0].errors["workers, HPA 85 (not fitted)"] < 0.15
+    assert found.calibrations[0].errors["workers, Daedalus (not fitted)"] < 0.2
+    assert [table.title.partition(":")[0] for table in found.tables[:5]] == list(PAPER)

@@ -10,9 +10,8 @@ from penstock.core.knowledge import Knowledge
 from penstock.core.model import Decision, ExecutorSample, Fleet, Snapshot
 from penstock.lab.studies import koper2022
 from penstock.lab.studies.koper2022 import SCALERS, KoperCell, KoperResult, measure, run
-from penstock.lab.studies.koper_claims import claims
+from penstock.lab.studies.koper_claims import QUERIES, claims
 from penstock.lab.studies.koper_recordings import (
-    QUERIES,
     busiest_to_mean,
     recordings,
     rows_of,
@@ -306,7 +305,7 @@ def test_a_claim_that_does_not_hold_says_where(
 
 def test_twelve_settings_of_a_query_were_never_recorded() -> None:
     found = {
-        ("q11", row.scaler, row.setting): KoperResult(row.latency_s, row.workers, row.rescales)
+        ("q11", row.scaler, row.setting): [KoperResult(row.latency_s, row.workers, row.rescales)]
         for row in recordings().published("q11")
     }
     rest = koper2022._never_recorded("q11", koper2022._table("q11", found))

@@ -17,9 +17,10 @@ from penstock.lab.studies.russo2021 import (
     Setting,
     calibrate,
     claims,
-    reproduce,
     run,
+    study,
 )
+from penstock.lab.studies.skeleton import Bench
 from penstock.policies.queueing.formulas import Station, response_time_s
 from penstock.simulation.engines.dataflow import Operator
 from penstock.simulation.engines.fleet import Startup
@@ -122,22 +123,22 @@ def test_the_load_keeps_as_many_recognisers_busy_as_it_says() -> None:
 
 def test_the_calibration_picks_the_pipeline_nearest_to_the_backlog_threshold_of_the_paper() -> None:
     # Images of 0.4 s wait 17 s at these thresholds, those of 0.55 s about 23 s.
-    assert calibrate(1, [Setting(0.4, 1.4), Setting(0.55, 1.4)]) == Setting(0.55, 1.4)
+    assert calibrate(Bench(1), [Setting(0.4, 1.4), Setting(0.55, 1.4)]) == Setting(0.55, 1.4)
     assert len(set(GRID)) == len(GRID)
 
 
 def test_a_claim_that_does_not_hold_says_so() -> None:
     slow = RussoResult(5.0, 2.0, 9.0, 10.0)
-    results = {"backlog threshold": slow, "DS2": slow, "queueing": slow}
+    results = {"backlog threshold": [slow], "DS2": [slow], "queueing": [slow]}
     assert [claim.holds for claim in claims(results)] == [False, False, False]
     assert all(claim.reason for claim in claims(results))
 
 
 def test_the_study_comes_out_as_published() -> None:
-    study = reproduce(1, lambda _: None, runs=2)
-    assert [claim.claim for claim in study.claims] == ["R1", "R2", "R3"]
-    assert study.held == 3
-    ours = {entry.label: entry.ours for entry in study.tables[0].entries}
+    found = study(runs=2).reproduce(1)
+    assert [claim.claim for claim in found.claims] == ["R1", "R2", "R3"]
+    assert found.held == 3
+    ours = {entry.label: entry.ours for entry in found.tables[0].entries}
     assert ours["queueing"]["response_s"] == pytest.approx(0.9, abs=0.25)
     assert ours["backlog threshold"]["instances"] == pytest.approx(3.5, abs=0.2)
-    assert study.calibrations[0].errors["instances"] < 0.2
+    assert found.calibrations[0].errors["instances"] < 0.2

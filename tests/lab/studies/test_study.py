@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from importlib.resources import files
+
 import msgspec
 import pytest
 
 from penstock.core.errors import ConfigError
-from penstock.lab.studies import reproduce
+from penstock.lab.studies import STUDIES, reproduce
+from penstock.lab.studies.skeleton import Bench, Prose, prose
 from penstock.lab.studies.study import (
     Claim,
     Comparison,
@@ -68,3 +71,29 @@ def test_a_study_counts_its_claims_and_can_be_written_as_json() -> None:
 def test_an_unknown_study_is_refused_with_the_known_ones() -> None:
     with pytest.raises(ConfigError, match="unknown study 'koper': did you mean 'koper2022'"):
         reproduce("koper")
+
+
+def test_every_study_has_its_prose_and_what_the_paper_printed() -> None:
+    for name in STUDIES:
+        texts = prose(name)
+        assert texts.title
+        assert {"Source", "Protocol", "Calibration"} <= texts.sections.keys()
+        content = files("penstock.lab.studies").joinpath("data", f"{name}.json").read_bytes()
+        assert msgspec.json.decode(content)["source"]
+
+
+def test_results_of_groups_come_back_by_group_and_progress_is_said() -> None:
+    heard: list[str] = []
+    bench = Bench(1, heard.append)
+    assert bench.run_groups(abs, {"a": [-1, -2], "b": [], "c": [-3]}, "runs") == {
+        "a": [1, 2],
+        "b": [],
+        "c": [3],
+    }
+    assert heard == ["runs", "runs: 1 of 3", "runs: 2 of 3", "runs: 3 of 3"]
+
+
+def test_a_claim_gives_its_reason_only_where_it_does_not_hold() -> None:
+    texts = Prose("X", {"X1": "\none is\ntwo\n\nWhy not: it is\n{where}\n"})
+    assert texts.claim("X1", True, {}, "three") == Claim("X1", "one is two", True, {})
+    assert texts.claim("X1", False, {}, "three").reason == "it is three"

@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from penstock.core.errors import ConfigError
-from penstock.lab.experiments.statistics import regression
 from penstock.lab.studies.varga2021 import (
     claims,
     least_disturbed,
     over_fleet,
     over_size,
-    reproduce,
+    study,
 )
 from penstock.lab.studies.varga_job import PARTITIONS, StateSample
 
@@ -64,29 +62,14 @@ def test_of_repeats_the_quickest_counts() -> None:
     assert [(one.executors, one.took_s) for one in least_disturbed(twice)] == [(1, 0.3), (2, 0.7)]
 
 
-def test_an_interval_of_a_slope_covers_it_and_narrows_with_more_points() -> None:
-    # y = 2 x with errors of +-0.1 in turn.
-    few = regression(range(4), [2.0 * x + (-0.1) ** (x % 2 + 1) for x in range(4)])
-    many = regression(range(40), [2.0 * x + (-0.1) ** (x % 2 + 1) for x in range(40)])
-    assert few.slope_low < 2.0 < few.slope_high
-    assert many.slope_high - many.slope_low < few.slope_high - few.slope_low
-    assert many.p < 1e-6
-
-
-def test_points_at_one_place_or_two_of_them_make_no_line() -> None:
-    with pytest.raises(ConfigError, match="at least three points"):
-        regression([1.0, 1.0, 1.0], [1.0, 2.0, 3.0])
-    with pytest.raises(ConfigError, match="at least three points"):
-        regression([1.0, 2.0], [1.0, 2.0])
-
-
 @pytest.mark.slow
 def test_state_is_saved_and_loaded_on_real_spark() -> None:
     heard: list[str] = []
-    study = reproduce(None, heard.append, sizes_bytes=(4 * MB, 16 * MB), fleets=(1, 2), repeats=1)
-    assert [claim.claim for claim in study.claims] == ["V1", "V2", "V3"]
-    assert len(study.tables[0].entries) == 4
-    for entry in study.tables[0].entries:
+    plan = study(sizes_bytes=(4 * MB, 16 * MB), fleets=(1, 2), repeats=1)
+    found = plan.reproduce(None, heard.append)
+    assert [claim.claim for claim in found.claims] == ["V1", "V2", "V3"]
+    assert len(found.tables[0].entries) == 4
+    for entry in found.tables[0].entries:
         snapshot_ms, load_ms = entry.ours["snapshot"], entry.ours["load"]
         assert snapshot_ms is not None
         assert load_ms is not None

@@ -8,6 +8,7 @@ curves of an `Outcome`: between any two of their corners it is a straight line.
 from __future__ import annotations
 
 import itertools
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -44,8 +45,8 @@ def score(outcome: Outcome, goal: Goal, max_executors: int) -> Score:
             f"a run of {end_s:.0f} s is not longer than the warm-up of {begin_s:.0f} s"
         )
     hours = (end_s - begin_s) / 3600.0
-    executor_hours = _executor_seconds(outcome.paid, begin_s, end_s) / 3600.0
-    rescales, moved = _moves(outcome.targets, begin_s)
+    executor_hours = executor_seconds(outcome.paid, begin_s, end_s) / 3600.0
+    rescales, moved = moves(outcome.targets, begin_s)
     delays = Delays.of(outcome, begin_s)
     late = delays.fraction_above(goal.slo_s)
     p50, p95, p99 = delays.quantiles(0.5, 0.95, 0.99)
@@ -158,7 +159,7 @@ def _when(at_s: Array, records: Array, begin: Array, end: Array) -> Array:
     return at_s[piece] + (np.stack([begin, end]) - records[piece]) * slope
 
 
-def _executor_seconds(paid: list[Level], begin_s: float, end_s: float) -> float:
+def executor_seconds(paid: Sequence[Level], begin_s: float, end_s: float) -> float:
     """The integral of a number of executors that changes in steps."""
     total = 0.0
     for level, until in zip(paid, [*(later.at_s for later in paid[1:]), end_s], strict=True):
@@ -167,7 +168,7 @@ def _executor_seconds(paid: list[Level], begin_s: float, end_s: float) -> float:
     return total
 
 
-def _moves(targets: list[Level], begin_s: float) -> tuple[int, int]:
+def moves(targets: Sequence[Level], begin_s: float) -> tuple[int, int]:
     """How often the target changed after `begin_s`, and by how many executors in all."""
     changes = [
         abs(later.executors - earlier.executors)

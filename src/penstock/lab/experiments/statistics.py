@@ -5,6 +5,7 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections.abc import Sequence
 from math import sqrt
+from statistics import stdev
 from typing import Any
 
 from msgspec import Struct
@@ -39,10 +40,8 @@ def interval_95(values: Sequence[float]) -> float:
     count = len(values)
     if count < 2:
         return 0.0
-    middle = mean(values)
-    deviation = sqrt(sum((value - middle) ** 2 for value in values) / (count - 1))
     point = STUDENT_95[count - 2] if count - 2 < len(STUDENT_95) else 1.96
-    return point * deviation / sqrt(count)
+    return point * stdev(values) / sqrt(count)
 
 
 def scipy_stats() -> Any:
@@ -58,9 +57,11 @@ def welch_p(left: Sequence[float], right: Sequence[float]) -> float:
     >>> round(welch_p([20.0, 22.0, 19.0, 21.0], [28.0, 26.0, 27.0, 31.0]), 5)
     0.00204
     """
-    if len(set(left)) == 1 and len(set(right)) == 1:
-        return 1.0 if left[0] == right[0] else 0.0
-    return float(scipy_stats().ttest_ind(left, right, equal_var=False).pvalue)
+    moments = [(mean(side), stdev(side), len(side)) for side in (left, right)]
+    if all(deviation == 0.0 for _, deviation, _ in moments):
+        return 1.0 if moments[0][0] == moments[1][0] else 0.0
+    test = scipy_stats().ttest_ind_from_stats(*moments[0], *moments[1], equal_var=False)
+    return float(test.pvalue)
 
 
 def spearman(pairs: Sequence[tuple[float, float]]) -> float:

@@ -1,4 +1,4 @@
-"""Published studies of scalers, run again: each module has ``reproduce(processes, say) -> Study``.
+"""Published studies of scalers, run again: each module has ``study() -> StudyPlan``.
 
 The table names the module and says in one line what the study did. A module is loaded when its
 study is asked for.
@@ -6,16 +6,13 @@ study is asked for.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from importlib import import_module
-from typing import Protocol, cast
+from typing import Any, Protocol, cast
 
 from penstock.core.errors import unknown
 from penstock.lab.experiments.extra import lab_module
+from penstock.lab.studies.skeleton import Say, StudyPlan
 from penstock.lab.studies.study import Study
-
-#: Told now and then, in a few words, how far a reproduction has come.
-Say = Callable[[str], None]
 
 STUDIES: dict[str, str] = {
     "koper2022": "18 scaler settings on three Nexmark queries over Flink",
@@ -29,7 +26,7 @@ STUDIES: dict[str, str] = {
 class StudyModule(Protocol):
     """What a module of this package offers."""
 
-    def reproduce(self, processes: int | None, say: Say) -> Study: ...
+    def study(self) -> StudyPlan[Any, Any]: ...
 
 
 def reproduce(name: str, processes: int | None = None, say: Say = lambda _: None) -> Study:
@@ -38,4 +35,4 @@ def reproduce(name: str, processes: int | None = None, say: Say = lambda _: None
         raise unknown("study", name, STUDIES)
     lab_module("scipy.stats", "reproduce")
     module = cast("StudyModule", import_module(f"penstock.lab.studies.{name}"))
-    return module.reproduce(processes, say)
+    return module.study().reproduce(processes, say)

@@ -8,35 +8,39 @@ of the three loads; how long images take, and all of the filters on the third lo
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from functools import partial
 from itertools import product
 from math import log
+from typing import NamedTuple
 
 import numpy as np
 from msgspec import Struct
 
 from penstock.core.model import Limits, Step
-from penstock.lab.experiments.process_pool import run_in_processes
 from penstock.lab.experiments.statistics import mean
 from penstock.lab.studies.borkowski_tables import (
     FILTERS,
+    METRICS,
     PAPER,
     SCENARIOS,
+    TEXT,
+    BorkowskiRun,
+    Results,
+    average,
     box_plots,
     break_even,
     claims,
     result_table,
 )
 from penstock.lab.studies.borkowski_testbed import Cloud
-from penstock.lab.studies.playing import play, rescales, steer
+from penstock.lab.studies.playing import rescales, steer
+from penstock.lab.studies.skeleton import Bench, Findings, StudyPlan, beside_paper
 from penstock.lab.studies.study import (
     Calibration,
     Comparison,
     Entry,
     Metric,
-    Number,
-    Study,
     distances,
     mean_relative_error,
 )
@@ -63,40 +67,6 @@ MIDDLE = Cloud(work_s=0.20, gauge_noise=0.1, swing=0.03, transfer_s=0.05)
 STAGES = (((51,), 3), ((52, 53, 54), 1))
 FITTED_LOADS, FITTED_METRICS = ("Pyramid", "Square"), ("vm_hours", "events")
 
-#: What was fitted, on what, and what was assumed.
-FITTED = (
-    "Work per image, noise of the cpu gauge and swings of the testbed, fitted to VM time and "
-    "scaling events of all three filters on Pyramid and Square: {testbeds} testbeds, one run of "
-    "each, three more of the nearest. Mean relative error of the fit {error:.0%}. All of Lab, and "
-    "every time of an image and every violation, are held back (not fitted, but in sight when the "
-    "form of the testbed and the bounds of the search were chosen). The fit does not settle the "
-    "noise of the gauge: with 0.1 and 0.15 there are testbeds that come as near, all with too "
-    "many events on Pyramid or too few on Square. Moving state at a rescale (section 3.2) is "
-    "taken to be 0.05 s of work; with 0.1 s the fit is no better. The Kalman filter's R is the "
-    "variance of the gauge, its b the least-squares effect of the rate per VM on a fleet of fixed "
-    "size, as in sections 2.3 and 2.4; it decides nothing while new VMs bootstrap. For which load "
-    "it sizes the paper does not print: of the upper threshold, the middle of the band and the "
-    "lower threshold it is the one that comes nearest to the VM time of EKF on Pyramid. b on the "
-    "rate of the operator as a whole, the other reading of D, is ruled out: images on Square "
-    "would then take 10 s and more. Assumed: memory stands at 0.35 of a VM (a default Java heap "
-    "and the system), so that EKF keeps 4 VMs without load; PURE and GW do not notice. With 0.2 "
-    "instead, EKF's VM time on Square is 8.2 h, below PURE's, and an image takes 2.8 s, half of "
-    "PURE's. All runs start warm, with the mean fleet of the paper's runs of that filter."
-)
-
-#: Other readings of the paper, tried on single runs of each load.
-RULED_OUT = (
-    "Three other readings were tried and contradict the tables. PURE and GW wait until a VM has "
-    "booted before they ask for the next: PURE then makes 106 events on Pyramid, and an image on "
-    "Square takes 95 s. Memory holds the state that section 3.2 implies (1000 images of 1.7 "
-    "megapixels in three colours, 5.1 GB on VMs of 4 GB): GW then swings about the memory that "
-    "it needs, with 2000 events on Square. All VMs stand still when one joins or leaves: from "
-    "0.4 s on PURE makes more than 3000 events on every load. So we have no explanation for the "
-    "second and more by which images take longer with PURE than with EKF on Pyramid and Lab."
-)
-
-Say = Callable[[str], None]
-
 
 class BorkowskiCell(Struct, frozen=True):
     """One run: which load, under which rule, on which testbed."""
@@ -107,90 +77,81 @@ class BorkowskiCell(Struct, frozen=True):
     testbed: Cloud
 
 
-class BorkowskiRun(Struct, frozen=True):
-    """What the study reports of a run. VM time counts VMs that run, not those that boot."""
+class Prepared(NamedTuple):
+    """What comes before the runs: the testbed, how well it fits, and the three filters on it."""
 
-    vm_hours: float
-    events: float
-    image_s: float
-    query_s: float
-    violations: float
+    testbed: Cloud
+    fit_error: float
+    rules: dict[str, Thresholds]
+    readings: Comparison
 
 
-def reproduce(
-    processes: int | None, say: Say, runs: int = RUNS, grid: Sequence[Cloud] | None = None
-) -> Study:
-    """Calibrate on two of the loads, run all nine configurations, judge the claims."""
-    testbeds = GRID if grid is None else grid
-    say("the rule that the paper does not print")
-    readings = size_rules(kalman(MIDDLE), MIDDLE, min(5, runs), processes)
-    sized_for = nearest(readings)
-    say(f"calibrating on {len(testbeds)} testbeds")
-    testbed, fit_error = calibrate(processes, sized_for, testbeds)
-    rules = rules_on(testbed, sized_for)
-    say(f"{runs} runs of three filters on three loads")
-    results = _all_runs(rules, testbed, runs, processes)
-    tables = [result_table(scenario, results) for scenario in SCENARIOS]
-    aimed = [metric.name for metric in tables[0].metrics]
+def study(runs: int = RUNS, grid: Sequence[Cloud] = GRID) -> StudyPlan[BorkowskiCell, BorkowskiRun]:
+    """Calibrate on two of the loads, run all nine configurations."""
 
-    def off(rule: str, name: str, *scenarios: str) -> float:
-        return mean_relative_error(
-            [
-                (PAPER[each][rule][name], mean([getattr(r, name) for r in results[each, rule]]))
-                for each in scenarios
+    def prepare(bench: Bench) -> Prepared:
+        readings = size_rules(bench, kalman(MIDDLE), MIDDLE, min(5, runs))
+        testbed, fit_error = calibrate(bench, nearest(readings), grid)
+        return Prepared(testbed, fit_error, rules_on(testbed, nearest(readings)), readings)
+
+    def cells(prepared: Prepared) -> dict[tuple[str, str], list[BorkowskiCell]]:
+        return {
+            (scenario, name): [
+                BorkowskiCell(scenario, prepared.rules[name], 1 + i, prepared.testbed)
+                for i in range(runs)
             ]
-        )
+            for scenario, name in product(SCENARIOS, FILTERS)
+        }
 
-    return Study(
-        name="borkowski2019",
-        title="Minimizing cost by reducing scaling operations in distributed stream processing",
-        source="Borkowski, Hochreiner, Schulte, PVLDB 12(7), 2019",
-        protocol=(
-            f"One operator, {runs} runs of 45 min per filter and load, decisions at 2 Hz, "
-            "thresholds 0.45 and 0.8, VMs ready after 5 to 25 s, 1 to 32 of them, images dealt to "
-            "VMs in turn. Each filter works on the readings of each VM, and the mean over VMs is "
-            "compared with the thresholds; PURE and GW ask for one VM more or fewer at a time. "
-            "Pyramid 0 to 60 images/s in steps of 15 held 130 s, Square 1 and 65 held "
-            "370 s. Lab is a stand-in: the recorded trace is not published. VM time is read as "
-            "hours per run (the tables say 1000 h, which 45 min on 32 cores cannot reach). Image "
-            "time is work and waiting; the paper's has about 1 s of transfer on top. SLA "
-            "violations are summed over 20 runs: images above 5 s, queries (1 per 100 images, "
-            "same queues) above 1 s."
-        ),
-        tables=(*tables, break_even(results), readings),
-        figures=box_plots(results),
+    def findings(prepared: Prepared, results: Results) -> Findings:
+        text = TEXT.text("Calibration", testbeds=len(grid), error=prepared.fit_error)
+        return _findings(prepared, results, text)
+
+    return StudyPlan("borkowski2019", prepare, findings, cells, run)
+
+
+def _findings(prepared: Prepared, results: Results, text: str) -> Findings:
+    testbed, ekf = prepared.testbed, prepared.rules["EKF"]
+    tables = [result_table(scenario, results) for scenario in SCENARIOS]
+
+    def off(metric: str, *scenarios: str) -> float:
+        """How far the filters are off on these loads, on average."""
+        errors = [
+            mean_relative_error(
+                [(PAPER[s][rule][metric], average(results, s, rule, metric)) for s in scenarios]
+            )
+            for rule in FILTERS
+        ]
+        return mean(errors)
+
+    fitted = {
+        **{name: getattr(testbed, name) for name in ("work_s", "gauge_noise", "swing")},
+        "transfer_s": testbed.transfer_s,
+        "R": ekf.noise,
+        "b_cpu": ekf.rate_effects[0],
+        "sized_for_fraction": ekf.sized_for_fraction or 0.0,
+    }
+    errors = {
+        "vm_hours on Lab": off("vm_hours", "Lab"),
+        "events on Lab": off("events", "Lab"),
+        "image_s": off("image_s", *SCENARIOS),
+    }
+    return Findings(
+        tables=(*tables, break_even(results), prepared.readings),
         claims=claims(results),
-        distances=tuple(
+        calibrations=(Calibration("testbed", text, fitted, errors),),
+        figures=box_plots(results),
+        distances=[
             distance
             for scenario, table in zip(SCENARIOS, tables, strict=True)
-            for distance in distances(table, {}, f"{scenario}: ")
-            if any(name in distance.name for name in aimed[:3])
-        ),
-        calibrations=(
-            Calibration(
-                "testbed",
-                f"{FITTED.format(testbeds=len(testbeds), error=fit_error)} {RULED_OUT}",
-                {
-                    "work_s": testbed.work_s,
-                    "gauge_noise": testbed.gauge_noise,
-                    "swing": testbed.swing,
-                    "transfer_s": testbed.transfer_s,
-                    "R": rules["EKF"].noise,
-                    "b_cpu": rules["EKF"].rate_effects[0],
-                    "sized_for_fraction": rules["EKF"].sized_for_fraction or 0.0,
-                },
-                {
-                    "vm_hours on Lab": mean([off(rule, "vm_hours", "Lab") for rule in FILTERS]),
-                    "events on Lab": mean([off(rule, "events", "Lab") for rule in FILTERS]),
-                    "image_s": mean([off(rule, "image_s", *SCENARIOS) for rule in FILTERS]),
-                },
-            ),
-        ),
+            for distance in distances(table, {}, f"{scenario}: ", METRICS[:3])
+        ],
+        numbers={"runs": len(results["Lab", "EKF"])},
     )
 
 
 def run(cell: BorkowskiCell) -> BorkowskiRun:
-    """Carry out one cell."""
+    """One run of 45 minutes."""
     testbed = cell.testbed
     vms = warm_start(cell.scenario, cell.policy.filter)
     engine = testbed.start(load(cell.scenario), executors=vms, seed=cell.seed)
@@ -204,7 +165,7 @@ def run(cell: BorkowskiCell) -> BorkowskiRun:
         events=float(rescales(outcome.targets)),
         image_s=float(image_s.mean()),
         query_s=float(wait_s.mean()),
-        violations=late,
+        violations=late * 20.0 / 1000.0,
     )
 
 
@@ -219,13 +180,11 @@ def warm_start(scenario: str, name: str) -> int:
 
 def load(scenario: str) -> list[float]:
     """Images per second."""
-    if scenario == "Pyramid":
-        return Pyramid(low_rps=0.0, high_rps=60.0, step_rps=15.0, hold_s=130.0).rates(
-            RUN_S, 0, float
-        )
-    if scenario == "Square":
-        return Square(low_rps=1.0, high_rps=65.0, hold_s=370.0).rates(RUN_S, 0, float)
-    return _lab()
+    if scenario == "Lab":
+        return _lab()
+    square = Square(low_rps=1.0, high_rps=65.0, hold_s=370.0)
+    pyramid = Pyramid(low_rps=0.0, high_rps=60.0, step_rps=15.0, hold_s=130.0)
+    return (square if scenario == "Square" else pyramid).rates(RUN_S, 0, float)
 
 
 def _lab() -> list[float]:
@@ -249,7 +208,7 @@ def _lab() -> list[float]:
 
 
 def rules_on(testbed: Cloud, sized_for: float) -> dict[str, Thresholds]:
-    """The three filters; the Kalman filter has been told of the testbed by runs before."""
+    """The three filters; the Kalman filter knows the testbed from runs before."""
     return {
         "PURE": Thresholds(filter="pure"),
         "GW": Thresholds(filter="gauss"),
@@ -258,37 +217,38 @@ def rules_on(testbed: Cloud, sized_for: float) -> dict[str, Thresholds]:
 
 
 def calibrate(
-    processes: int | None,
+    bench: Bench,
     sized_for: float,
     grid: Sequence[Cloud] = GRID,
     stages: Sequence[tuple[Sequence[int], int]] = STAGES,
 ) -> tuple[Cloud, float]:
     """The testbed on which all three filters come nearest to the paper, and how near."""
-    told = run_in_processes(partial(rules_on, sized_for=sized_for), grid, processes)
-    rules = dict(zip(grid, told, strict=True))
+    what = f"calibrating on {len(grid)} testbeds"
+    rules = bench.run(partial(rules_on, sized_for=sized_for), grid, what)
+    rules_of = dict(zip(grid, rules, strict=True))
     found: dict[tuple[Cloud, str, str], list[BorkowskiRun]] = {}
 
     def pairs(testbed: Cloud) -> list[tuple[float, float]]:
         return [
             (
                 PAPER[name][rule][metric],
-                mean([getattr(r, metric) for r in found[testbed, name, rule]]),
+                mean([getattr(one, metric) for one in found[testbed, name, rule]]),
             )
             for name, rule, metric in product(FITTED_LOADS, FILTERS, FITTED_METRICS)
         ]
 
-    nearest_ones = list(grid)
-    for seeds, kept in stages:
-        keys = list(product(nearest_ones, FITTED_LOADS, FILTERS, seeds))
-        cells = [
-            BorkowskiCell(name, rules[each][rule], seed, each) for each, name, rule, seed in keys
-        ]
-        for (each, name, rule, _), one in zip(
-            keys, run_in_processes(run, cells, processes), strict=True
-        ):
-            found.setdefault((each, name, rule), []).append(one)
-        nearest_ones = sorted(nearest_ones, key=lambda each: _apart(pairs(each)))[:kept]
-    return nearest_ones[0], mean_relative_error(pairs(nearest_ones[0]))
+    remaining = list(grid)
+    for seeds, count in stages:
+        cells = {
+            (testbed, name, rule): [
+                BorkowskiCell(name, rules_of[testbed][rule], seed, testbed) for seed in seeds
+            ]
+            for testbed, name, rule in product(remaining, FITTED_LOADS, FILTERS)
+        }
+        for key, runs in bench.run_groups(run, cells, what).items():
+            found.setdefault(key, []).extend(runs)
+        remaining = sorted(remaining, key=lambda each: _apart(pairs(each)))[:count]
+    return remaining[0], mean_relative_error(pairs(remaining[0]))
 
 
 def _apart(pairs: Sequence[tuple[float, float]]) -> float:
@@ -300,8 +260,8 @@ def kalman(testbed: Cloud) -> Thresholds:
     vms = 24
     steps: list[Step] = []
     fixed = Limits(min_executors=vms, max_executors=vms)
-    pure = Thresholds(filter="pure")
-    play(testbed, load("Pyramid"), pure, fixed, executors=vms, seed=0, watch=steps.append)
+    engine = testbed.start(load("Pyramid"), executors=vms, seed=0)
+    steer(engine, Thresholds(filter="pure"), fixed, float(RUN_S), steps.append)
     seen = [step.snapshot for step in steps if step.snapshot is not None]
     rates = [(snapshot.arrival_rps or 0.0) / vms for snapshot in seen]
     cpus = [mean([one.cpu_fraction or 0.0 for one in snapshot.executors]) for snapshot in seen]
@@ -314,41 +274,21 @@ def kalman(testbed: Cloud) -> Thresholds:
     )
 
 
-def _all_runs(
-    rules: dict[str, Thresholds], testbed: Cloud, runs: int, processes: int | None
-) -> dict[tuple[str, str], list[BorkowskiRun]]:
-    """All runs by load and filter."""
-    keys = list(product(SCENARIOS, FILTERS))
-    cells = [
-        BorkowskiCell(scenario, rules[name], seed, testbed)
-        for scenario, name in keys
-        for seed in range(1, runs + 1)
-    ]
-    found = run_in_processes(run, cells, processes)
-    return {key: found[i * runs : (i + 1) * runs] for i, key in enumerate(keys)}
-
-
-def size_rules(rule: Thresholds, testbed: Cloud, runs: int, processes: int | None) -> Comparison:
+def size_rules(bench: Bench, rule: Thresholds, testbed: Cloud, runs: int) -> Comparison:
     """What comes of the Kalman filter by the load that it sizes for, on Pyramid.
 
     The seeds are not those of the runs that are judged.
     """
-    cells = [
-        BorkowskiCell("Pyramid", dataclasses.replace(rule, sized_for_fraction=each), seed, testbed)
-        for each, seed in product(READINGS, range(101, 101 + runs))
-    ]
-    found = run_in_processes(run, cells, processes)
-    names = ("vm_hours", "events", "image_s")
-    printed: dict[str, Number] = {name: PAPER["Pyramid"]["EKF"][name] for name in names}
-    entries = []
-    for index, each in enumerate(READINGS):
-        group = found[index * runs : (index + 1) * runs]
-        ours: dict[str, Number] = {name: mean([getattr(r, name) for r in group]) for name in names}
-        entries.append(Entry(f"{each:g}", printed, ours))
+    rules = {f"{each:g}": dataclasses.replace(rule, sized_for_fraction=each) for each in READINGS}
+    cells = {
+        label: [BorkowskiCell("Pyramid", each, 101 + i, testbed) for i in range(runs)]
+        for label, each in rules.items()
+    }
+    found = bench.run_groups(run, cells, "the rule that the paper does not print")
     metrics = (Metric("vm_hours", "h", 2), Metric("events", "", 1), Metric("image_s", "s", 2))
-    return Comparison(
-        f"EKF on Pyramid by the load that it sizes for, {runs} runs", metrics, tuple(entries)
-    )
+    row = {metric.name: PAPER["Pyramid"]["EKF"][metric.name] for metric in metrics}
+    title = f"EKF on Pyramid by the load that it sizes for, {runs} runs"
+    return beside_paper(title, metrics, dict.fromkeys(found, row), found)
 
 
 def nearest(readings: Comparison) -> float:

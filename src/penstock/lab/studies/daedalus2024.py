@@ -6,9 +6,9 @@ loads are the study's own, the cpu curve is that of its recorded workers.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from functools import lru_cache
-from importlib.resources import files
+from itertools import chain
 
 import msgspec
 import numpy as np
@@ -17,10 +17,9 @@ from numpy.typing import NDArray
 
 from penstock.core.model import Limits, Step
 from penstock.core.protocols import Policy
-from penstock.lab.experiments.process_pool import run_in_processes
 from penstock.lab.experiments.profiling import profiled
 from penstock.lab.experiments.statistics import Ecdf, mean
-from penstock.lab.studies.daedalus_claims import claims
+from penstock.lab.studies.daedalus_claims import TEXT, claims
 from penstock.lab.studies.daedalus_tables import (
     AGAINST_PHOEBE,
     JOBS,
@@ -28,6 +27,9 @@ from penstock.lab.studies.daedalus_tables import (
     MOST,
     PAPER,
     SHARES,
+    DaedalusResult,
+    Recovery,
+    Results,
     distribution,
     latency_table,
     most_workers,
@@ -36,12 +38,8 @@ from penstock.lab.studies.daedalus_tables import (
     worker_table,
 )
 from penstock.lab.studies.playing import mean_level, rescales, steer
-from penstock.lab.studies.study import (
-    Calibration,
-    Study,
-    distances,
-    mean_relative_error,
-)
+from penstock.lab.studies.skeleton import Bench, Findings, StudyPlan, data
+from penstock.lab.studies.study import Calibration, distances, mean_relative_error
 from penstock.policies.algorithms.recovery import Watch
 from penstock.policies.daedalus.daedalus import Daedalus, DaedalusMemory
 from penstock.policies.kubernetes.hpa import Hpa
@@ -54,7 +52,6 @@ from penstock.simulation.engines.engine import Curve, Outcome
 from penstock.simulation.engines.fleet import Startup
 
 Array = NDArray[np.float64]
-Say = Callable[[str], None]
 
 RUNS, RUN_S = 5, 21_600
 #: How often Daedalus looks. The study's metrics are of every second; five measure a recovery well.
@@ -73,32 +70,11 @@ PEAK_FRACTION = round(400_000 / 488_277, 2)
 REQUESTS = tuple(round(0.4 + 0.05 * step, 2) for step in range(21))
 
 
-class Recovery(Struct, frozen=True):
-    """A rescale by Daedalus: how long it expected the recovery to take, how long it took.
-
-    `measured_s` is by the instrument of the study (section 3.5): from the first to the last
-    sample in which arrivals and throughput are farther apart than one standard deviation.
-    `caught_up_s` is exact, and harder: from the stop until nothing waits. Either is missing if
-    the next rescale came first, or if nothing was seen.
-    """
-
-    predicted_s: float
-    measured_s: float | None = None
-    caught_up_s: float | None = None
-
-
-class DaedalusResult(Struct, frozen=True):
-    """One run: what the study reports, and what Daedalus believed on the way."""
-
-    workers: float
-    latency_ms: float
-    p50_ms: float
-    p95_ms: float
-    rescales: float
-    capacity_errors: tuple[float, ...] = ()
-    wapes: tuple[float, ...] = ()
-    recoveries: tuple[Recovery, ...] = ()
-    latencies_ms: tuple[float, ...] = ()
+#: What the recordings of the study show of its workers.
+RECORDED = (
+    "idle_cpu_fraction", "measurement_noise", "capacity_noise", "hot_fraction", "restart_s",
+    "join_s",
+)  # fmt: skip
 
 
 class DaedalusCell(Struct, frozen=True):
@@ -128,104 +104,68 @@ class DaedalusCell(Struct, frozen=True):
 
 
 class _Loads(Struct, frozen=True):
-    source: str
     every_s: int
     ysb: list[float]
     traffic: list[float]
 
 
-def reproduce(processes: int | None, say: Say, runs: int = RUNS) -> Study:
-    """Run all jobs under all policies, and judge the claims."""
-    say("calibrating what Kubernetes counts as cpu")
-    requests = calibrate(processes)
-    say(f"{runs} runs of each policy on {len(PAPER)} jobs")
-    keys = [(job, policy) for job in PAPER for policy in PAPER[job]]
-    cells = [
-        DaedalusCell(job, policy, seed, requests.get(job, 1.0))
-        for job, policy in keys
-        for seed in range(1, runs + 1)
-    ]
-    found = run_in_processes(run, cells, processes)
-    every = {key: found[i * runs : (i + 1) * runs] for i, key in enumerate(keys)}
-    results = {(job, policy): group for (job, policy), group in every.items() if job in JOBS}
-    tables = [worker_table(job, results) for job in JOBS]
-    besides = [worker_table(job, every) for job in (KAFKA_STREAMS, AGAINST_PHOEBE)]
-    example = engine_job("WordCount")
-    return Study(
-        name="daedalus2024",
-        title="Daedalus: self-adaptive horizontal autoscaling for resource efficiency",
-        source="Pfister, Scheinert, Geldenhuys, Kao, ICPE 2024",
-        protocol=(
-            f"{runs} runs of 6 h per job and policy on the Flink-like engine, checkpoints every "
-            "10 s, at most 12 workers. Latency is the mean over seconds of what the record that "
-            "leaves has waited, plus the job's own latency (windows, buffers), for which we take "
-            "the lowest mean of the four in the paper. HPA waits 5 min in both directions, as its "
-            "published chart says. Beside the three jobs: WordCount on Kafka Streams, with its own "
-            "latency and Daedalus resting 200 s more after a rescale, and YSB under the sine on at "
-            "most 18 workers against Phoebe, which was profiled before. A recovery is measured as "
-            "in the paper (section 3.5): as long as arrivals and throughput differ by more than a "
-            "standard deviation from what is usual. A slow end of catching up lies within that; "
-            "the part of rescales that had nothing waiting by the predicted time is told as well."
-        ),
-        tables=(*tables, *besides, latency_table(results)),
-        figures=(*(distribution(job, every) for job in PAPER), use(every)),
-        claims=claims(results),
-        distances=tuple(
-            distance
-            for job, table in zip(JOBS, tables, strict=True)
-            for distance in distances(table, {}, f"{job}: ")
-        ),
-        calibrations=(
-            Calibration(
-                "all jobs",
-                "From recordings of the study: cpu without load, its noise and that of capacity, "
-                "the skew by which eleven workers idle when the twelfth is full (mean cpu 0.80), "
-                "and 15 s of downtime when a worker joins (half of it when one leaves, as Daedalus "
-                "takes it). Each load is scaled so that its peak is 82 % of what 12 workers can "
-                "do: the one saturated run that is published did 488,277/s, and the load of the "
-                "published deployment of YSB peaks at 400,000/s. That the run was one of YSB is "
-                "inferred, and for the other jobs the ratio is assumed; D1 and D3 hang on it: with "
-                "0.95, which was assumed before, both fail, and the workers of Daedalus are 21 % "
-                "off instead of 13 %. "
-                "Fitted: what a worker requests of the cpu that it may use, so that HPA 80 (on "
-                "Kafka Streams HPA 60) has the paper's mean workers on each job (the published "
-                "chart says half); all other rows are held back.",
-                {
-                    "idle_cpu_fraction": example.idle_cpu_fraction,
-                    "measurement_noise": example.measurement_noise,
-                    "capacity_noise": example.capacity_noise,
-                    "hot_fraction": example.hot_fraction,
-                    "restart_s": example.restart_s,
-                    "join_s": example.join_s,
-                    "peak_fraction": PEAK_FRACTION,
-                    **{f"request_fraction, {job}": part for job, part in requests.items()},
-                },
-                {
-                    f"workers, {label} (not fitted)": mean_relative_error(
-                        [
-                            (PAPER[job][label]["workers"], entry.ours["workers"] or 0.0)
-                            for job, table in zip(JOBS, tables, strict=True)
-                            for entry in table.entries
-                            if entry.label == label
-                        ]
-                    )
-                    for label in ("Daedalus", "HPA 85")
-                },
-            ),
-        ),
-    )
+def study(runs: int = RUNS) -> StudyPlan[DaedalusCell, DaedalusResult]:
+    """Fit what a worker requests, run all jobs under all policies."""
+
+    def cells(requests: dict[str, float]) -> dict[tuple[str, str], list[DaedalusCell]]:
+        return {
+            (job, policy): [
+                DaedalusCell(job, policy, 1 + i, requests.get(job, 1.0)) for i in range(runs)
+            ]
+            for job in PAPER
+            for policy in PAPER[job]
+        }
+
+    return StudyPlan("daedalus2024", calibrate, findings, cells, run)
 
 
-def calibrate(processes: int | None, requests: Sequence[float] = REQUESTS) -> dict[str, float]:
+def calibrate(bench: Bench, requests: Sequence[float] = REQUESTS) -> dict[str, float]:
     """The request of cpu with which HPA 80 has the mean workers of the paper, for each job."""
     fitted_on = {**dict.fromkeys(JOBS, "HPA 80"), KAFKA_STREAMS: "HPA 60"}
     cells = [DaedalusCell(job, hpa, 0, r) for job, hpa in fitted_on.items() for r in requests]
+    found = bench.run(run, cells, "calibrating what Kubernetes counts as cpu")
     best: dict[str, tuple[float, float]] = {}
-    for cell, measured in zip(cells, run_in_processes(run, cells, processes), strict=True):
+    for cell, measured in zip(cells, found, strict=True):
         apart = abs(measured.workers - PAPER[cell.job][cell.policy]["workers"])
         here = (apart, cell.request_fraction)
         best[cell.job] = min(best.get(cell.job, here), here)
     return {job: request for job, (_, request) in best.items()}
+
+
+def findings(requests: dict[str, float], every: Results) -> Findings:
+    """The tables of sections 4.5 to 4.7; the claims are about the three jobs of section 4.5."""
+    results = {(job, policy): group for (job, policy), group in every.items() if job in JOBS}
+    tables = [worker_table(job, every) for job in PAPER]
+    example = engine_job("WordCount")
+    fitted = {
+        **{name: getattr(example, name) for name in RECORDED},
+        "peak_fraction": PEAK_FRACTION,
+        **{f"request_fraction, {job}": part for job, part in requests.items()},
+    }
+    off = {
+        f"workers, {label} (not fitted)": mean_relative_error(
+            [
+                (PAPER[job][label]["workers"], mean([one.workers for one in every[job, label]]))
+                for job in JOBS
+            ]
+        )
+        for label in ("Daedalus", "HPA 85")
+    }
+    return Findings(
+        tables=(*tables, latency_table(results)),
+        claims=claims(results),
+        calibrations=(Calibration("all jobs", TEXT.text("Calibration"), fitted, off),),
+        figures=(*(distribution(job, every) for job in PAPER), use(every)),
+        distances=chain.from_iterable(
+            distances(table, {}, f"{job}: ") for job, table in zip(JOBS, tables, strict=False)
+        ),
+        numbers={"runs": len(every["WordCount", "Daedalus"])},
+    )
 
 
 def engine_job(name: str) -> ContinuousJob:
@@ -269,18 +209,17 @@ def load(name: str) -> list[float]:
 
 @lru_cache(maxsize=1)
 def _loads() -> _Loads:
-    text = files("penstock.lab.studies").joinpath("data", "daedalus2024.json").read_bytes()
-    return msgspec.json.decode(text, type=_Loads)
+    return data("daedalus2024", _Loads)
 
 
 def run(cell: DaedalusCell) -> DaedalusResult:
-    """Carry out one cell."""
+    """One run of six hours."""
     policy, limits = cell.rule()
     middle = most_workers(cell.job) // 2
     start = MOST if cell.policy == "static" else 1 if cell.job in ("YSB", "Traffic") else middle
     engine = engine_job(cell.job).start(load(cell.job), executors=start, seed=cell.seed)
-    beliefs = Beliefs(engine)
-    outcome = steer(engine, policy, limits, float(RUN_S), beliefs.watch)
+    estimates = Estimates(engine)
+    outcome = steer(engine, policy, limits, float(RUN_S), estimates.watch)
     waits_s = seconds_waited(outcome)
     latency = Ecdf.of((1000.0 * (waits_s + own_latency_s(cell.job))).tolist())
     return DaedalusResult(
@@ -290,14 +229,14 @@ def run(cell: DaedalusCell) -> DaedalusResult:
         p95_ms=latency.quantile(0.95),
         rescales=float(rescales(outcome.targets)),
         latencies_ms=tuple([latency.quantile(share) for share in SHARES]),
-        capacity_errors=tuple(beliefs.capacity_errors),
-        wapes=tuple(beliefs.wapes),
-        recoveries=tuple(_recoveries(beliefs, outcome)),
+        capacity_errors=tuple(estimates.capacity_errors),
+        wapes=tuple(estimates.wapes),
+        recoveries=tuple(_recoveries(estimates, outcome)),
     )
 
 
-class Beliefs:
-    """What Daedalus thinks at each plan, held against what is so."""
+class Estimates:
+    """What Daedalus estimates at each plan, compared with the truth."""
 
     def __init__(self, engine: ContinuousRun) -> None:
         self._engine = engine
@@ -342,7 +281,7 @@ def seconds_waited(outcome: Outcome) -> Array:
     return waited
 
 
-def _recoveries(beliefs: Beliefs, outcome: Outcome) -> list[Recovery]:
+def _recoveries(estimates: Estimates, outcome: Outcome) -> list[Recovery]:
     """What came of each rescale, up to the next."""
     seconds = np.arange(outcome.duration_s + 1.0)
     arrived = _at(outcome.arrivals, seconds)
@@ -350,8 +289,8 @@ def _recoveries(beliefs: Beliefs, outcome: Outcome) -> list[Recovery]:
     waiting = arrived - departed
     stands = np.diff(departed, append=departed[-1]) <= 1e-9
     found = []
-    ends_s = [*(at_s for at_s, _ in beliefs.rescales[1:]), outcome.duration_s]
-    for (asked_s, predicted_s), end_s in zip(beliefs.rescales, ends_s, strict=False):
+    ends_s = [*(at_s for at_s, _ in estimates.rescales[1:]), outcome.duration_s]
+    for (asked_s, predicted_s), end_s in zip(estimates.rescales, ends_s, strict=False):
         caught_up_s = None
         stopped = np.flatnonzero(stands[int(asked_s) : int(end_s)])
         if len(stopped):
@@ -359,7 +298,7 @@ def _recoveries(beliefs: Beliefs, outcome: Outcome) -> list[Recovery]:
             # Half a second's arrivals are not a backlog.
             done = np.flatnonzero(waiting[first + 1 : int(end_s)] <= 0.5 * np.diff(arrived)[first])
             caught_up_s = float(done[0] + 1) if len(done) else None
-        found.append(Recovery(predicted_s, beliefs.measured_s.get(asked_s), caught_up_s))
+        found.append(Recovery(predicted_s, estimates.measured_s.get(asked_s), caught_up_s))
     return found
 
 

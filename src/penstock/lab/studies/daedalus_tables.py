@@ -3,61 +3,55 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING
 
 import numpy as np
+from msgspec import Struct
 
 from penstock.lab.experiments.statistics import mean
-from penstock.lab.studies.study import (
-    Bar,
-    Bars,
-    Chart,
-    ChartLine,
-    Comparison,
-    Entry,
-    Metric,
-    Number,
-)
-
-if TYPE_CHECKING:
-    from penstock.lab.studies.daedalus2024 import DaedalusResult
-
-Results = Mapping[tuple[str, str], Sequence["DaedalusResult"]]
+from penstock.lab.studies.skeleton import beside_paper, means, printed
+from penstock.lab.studies.study import Bar, Bars, Chart, ChartLine, Comparison, Entry, Metric
 
 MOST = 12
 JOBS = ("WordCount", "YSB", "Traffic")
 #: Two comparisons besides: WordCount on Kafka Streams, and YSB under a sine against Phoebe.
 KAFKA_STREAMS, AGAINST_PHOEBE = "Kafka Streams", "YSB under a sine"
 MOST_AGAINST_PHOEBE = 18
-POLICIES = ("Daedalus", "HPA 80", "HPA 85", "static")
-#: Sections 4.5.1 to 4.5.3: mean workers, mean latency in ms.
-_PRINTED = {
-    "WordCount": ((5.4, 1171.0), (7.8, 1791.0), (7.0, 961.0), (12.0, 1408.0)),
-    "YSB": ((5.5, 9106.0), (10.0, 7862.0), (9.6, 8042.0), (12.0, 7576.0)),
-    "Traffic": ((3.5, 6176.0), (5.9, 5566.0), (5.6, 5671.0), (12.0, 8778.0)),
-}
-#: Sections 4.6 and 4.7.
-_PRINTED_BESIDES = {
-    KAFKA_STREAMS: {
-        "Daedalus": (5.2, 10_566.0),
-        "HPA 60": (5.8, 15_453.0),
-        "HPA 80": (4.0, 102_153.0),
-        "static": (12.0, 8_343.0),
-    },
-    AGAINST_PHOEBE: {"Daedalus": (10.1, 9_624.0), "Phoebe": (12.4, 3_340.0)},
-}
-PAPER: dict[str, dict[str, dict[str, float]]] = {
-    job: {
-        policy: {"workers": workers, "latency_ms": latency_ms}
-        for policy, (workers, latency_ms) in rows.items()
-    }
-    for job, rows in (
-        *((job, dict(zip(POLICIES, rows, strict=True))) for job, rows in _PRINTED.items()),
-        *_PRINTED_BESIDES.items(),
-    )
-}
+#: By job and policy: mean workers, mean latency in ms.
+PAPER = printed("daedalus2024")
 #: The points of a distribution of latency that are drawn.
 SHARES = (*(round(0.01 * step, 2) for step in range(1, 100)), 0.995, 0.999, 1.0)
+
+
+class Recovery(Struct, frozen=True):
+    """A rescale by Daedalus: how long it expected the recovery to take, how long it took.
+
+    `measured_s` is by the instrument of the study (section 3.5): from the first to the last
+    sample in which arrivals and throughput are farther apart than one standard deviation.
+    `caught_up_s` is exact, and harder: from the stop until nothing waits. Either is missing if
+    the next rescale came first, or if nothing was seen.
+    """
+
+    predicted_s: float
+    measured_s: float | None = None
+    caught_up_s: float | None = None
+
+
+class DaedalusResult(Struct, frozen=True):
+    """One run: what the study reports, and what Daedalus estimated on the way."""
+
+    workers: float
+    latency_ms: float
+    p50_ms: float
+    p95_ms: float
+    rescales: float
+    capacity_errors: tuple[float, ...] = ()
+    wapes: tuple[float, ...] = ()
+    recoveries: tuple[Recovery, ...] = ()
+    latencies_ms: tuple[float, ...] = ()
+
+
+#: Runs by job and policy.
+Results = Mapping[tuple[str, str], Sequence[DaedalusResult]]
 
 
 def most_workers(job: str) -> int:
@@ -75,29 +69,18 @@ def own_latency_s(job: str) -> float:
 
 def worker_table(job: str, results: Results) -> Comparison:
     metrics = (Metric("workers", "", 1), Metric("latency_ms", "ms", 0), Metric("rescales", "", 0))
-    entries = []
-    for policy in PAPER[job]:
-        group = results[job, policy]
-        ours: dict[str, Number] = {
-            m.name: mean([getattr(r, m.name) for r in group]) for m in metrics
-        }
-        entries.append(Entry(policy, {**PAPER[job][policy]}, ours))
-    return Comparison(f"{job}: mean workers and latency", metrics, tuple(entries))
+    runs = {policy: results[job, policy] for policy in PAPER[job]}
+    return beside_paper(f"{job}: mean workers and latency", metrics, PAPER[job], runs)
 
 
 def latency_table(results: Results) -> Comparison:
     """Two points of each distribution of latency, and workers relative to the fixed fleet."""
     entries = []
-    for job, policy in results:
-        group = results[job, policy]
-        ours: dict[str, Number] = {
-            "p50_ms": mean([one.p50_ms for one in group]),
-            "p95_ms": mean([one.p95_ms for one in group]),
-            "use": mean([one.workers for one in group]) / MOST,
-        }
-        entries.append(
-            Entry(f"{job}, {policy}", {"use": PAPER[job][policy]["workers"] / MOST}, ours)
-        )
+    for (job, policy), group in results.items():
+        ours = means(group, ("p50_ms", "p95_ms"))
+        ours["use"] = mean([one.workers for one in group]) / MOST
+        paper = {"use": PAPER[job][policy]["workers"] / MOST}
+        entries.append(Entry(f"{job}, {policy}", {**paper}, ours))
     metrics = (Metric("p50_ms", "ms", 0), Metric("p95_ms", "ms", 0), Metric("use", "", 2))
     return Comparison("Latency over seconds, and use relative to static", metrics, tuple(entries))
 
@@ -121,9 +104,8 @@ def use(results: Results) -> Bars:
             policy,
             job,
             PAPER[job][policy]["workers"] / most_workers(job),
-            mean([one.workers for one in results[job, policy]]) / most_workers(job),
+            mean([one.workers for one in group]) / most_workers(job),
         )
-        for job in PAPER
-        for policy in PAPER[job]
+        for (job, policy), group in results.items()
     )
     return Bars("Workers relative to the largest fleet", "part of it", bars, wide=True)

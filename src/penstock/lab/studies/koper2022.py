@@ -8,23 +8,21 @@ number of workers changed.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from functools import partial
+from collections.abc import Callable, Mapping, Sequence
 from itertools import pairwise
 from statistics import fmean
+from typing import NamedTuple
 
 import numpy as np
 from msgspec import Struct, structs
 
 from penstock.core.clock import SimulatedClock
 from penstock.core.knowledge import Rescale
-from penstock.lab.experiments.process_pool import run_in_processes
-from penstock.lab.studies.koper_claims import claims
+from penstock.lab.studies.koper_claims import QUERIES, claims
 from penstock.lab.studies.koper_recordings import (
     COUNTED,
     JUDGED_AFTER,
     JUDGED_ROUNDS,
-    QUERIES,
     Fit,
     calibration,
     fitted,
@@ -32,6 +30,7 @@ from penstock.lab.studies.koper_recordings import (
     replayed,
 )
 from penstock.lab.studies.koper_sensors import as_the_study_measured
+from penstock.lab.studies.skeleton import Bench, Findings, StudyPlan
 from penstock.lab.studies.study import (
     Chart,
     ChartLine,
@@ -39,7 +38,6 @@ from penstock.lab.studies.study import (
     Comparison,
     Entry,
     Metric,
-    Study,
     distances,
 )
 from penstock.settings.policy_spec import read_policy_spec
@@ -104,62 +102,60 @@ class KoperResult(Struct, frozen=True):
     rescales: float
 
 
-#: Of each query, scaler and setting.
-Found = dict[tuple[str, str, int], KoperResult]
+#: Query, scaler and setting.
+Setting = tuple[str, str, int]
 
 
-def reproduce(processes: int | None, say: Callable[[str], None]) -> Study:
+class Fits(NamedTuple):
+    """The job of each query, fitted to its whole recorded runs and to their first halves."""
+
+    whole: dict[str, ContinuousJob]
+    halves: dict[str, ContinuousJob]
+
+
+def study() -> StudyPlan[KoperCell, KoperResult]:
     """Fit a job to the recorded runs of each query, and run all settings on it."""
-    say("fitting the engine to the recorded runs")
+    return StudyPlan("koper2022", prepare, findings, cells, run)
+
+
+def prepare(bench: Bench) -> Fits:
+    """Fit two jobs to each query: one to use, one to judge."""
     used = [Fit(query) for query in QUERIES]
     judged = [Fit(query, JUDGED_AFTER, JUDGED_ROUNDS) for query in QUERIES]
-    jobs = run_in_processes(fitted, [*used, *judged], processes)
-    fits = dict(zip(QUERIES, jobs[: len(used)], strict=True))
-    halves = dict(zip(QUERIES, jobs[len(used) :], strict=True))
-    published = {query: recordings().published(query) for query in QUERIES}
-    grid = [
-        KoperCell(query, fits[query], row.scaler, row.setting, seed)
+    jobs = bench.run(fitted, [*used, *judged], "fitting the engine to the recorded runs")
+    count = len(QUERIES)
+    return Fits(
+        dict(zip(QUERIES, jobs, strict=False)), dict(zip(QUERIES, jobs[count:], strict=True))
+    )
+
+
+def cells(fits: Fits) -> dict[Setting, list[KoperCell]]:
+    return {
+        (query, row.scaler, row.setting): [
+            KoperCell(query, fits.whole[query], row.scaler, row.setting, seed) for seed in SEEDS
+        ]
         for query in QUERIES
-        for row in published[query]
-        for seed in SEEDS
+        for row in recordings().published(query)
+    }
+
+
+def findings(fits: Fits, results: Mapping[Setting, Sequence[KoperResult]]) -> Findings:
+    """The three tables and the claims, on means over seeds and on each seed alone."""
+    tables = [_table(query, results) for query in QUERIES]
+    alone = [
+        claims([_table(q, {key: [runs[i]] for key, runs in results.items()}) for q in QUERIES])
+        for i in range(len(SEEDS))
     ]
-    say(f"running {len(grid)} runs of 140 min")
-    results = run_in_processes(run, grid, processes, partial(_tell, say, len(grid)))
-    by_seed: list[Found] = [
-        {
-            (c.query, c.scaler, c.setting): r
-            for c, r in zip(grid, results, strict=True)
-            if c.seed == s
-        }
-        for s in SEEDS
-    ]
-    found = {setting: _mean([each[setting] for each in by_seed]) for setting in by_seed[0]}
-    tables = tuple(_table(query, found) for query in QUERIES)
-    return Study(
-        name="koper2022",
-        title="Koper (2022): an evaluation of auto-scalers for Apache Flink",
-        source=recordings().source,
-        protocol=(
-            "18 scaler settings on Nexmark queries 1, 3 and 11; 140 min, the study's load (one "
-            "for all its runs of a query), 1 to 16 workers, 8 at the start; means of samples "
-            f"every 15 s. Ours: mean of {len(SEEDS)} runs with other noise; the paper's: one run. "
-            "Where the study's published code and its text differ, its numbers come from the code, "
-            "and we do as that does: DS2 rounds up before its margin and once more after it, and "
-            "on query 11 takes each instance for two, for it counts the operators chained in it; "
-            "Varga's threshold of lag is one of each worker; adapted Dhalion looks at the lag of "
-            "the moment; the HPA has the arithmetic of Kubernetes 1.21; pauses count from when "
-            "workers registered. Their instruments are the study's too: operators that start up "
-            "are not idle, lag is the largest of the last while, cpu the mean of a minute. "
-            "On query 11 four of the study's runs got caught in a loop of growing (hpa 70, adapted "
-            "Dhalion at 1 and 10 s, adapted DS2 at 0 %) and others like them did not, which its "
-            "section 5.11 puts down to luck; ours do not, so these settings use fewer workers. "
-            "What an engine can show at all (a job that is late for long loses capacity, busy time "
-            "shrinks with the number of workers) was settled on the recordings, with the claims in "
-            "view; its numbers are fitted to the recordings alone."
-        ),
+    calibrations = [calibration(q, fits.whole[q], fits.halves[q]) for q in QUERIES]
+    return Findings(
         tables=tables,
-        claims=_with_single_runs(claims(tables), by_seed),
-        distances=tuple(
+        claims=_with_single_runs(claims(tables), alone),
+        calibrations=calibrations,
+        figures=(
+            *(against(table, metric) for metric in METRICS[:2] for table in tables),
+            *(chart for query in QUERIES for chart in replayed(query, fits.whole[query])),
+        ),
+        distances=(
             each
             for query, table in zip(QUERIES, tables, strict=True)
             for each in (
@@ -167,11 +163,7 @@ def reproduce(processes: int | None, say: Callable[[str], None]) -> Study:
                 *distances(_never_recorded(query, table), {}, f"{query}, never recorded: "),
             )
         ),
-        calibrations=tuple(calibration(query, fits[query], halves[query]) for query in QUERIES),
-        figures=(
-            *(against(table, metric) for metric in METRICS[:2] for table in tables),
-            *(chart for query in QUERIES for chart in replayed(query, fits[query])),
-        ),
+        numbers={"seeds": len(SEEDS)},
     )
 
 
@@ -182,16 +174,14 @@ def _never_recorded(query: str, table: Comparison) -> Comparison:
     return Comparison(table.title, METRICS[:2], entries)
 
 
-def _with_single_runs(judged: tuple[Claim, ...], by_seed: Sequence[Found]) -> tuple[Claim, ...]:
+def _with_single_runs(
+    judged: Sequence[Claim], alone: Sequence[Sequence[Claim]]
+) -> tuple[Claim, ...]:
     """Each claim with the part of the seeds on which it holds alone: the paper has one run."""
-    alone = [claims([_table(query, found) for query in QUERIES]) for found in by_seed]
+    name = "part of single runs in which it holds"
     return tuple(
         structs.replace(
-            claim,
-            evidence={
-                **claim.evidence,
-                "part of single runs in which it holds": fmean(each[i].holds for each in alone),
-            },
+            claim, evidence={**claim.evidence, name: fmean(each[i].holds for each in alone)}
         )
         for i, claim in enumerate(judged)
     )
@@ -255,14 +245,6 @@ def _sampled(levels: Sequence[Level], at_s: Sequence[float]) -> list[int]:
     return values
 
 
-def _mean(results: Sequence[KoperResult]) -> KoperResult:
-    return KoperResult(
-        fmean(one.latency_s for one in results),
-        fmean(one.workers for one in results),
-        fmean(one.rescales for one in results),
-    )
-
-
 def _varga(version: int, percent: int) -> str:
     target = f"version={version},utilization_target={percent / 100}"
     return f"varga:{target},count_sources=true,{_pause(120)}"
@@ -276,28 +258,16 @@ def _pause(seconds: int) -> str:
     return f"cooldown={seconds + REGISTERED_AFTER_S:g}s"
 
 
-def _table(query: str, found: Found) -> Comparison:
+def _table(query: str, results: Mapping[Setting, Sequence[KoperResult]]) -> Comparison:
     entries = []
     for row in recordings().published(query):
-        mine = found[query, row.scaler, row.setting]
-        entries.append(
-            Entry(
-                f"{row.scaler} {row.setting}",
-                _numbers(row.latency_s, row.workers, row.rescales),
-                _numbers(mine.latency_s, mine.workers, mine.rescales),
-            )
-        )
+        runs = results[query, row.scaler, row.setting]
+        ours = (fmean(getattr(one, name) for one in runs) for name in KoperResult.__struct_fields__)
+        paper = _numbers(row.latency_s, row.workers, row.rescales)
+        entries.append(Entry(f"{row.scaler} {row.setting}", paper, _numbers(*ours)))
     return Comparison(f"query {query[1:]}", METRICS, tuple(entries))
 
 
 def _numbers(latency_s: float, workers: float, rescales: float) -> dict[str, float | None]:
-    return {
-        "latency": latency_s,
-        "workers": workers,
-        "latency + workers": latency_s + workers,
-        "rescales": float(rescales),
-    }
-
-
-def _tell(say: Callable[[str], None], total: int, done: int) -> None:
-    say(f"{done} of {total} runs")
+    values = (latency_s, workers, latency_s + workers, float(rescales))
+    return {metric.name: value for metric, value in zip(METRICS, values, strict=True)}

@@ -2,135 +2,101 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 
-from msgspec import structs
-
+from penstock.lab.studies.skeleton import prose
 from penstock.lab.studies.study import Claim, Comparison
 
-#: Metric values by the label of a row.
-Column = dict[str, float]
-
+TEXT = prose("koper2022")
+QUERIES = ("q1", "q3", "q11")
 TARGETS = (30, 50, 70)
 FACTORS = (0, 33, 66)
 THRESHOLDS = (1, 5, 10)
+
+#: One metric of our tables: by query and the label of a row.
+Column = dict[str, dict[str, float]]
 
 
 def claims(tables: Sequence[Comparison]) -> tuple[Claim, ...]:
     """K1 to K11 for the tables of queries 1, 3 and 11."""
     workers, latency, total, rescales = (
-        {
-            query: _ours(table, metric)
-            for query, table in zip(("q1", "q3", "q11"), tables, strict=True)
-        }
+        {query: _ours(table, metric) for query, table in zip(QUERIES, tables, strict=True)}
         for metric in ("workers", "latency", "latency + workers", "rescales")
     )
     return (
-        _k1(workers),
-        _k2(workers),
+        *_about_varga(workers),
         _k3(latency),
-        _k4(rescales),
-        _k5(latency),
+        *_about_adapted_ds2(latency, rescales),
         _k6(workers),
-        _k7(latency),
-        _k8(latency),
-        _k9(total),
+        _extreme("K7", latency["q11"], max, "hpa 90"),
+        _extreme("K8", latency["q1"], min, "hpa 50"),
+        _k9(total["q3"]),
         _k10(workers),
-        _k11(total),
+        _k11(total["q11"]),
     )
 
 
-def _ours(table: Comparison, metric: str) -> Column:
+def _ours(table: Comparison, metric: str) -> dict[str, float]:
     return {
         entry.label: value for entry in table.entries if (value := entry.ours[metric]) is not None
     }
 
 
-def _k1(workers: dict[str, Column]) -> Claim:
-    means = {
-        f"{query} varga-v1 {target}": column[f"varga-v1 {target}"]
-        for query, column in workers.items()
-        for target in TARGETS
-    }
-    low = [f"{name} uses {value:.1f}" for name, value in means.items() if value <= 10.0]
-    return Claim(
-        "K1", "Varga v1 uses more than 10 workers on average on all queries", not low, means,
-        "; ".join(low),
-    )  # fmt: skip
-
-
-def _k2(workers: dict[str, Column]) -> Claim:
+def _about_varga(workers: Column) -> tuple[Claim, Claim]:
+    rows = [(query, target) for query in workers for target in TARGETS]
+    means = {f"{q} varga-v1 {target}": workers[q][f"varga-v1 {target}"] for q, target in rows}
     cuts = {
-        f"{query} {target}": 1.0 - column[f"varga-v2 {target}"] / column[f"varga-v1 {target}"]
-        for query, column in workers.items()
-        for target in TARGETS
+        f"{q} {target}": 1.0 - workers[q][f"varga-v2 {target}"] / workers[q][f"varga-v1 {target}"]
+        for q, target in rows
     }
-    less = [f"{name} by {cut:.0%}" for name, cut in cuts.items() if cut <= 0.45]
-    return Claim(
-        "K2",
-        "the cooldown of Varga v2 cuts the mean workers of v1 by more than 45 % at each target",
-        not less,
-        cuts,
-        f"it cuts {', '.join(less)}" if less else "",
+    low = _those(means, lambda value: value <= 10.0, "{name} uses {value:.1f}")
+    less = _those(cuts, lambda cut: cut <= 0.45, "{name} by {value:.0%}")
+    return (
+        TEXT.claim("K1", not low, means, "; ".join(low)),
+        TEXT.claim("K2", not less, cuts, ", ".join(less)),
     )
 
 
-def _k3(latency: dict[str, Column]) -> Claim:
+def _those(values: Mapping[str, float], wrong: Callable[[float], bool], text: str) -> list[str]:
+    """The values that contradict a claim, each as a text."""
+    return [text.format(name=name, value=v) for name, v in values.items() if wrong(v)]
+
+
+def _k3(latency: Column) -> Claim:
     worst = {query: max(latency[query], key=latency[query].__getitem__) for query in ("q1", "q3")}
     other = [f"on {query} it is {name}" for query, name in worst.items() if name != "ds2 0"]
     if "hpa 90" in worst.values():
-        other.append(
-            "the HPA at 90 % grows only from 99 % of cpu on, its tolerance being a tenth: workers "
-            "that fell behind were recorded at 99.4 % on query 1 and at 89 % on query 3 "
-            "(medians), so on query 1 a percent of the gauge decides"
-        )
+        other.append(TEXT.text("K3 HPA at 90 %"))
     evidence = {}
     for query, name in worst.items():
         evidence[f"{query} ds2 0"] = latency[query]["ds2 0"]
         evidence[f"{query} worst ({name})"] = latency[query][name]
-    return Claim(
-        "K3", "DS2 at 0 % has the worst latency on queries 1 and 3", not other, evidence,
-        "; ".join(other),
-    )  # fmt: skip
+    return TEXT.claim("K3", not other, evidence, "; ".join(other))
 
 
-def _k4(rescales: dict[str, Column]) -> Claim:
+def _about_adapted_ds2(latency: Column, rescales: Column) -> tuple[Claim, Claim]:
     more = {
         f"{query} {factor}": column[f"ds2-adapted {factor}"] - column[f"ds2 {factor}"]
         for query, column in rescales.items()
         for factor in FACTORS
     }
-    broken = [f"{name} by {value:.1f}" for name, value in more.items() if value > 0.0]
-    return Claim(
-        "K4",
-        "adapted DS2 rescales no more often than DS2 at the same factor, in 9 of 9",
-        not broken,
-        {f"{name}: adapted less plain": value for name, value in more.items()},
-        f"it rescales more often in {', '.join(broken)}" if broken else "",
-    )
-
-
-def _k5(latency: dict[str, Column]) -> Claim:
     ratios = {
         f"{query} {factor}": latency[query][f"ds2-adapted {factor}"]
         / latency[query][f"ds2 {factor}"]
         for query in ("q1", "q3")
         for factor in FACTORS
     }
-    broken = [f"{name} ({ratio:.2f} times)" for name, ratio in ratios.items() if ratio >= 1.0]
-    return Claim(
-        "K5",
-        "adapted DS2 has the lower latency at the same factor on queries 1 and 3, in 6 of 6",
-        not broken,
-        {f"{name}: adapted over plain": ratio for name, ratio in ratios.items()},
-        f"higher in {', '.join(broken)}: adapted DS2 waits for 5 s of latency before it grows, "
-        "which costs it here what it gains by not shrinking while records wait"
-        if broken
-        else "",
+    oftener = _those(more, lambda value: value > 0.0, "{name} by {value:.1f}")
+    later = _those(ratios, lambda ratio: ratio >= 1.0, "{name} ({value:.2f} times)")
+    fewer = {f"{name}: adapted less plain": value for name, value in more.items()}
+    over = {f"{name}: adapted over plain": ratio for name, ratio in ratios.items()}
+    return (
+        TEXT.claim("K4", not oftener, fewer, ", ".join(oftener)),
+        TEXT.claim("K5", not later, over, ", ".join(later)),
     )
 
 
-def _k6(workers: dict[str, Column]) -> Claim:
+def _k6(workers: Column) -> Claim:
     means = {
         f"{query} hpa {target}": column[f"hpa {target}"]
         for query, column in workers.items()
@@ -141,84 +107,42 @@ def _k6(workers: dict[str, Column]) -> Claim:
         for query, column in workers.items()
         if not column["hpa 50"] > column["hpa 70"] > column["hpa 90"]
     ]
-    return Claim(
-        "K6", "a higher target of the HPA uses fewer workers on all queries", not broken, means,
-        f"not on {', '.join(broken)}" if broken else "",
-    )  # fmt: skip
+    return TEXT.claim("K6", not broken, means, ", ".join(broken))
 
 
-def _k7(latency: dict[str, Column]) -> Claim:
-    column = latency["q11"]
-    worst = max(column, key=column.__getitem__)
-    text = "the HPA at 90 % has the worst latency on query 11"
-    return _extreme("K7", text, column, "hpa 90", worst)
-
-
-def _k8(latency: dict[str, Column]) -> Claim:
-    column = latency["q1"]
-    best = min(column, key=column.__getitem__)
-    text = "the HPA at 50 % has the lowest latency on query 1"
-    claim = _extreme("K8", text, column, "hpa 50", best)
-    if claim.holds or not best.startswith("hpa"):
-        return claim
-    return structs.replace(claim, reason=f"{claim.reason}: {_NEAR}")
-
-
-_NEAR = (
-    "at either target records hardly wait, and what is left is the downtime of rescales, which "
-    "the HPA makes fewer of here than in the study"
-)
-
-
-def _extreme(claim: str, text: str, column: Column, expected: str, found: str) -> Claim:
+def _extreme(
+    claim: str, column: Mapping[str, float], pick: Callable[..., str], expected: str
+) -> Claim:
+    """K7 and K8: one setting is the worst or the best of a query."""
+    found = pick(column, key=column.__getitem__)
     evidence = {expected: column[expected], found: column[found]}
-    reason = "" if found == expected else f"it is {found}"
-    return Claim(claim, text, found == expected, evidence, reason)
+    near = claim == "K8" and found.startswith("hpa")
+    where = f"{found}: {TEXT.text('K8 another HPA')}" if near else found
+    return TEXT.claim(claim, found == expected, evidence, where)
 
 
-def _k9(total: dict[str, Column]) -> Claim:
-    ranking = sorted(total["q3"], key=total["q3"].__getitem__)
-    top = {name: total["q3"][name] for name in ranking[:3]}
+def _k9(total: Mapping[str, float]) -> Claim:
+    ranking = sorted(total, key=total.__getitem__)
+    top = {name: total[name] for name in ranking[:3]}
     places = {
         f"place of dhalion-adapted {threshold}": ranking.index(f"dhalion-adapted {threshold}") + 1.0
         for threshold in THRESHOLDS
     }
     holds = all(name.startswith("dhalion-adapted") for name in top)
-    return Claim(
-        "K9",
-        "adapted Dhalion takes the first three places of latency + workers on query 3",
-        holds,
-        {**top, **places},
-        "" if holds else f"the first three are {', '.join(top)}",
-    )
+    return TEXT.claim("K9", holds, {**top, **places}, ", ".join(top))
 
 
-def _k10(workers: dict[str, Column]) -> Claim:
-    spreads = {}
+def _k10(workers: Column) -> Claim:
+    ranges = {}
     for query in ("q1", "q3"):
         means = [workers[query][f"dhalion-adapted {threshold}"] for threshold in THRESHOLDS]
-        spreads[f"{query} most over least"] = max(means) / min(means) - 1.0
-    broken = [f"{name} by {value:.0%}" for name, value in spreads.items() if value >= 0.15]
-    return Claim(
-        "K10",
-        "the threshold of adapted Dhalion changes its mean workers by less than 15 % on queries "
-        "1 and 3",
-        not broken,
-        spreads,
-        "; ".join(broken),
-    )
+        ranges[f"{query} most over least"] = max(means) / min(means) - 1.0
+    broken = _those(ranges, lambda value: value >= 0.15, "{name} by {value:.0%}")
+    return TEXT.claim("K10", not broken, ranges, "; ".join(broken))
 
 
-def _k11(total: dict[str, Column]) -> Claim:
-    best = min(total["q11"], key=total["q11"].__getitem__)
-    variant = min(
-        (name for name in total["q11"] if name.startswith("ds2")), key=total["q11"].__getitem__
-    )
-    holds = best.startswith("ds2")
-    return Claim(
-        "K11",
-        "the best latency + workers on query 11 is that of a variant of DS2",
-        holds,
-        {best: total["q11"][best], variant: total["q11"][variant]},
-        "" if holds else f"it is {best}",
-    )
+def _k11(total: Mapping[str, float]) -> Claim:
+    best = min(total, key=total.__getitem__)
+    variant = min((name for name in total if name.startswith("ds2")), key=total.__getitem__)
+    evidence = {best: total[best], variant: total[variant]}
+    return TEXT.claim("K11", best.startswith("ds2"), evidence, best)

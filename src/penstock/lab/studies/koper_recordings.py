@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from functools import lru_cache
-from importlib.resources import files
 from itertools import pairwise
 from statistics import fmean, median
 from typing import NamedTuple
@@ -11,6 +10,8 @@ from typing import NamedTuple
 import msgspec
 from msgspec import Struct
 
+from penstock.lab.studies.koper_claims import TEXT
+from penstock.lab.studies.skeleton import data
 from penstock.lab.studies.study import Calibration, Chart, ChartLine
 from penstock.simulation.calibration.fit_continuous import fit, replay
 from penstock.simulation.calibration.fit_search import ROUNDS
@@ -18,8 +19,6 @@ from penstock.simulation.calibration.rows import Errors, RecordedSample, errors
 from penstock.simulation.engines.continuous import ContinuousJob
 from penstock.simulation.engines.dataflow import Dataflow, Operator
 from penstock.simulation.engines.fleet import Startup
-
-QUERIES = ("q1", "q3", "q11")
 
 #: The recorded rates and busy times are means over a minute.
 WINDOW_S = 60.0
@@ -87,8 +86,7 @@ class Recordings(Struct, frozen=True):
 
 @lru_cache(maxsize=1)
 def recordings() -> Recordings:
-    text = files("penstock.lab.studies").joinpath("data", "koper2022.json").read_bytes()
-    return msgspec.json.decode(text, type=Recordings)
+    return data("koper2022", Recordings)
 
 
 def rows_of(run: KoperRecording) -> list[RecordedSample]:
@@ -210,18 +208,7 @@ def calibration(query: str, job: ContinuousJob, judged_job: ContinuousJob) -> Ca
     recorded = _rows(query)
     judged = _judged(judged_job, recorded)
     names = ", ".join(f"{run.scaler} {run.setting}" for run in runs)
-    text = (
-        f"fitted on the recorded run of each scaler at its middle setting ({names}): "
-        f"{sum(map(len, recorded))} rows of 15 s; of the other 12 settings it has seen nothing. "
-        "The errors are those of a quicker fit to the first halves on the second halves, given "
-        "their arrivals and workers (delay: how far the mean over these rows is off, which says "
-        "nothing of single rows). That fit is not the one that is used: on query 11 the first "
-        "halves do not show how a late job loses capacity (from minute 76 on, 16 workers bring out "
-        "less than 4 in time). Every other run whole is too little as well: query 11 then loses so "
-        "much that Varga v2 is late for minutes, which it was not. "
-        "How its operators share the work is told by all rescales in the two "
-        "recorded runs of DS2, and by what reached the sink"
-    )
+    text = TEXT.text("Calibration", names=names, rows=sum(map(len, recorded)))
     found = {
         "rps_per_worker": job.capacity_rps(1),
         "busy_at_saturation": job.busy_at_saturation,

@@ -7,7 +7,7 @@ alone; what the queueing rule and DS2 do on it is then a prediction.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Mapping, Sequence
 from itertools import product
 from math import log
 
@@ -15,17 +15,20 @@ from msgspec import Struct
 
 from penstock.core.model import Limits
 from penstock.core.protocols import Policy
-from penstock.lab.experiments.process_pool import run_in_processes
 from penstock.lab.experiments.statistics import mean
 from penstock.lab.studies.playing import mean_level, rescales, steer
+from penstock.lab.studies.skeleton import (
+    Bench,
+    Findings,
+    StudyPlan,
+    beside_paper,
+    printed,
+    prose,
+)
 from penstock.lab.studies.study import (
     Calibration,
     Claim,
-    Comparison,
-    Entry,
     Metric,
-    Number,
-    Study,
     distances,
     mean_relative_error,
 )
@@ -47,14 +50,16 @@ RULES: dict[str, Policy] = {
     "DS2": Ds2(overprovisioning=0.0, window_s=30.0, period_s=30.0),
     "queueing": Queueing(max_response_s=1.0, period_s=30.0),
 }
-#: Section 5.2; a peak where it is printed.
-PAPER: dict[str, dict[str, Number]] = {
-    "backlog threshold": {"instances": 3.5, "response_s": 23.0, "longest_s": 74.0},
-    "DS2": {"instances": 4.5, "response_s": 2.7, "longest_s": 26.0},
-    "queueing": {"instances": 5.0, "response_s": 1.03, "longest_s": 3.0},
-}
-
-Say = Callable[[str], None]
+TEXT = prose("russo2021")
+PAPER = printed("russo2021")["section 5.2"]
+METRICS = (
+    Metric("instances", "", 1),
+    Metric("response_s", "s", 2),
+    Metric("longest_s", "s", 1),
+    Metric("rescales", "", 0),
+)
+#: What the fit compares, and what is reported of the rows that are held back.
+FITTED = ("instances", "response_s")
 
 
 class Setting(Struct, frozen=True):
@@ -102,71 +107,34 @@ class RussoResult(Struct, frozen=True):
     rescales: float
 
 
-def reproduce(processes: int | None, say: Say, runs: int = RUNS) -> Study:
-    """Calibrate on the backlog threshold, run all three rules, judge the claims."""
-    say(f"calibrating on {len(GRID)} pipelines")
-    setting = calibrate(processes)
-    say(f"{runs} runs of three rules")
-    cells = [RussoCell(rule, seed, setting) for rule in RULES for seed in range(1, runs + 1)]
-    found = run_in_processes(run, cells, processes)
-    results = {
-        rule: _average(found[index * runs : (index + 1) * runs]) for index, rule in enumerate(RULES)
-    }
-    table = Comparison(
-        "Section 5.2: instances of all three functions, response time",
-        (
-            Metric("instances", "", 1),
-            Metric("response_s", "s", 2),
-            Metric("longest_s", "s", 1),
-            Metric("rescales", "", 0),
-        ),
-        tuple(Entry(rule, PAPER[rule], _numbers(results[rule])) for rule in RULES),
-    )
-    held_back = {
-        name: mean_relative_error(
-            [
-                (printed, getattr(results[rule], name))
-                for rule in ("DS2", "queueing")
-                if (printed := PAPER[rule][name]) is not None
-            ]
-        )
-        for name in ("instances", "response_s")
-    }
-    return Study(
-        name="russo2021",
-        title="Elastic Pulsar Functions for distributed stream processing",
-        source="Russo Russo, Schiazza, Cardellini, ICPE 2021 companion (Auto-DaSP)",
-        protocol=(
-            f"{runs} runs of {len(SHAPE)} intervals of 10 min with Poisson arrivals, decisions "
-            "every 30 s, at most 15 instances, rescaling without a stop. Thresholds 50 and 150 "
-            "images, 1 s of response time asked for, DS2 with a window of 30 s. The rates of the "
-            "intervals are only drawn in the paper: ours rise and fall. Instances are those of the "
-            "recogniser, and one of each resizer, which are at most a third busy."
-        ),
-        tables=(table,),
-        claims=claims(results),
-        distances=distances(table, {}),
-        calibrations=(
-            Calibration(
-                "images",
-                "Work per image and load, fitted to instances and mean response time of the "
-                "backlog threshold; the rows of DS2 and queueing are held back.",
-                {
-                    "recognise_s": setting.recognise_s,
-                    "offered": setting.offered,
-                    "mean_rps": mean(setting.rates()),
-                },
-                held_back,
-            ),
-        ),
-    )
+Results = Mapping[str, Sequence[RussoResult]]
+
+
+def study(runs: int = RUNS) -> StudyPlan[RussoCell, RussoResult]:
+    """Calibrate on the backlog threshold, run all three rules."""
+
+    def cells(setting: Setting) -> dict[str, list[RussoCell]]:
+        return {rule: [RussoCell(rule, 1 + i, setting) for i in range(runs)] for rule in RULES}
+
+    return StudyPlan("russo2021", calibrate, findings, cells, run)
+
+
+def calibrate(bench: Bench, grid: Sequence[Setting] = GRID) -> Setting:
+    """The pipeline on which the backlog threshold comes nearest to what the paper measured."""
+    rule = "backlog threshold"
+    cells = [RussoCell(rule, 0, setting) for setting in grid]
+    found = bench.run(run, cells, f"calibrating on {len(grid)} pipelines")
+
+    def distance(index: int) -> float:
+        return sum(abs(log(getattr(found[index], name) / PAPER[rule][name])) for name in FITTED)
+
+    return grid[min(range(len(grid)), key=distance)]
 
 
 def run(cell: RussoCell) -> RussoResult:
-    """Carry out one cell."""
+    """One run of an hour."""
     rates = cell.setting.rates()
-    job = cell.setting.job()
-    pipeline = job.start(rates, executors=1, seed=cell.seed)
+    pipeline = cell.setting.job().start(rates, executors=1, seed=cell.seed)
     outcome = steer(pipeline, RULES[cell.rule], LIMITS, float(len(rates)))
     return RussoResult(
         instances=OTHERS + mean_level(outcome.paid, outcome.duration_s),
@@ -176,67 +144,51 @@ def run(cell: RussoCell) -> RussoResult:
     )
 
 
-def calibrate(processes: int | None, grid: Sequence[Setting] = GRID) -> Setting:
-    """The pipeline on which the backlog threshold comes nearest to what the paper measured."""
-    rule = "backlog threshold"
-    found = run_in_processes(run, [RussoCell(rule, 0, setting) for setting in grid], processes)
-
-    def distance(index: int) -> float:
-        pairs = [(getattr(found[index], n), PAPER[rule][n]) for n in ("instances", "response_s")]
-        return sum(abs(log(ours / (paper or 1.0))) for ours, paper in pairs)
-
-    return grid[min(range(len(grid)), key=distance)]
-
-
-def claims(results: dict[str, RussoResult]) -> tuple[Claim, ...]:
-    """R1 to R3."""
-    queueing, backlog, ds2 = (results[n] for n in ("queueing", "backlog threshold", "DS2"))
-    evidence = {
-        f"{rule}, {name}": getattr(measured, name)
-        for rule, measured in results.items()
-        for name in ("instances", "response_s")
+def findings(setting: Setting, results: Results) -> Findings:
+    """The table of section 5.2, and what is off in the rows that were not fitted."""
+    table = beside_paper(
+        "Section 5.2: instances of all three functions, response time", METRICS, PAPER, results
+    )
+    ours = {entry.label: entry.ours for entry in table.entries}
+    held_back = {
+        name: mean_relative_error(
+            [(PAPER[rule][name], ours[rule][name] or 0.0) for rule in ("DS2", "queueing")]
+        )
+        for name in FITTED
     }
-    most = queueing.instances == max(one.instances for one in results.values())
-    fewest = backlog.instances == min(one.instances for one in results.values())
-    in_time = queueing.response_s <= 1.1
+    fitted = {
+        "recognise_s": setting.recognise_s,
+        "offered": setting.offered,
+        "mean_rps": mean(setting.rates()),
+    }
+    return Findings(
+        tables=(table,),
+        claims=claims(results),
+        calibrations=(Calibration("images", TEXT.text("Calibration"), fitted, held_back),),
+        distances=distances(table, {}),
+        numbers={"runs": len(results["DS2"]), "intervals": len(SHAPE)},
+    )
+
+
+def claims(results: Results) -> tuple[Claim, ...]:
+    """R1 to R3."""
+    instances, response_s = (
+        {rule: mean([getattr(one, name) for one in runs]) for rule, runs in results.items()}
+        for name in FITTED
+    )
+    evidence = {
+        f"{rule}, {name}": column[rule]
+        for rule in results
+        for name, column in zip(FITTED, (instances, response_s), strict=True)
+    }
+    most = instances["queueing"] == max(instances.values())
+    fewest = instances["backlog threshold"] == min(instances.values())
     between = (
-        backlog.instances < ds2.instances < queueing.instances
-        and queueing.response_s < ds2.response_s < backlog.response_s
+        instances["backlog threshold"] < instances["DS2"] < instances["queueing"]
+        and response_s["queueing"] < response_s["DS2"] < response_s["backlog threshold"]
     )
     return (
-        _claim(
-            "R1",
-            "Queueing holds about the 1 s that is asked for, with the most instances",
-            in_time and most,
-            evidence,
-            "the rule adds one instance every 30 s, and meanwhile images wait",
-        ),
-        _claim(
-            "R2",
-            "The backlog threshold uses the fewest instances, at more than 10 s mean response time",
-            fewest and backlog.response_s > 10.0,
-            evidence,
-            "with this load the backlog seldom lies between the thresholds",
-        ),
-        _claim(
-            "R3",
-            "DS2 lies between the two in instances and in response time",
-            between,
-            evidence,
-            "with this load DS2 rounds up to more than the response time needs",
-        ),
+        TEXT.claim("R1", response_s["queueing"] <= 1.1 and most, evidence),
+        TEXT.claim("R2", fewest and response_s["backlog threshold"] > 10.0, evidence),
+        TEXT.claim("R3", between, evidence),
     )
-
-
-def _claim(name: str, text: str, holds: bool, evidence: dict[str, float], reason: str) -> Claim:
-    return Claim(name, text, holds, evidence, "" if holds else reason)
-
-
-def _average(group: Sequence[RussoResult]) -> RussoResult:
-    return RussoResult(
-        *(mean([getattr(one, name) for one in group]) for name in RussoResult.__struct_fields__)
-    )
-
-
-def _numbers(measured: RussoResult) -> dict[str, Number]:
-    return {name: getattr(measured, name) for name in RussoResult.__struct_fields__}

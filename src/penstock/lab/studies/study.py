@@ -6,7 +6,7 @@ it can be written as JSON.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 from msgspec import Struct, field
 
@@ -194,19 +194,16 @@ def mean_relative_error(pairs: Sequence[tuple[float, float]]) -> float:
 
 
 def distances(
-    table: Comparison, aims: Mapping[str, float], prefix: str = ""
-) -> tuple[Distance, ...]:
-    """Rank correlation and mean relative error of each metric of a table."""
-    found: list[Distance] = []
-    for metric in table.metrics:
+    table: Comparison,
+    aims: Mapping[str, float],
+    prefix: str = "",
+    metrics: Sequence[Metric] | None = None,
+) -> Iterator[Distance]:
+    """Rank correlation and mean relative error of each metric of a table, or of some."""
+    for metric in table.metrics if metrics is None else metrics:
         pairs = table.pairs(metric.name)
         if len(pairs) < 2:
             continue
-        name = f"{prefix}{metric.name}"
-        found.append(Distance(f"rank correlation, {name}", spearman(pairs), aims.get(metric.name)))
-        found.append(
-            Distance(
-                f"mean relative error, {name}", mean_relative_error(pairs), more_is_better=False
-            )
-        )
-    return tuple(found)
+        name, off = f"{prefix}{metric.name}", mean_relative_error(pairs)
+        yield Distance(f"rank correlation, {name}", spearman(pairs), aims.get(metric.name))
+        yield Distance(f"mean relative error, {name}", off, more_is_better=False)

@@ -10,12 +10,14 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
 
 import msgspec
 
 from penstock.core.errors import ConfigError
 from penstock.lab.experiments.statistics import Regression, regression
+from penstock.lab.studies.skeleton import Bench, Findings, Say, StudyPlan, printed, prose
 from penstock.lab.studies.study import (
     Calibration,
     Chart,
@@ -24,13 +26,9 @@ from penstock.lab.studies.study import (
     Comparison,
     Entry,
     Metric,
-    Number,
-    Study,
 )
 from penstock.lab.studies.varga_job import PARTITIONS, STRING_BYTES, Order, StateSample
 from penstock.testbed import Testbed
-
-Say = Callable[[str], None]
 
 #: As large as some minutes allow: small states are lost in what else a machine does.
 SIZES_BYTES = (80e6, 240e6, 400e6, 560e6)
@@ -53,50 +51,47 @@ _SETTINGS = {
     "spark.sql.streaming.noDataMicroBatches.enabled": "false",
 }
 WHATS = ("snapshot", "load")
-#: Section 5.4: R^2 of the mean load times over state size; for snapshots none is printed.
-PAPER_R_SQUARED: dict[str, Number] = {"snapshot": None, "load": 0.833}
+TEXT = prose("varga2021")
+PAPER = printed("varga2021")["section 5.4"]
 
 
-def reproduce(
-    processes: int | None,  # noqa: ARG001 - one cluster measures one thing at a time
-    say: Say,
+def study(
     sizes_bytes: Sequence[float] = SIZES_BYTES,
     fleets: Sequence[int] = FLEETS,
     repeats: int = REPEATS,
-) -> Study:
-    """Measure on a real cluster, fit lines, judge the claims."""
-    samples = list(measure(say, sizes_bytes, fleets, repeats))
-    best = least_disturbed(samples)
-    by_size = {what: over_size(best, what) for what in WHATS}
-    by_fleet = {what: over_fleet(best, what, by_size[what]) for what in WHATS}
-    return Study(
-        name="varga2021",
-        title="Towards autoscaling of Apache Flink jobs: what state costs",
-        source="Varga, Balassi, Kiss, Acta Universitatis Sapientiae, Informatica 13(1), 2021",
-        protocol=(
-            f"A Spark cluster on this machine, RocksDB, {PARTITIONS} stores of keyed strings of "
-            f"{STRING_BYTES} random characters; {_megabytes(sizes_bytes)} MB of state (the paper: "
-            f"1 to 10 GB on Flink) on {_listed(fleets)} executors, each measured {repeats} times, "
-            "of which the least disturbed counts. A snapshot is the commit of a batch that has "
-            "renewed all of the state; a load is the processor time by which the tasks of the "
-            "first batch after a restart of the query exceed those of a later one. Times are the "
-            "mean of a store, which is what a subtask is to the paper."
-        ),
-        tables=(_measured_table(best), _lines_table(by_size, by_fleet)),
-        claims=claims(best, by_size, by_fleet),
-        calibrations=(
-            Calibration(
-                "state",
-                "Nothing is simulated here. The lines give what the simulated engines take as the "
-                "rate at which state is loaded.",
-                {
-                    f"{what}, MB/s with one store after the other": 1e-6 / PARTITIONS / line.slope
-                    for what, line in by_size.items()
-                    if line.slope > 0.0
-                },
-            ),
-        ),
-        figures=tuple(_chart(best, what, by_size[what]) for what in WHATS),
+) -> StudyPlan[None, None]:
+    """Measure on a real cluster, one thing at a time; there is nothing to run in processes."""
+
+    def prepare(bench: Bench) -> list[StateSample]:
+        return least_disturbed(list(measure(bench.say, sizes_bytes, fleets, repeats)))
+
+    def with_numbers(samples: Sequence[StateSample], _: object) -> Findings:
+        numbers = {
+            "stores": PARTITIONS,
+            "characters": STRING_BYTES,
+            "sizes": _listed([round(size / 1e6) for size in sizes_bytes]),
+            "fleets": _listed(fleets),
+            "repeats": repeats,
+        }
+        return replace(findings(samples), numbers=numbers)
+
+    return StudyPlan("varga2021", prepare, with_numbers)
+
+
+def findings(samples: Sequence[StateSample]) -> Findings:
+    """Lines over size and over the number of executors, and the claims."""
+    by_size = {what: over_size(samples, what) for what in WHATS}
+    by_fleet = {what: over_fleet(samples, what, by_size[what]) for what in WHATS}
+    rates = {
+        f"{what}, MB/s with one store after the other": 1e-6 / PARTITIONS / line.slope
+        for what, line in by_size.items()
+        if line.slope > 0.0
+    }
+    return Findings(
+        tables=(_measured_table(samples), _lines_table(by_size, by_fleet)),
+        claims=claims(samples, by_size, by_fleet),
+        calibrations=(Calibration("state", TEXT.text("Calibration"), rates),),
+        figures=[_chart(samples, what, by_size[what]) for what in WHATS],
     )
 
 
@@ -189,49 +184,28 @@ def claims(
     found = []
     for name, what in (("V1", "snapshot"), ("V2", "load")):
         line = by_size[what]
+        evidence = {
+            "R^2": line.r_squared,
+            "ms per MB and store": 1e9 * line.slope,
+            "95 % from": 1e9 * line.slope_low,
+            "95 % to": 1e9 * line.slope_high,
+            "p": line.p,
+        }
         holds = line.r_squared >= EXPLAINS and line.slope_low > 0.0
-        found.append(
-            Claim(
-                name,
-                f"The time of a {what} is linear in the size of the state",
-                holds,
-                {
-                    "R^2": line.r_squared,
-                    "ms per MB and store": 1e9 * line.slope,
-                    "95 % from": 1e9 * line.slope_low,
-                    "95 % to": 1e9 * line.slope_high,
-                    "p": line.p,
-                },
-                ""
-                if holds
-                else "the times scatter more than the size explains, even the least disturbed ones",
-            )
-        )
+        found.append(TEXT.claim(name, holds, evidence))
     clear = [what for what, line in by_fleet.items() if line.p < 0.05 and line.r_squared > HARDLY]
+    largest = max(one.state_bytes for one in samples)
     evidence = {}
     for what, line in by_fleet.items():
         evidence[f"{what}: change per executor"] = line.slope
         evidence[f"{what}: R^2"] = line.r_squared
         evidence[f"{what}: p"] = line.p
-        largest = max(one.state_bytes for one in samples)
         for one in samples:
             if one.what == what and one.state_bytes == largest:
                 evidence[f"{what}: s until {one.executors} executors are done"] = (
                     one.took_s / one.executors
                 )
-    found.append(
-        Claim(
-            "V3",
-            "Neither depends clearly on the parallelism",
-            not clear,
-            evidence,
-            f"it does for {' and '.join(clear)}: executors share the cores and the disk of one "
-            "machine, so each store takes longer beside others"
-            if clear
-            else "",
-        )
-    )
-    return tuple(found)
+    return (*found, TEXT.claim("V3", not clear, evidence, " and ".join(clear)))
 
 
 def _measured_table(samples: Sequence[StateSample]) -> Comparison:
@@ -251,7 +225,7 @@ def _lines_table(by_size: dict[str, Regression], by_fleet: dict[str, Regression]
     entries = [
         Entry(
             f"{what} over {over}",
-            {"R^2": PAPER_R_SQUARED[what] if over == "size" else None},
+            {**PAPER.get(f"{what} over {over}", {"R^2": None})},
             {"R^2": line.r_squared, "p": line.p},
         )
         for over, lines in (("size", by_size), ("executors", by_fleet))
@@ -276,10 +250,6 @@ def _chart(samples: Sequence[StateSample], what: str, line: Regression) -> Chart
         drawn="points",
         trend=(1e3 * line.intercept, 1e9 * line.slope),
     )
-
-
-def _megabytes(sizes_bytes: Sequence[float]) -> str:
-    return _listed([round(size / 1e6) for size in sizes_bytes])
 
 
 def _listed(numbers: Sequence[int]) -> str:
