@@ -7,9 +7,8 @@ spike always survives it.
 
 from __future__ import annotations
 
-from collections import deque
+from bisect import bisect_right
 from collections.abc import Callable, Sequence
-from math import inf
 
 from msgspec import Struct
 
@@ -108,13 +107,18 @@ def promises(steps: Sequence[Step]) -> list[float | None]:
     return found
 
 
-def thin(at_s: Sequence[float], values: Values, most: int = MOST_POINTS) -> SeriesLine:
+def thin(
+    at_s: Sequence[float], values: Values, most: int = MOST_POINTS, like: Values | None = None
+) -> SeriesLine:
     """At most about `most` points: of equal spans, each with its lowest, its highest and its gap.
+
+    With `like`, the instants are those that remain of that line.
 
     >>> thin([0.0, 1.0, 2.0, 3.0, 4.0, 5.0], [1.0, 1.0, 9.0, 1.0, 0.0, 1.0], most=2)
     SeriesLine(at_s=[0.0, 2.0, 4.0, 5.0], values=[1, 9, 0, 1])
     """
-    return _line(at_s, values, _kept(values, most))
+    kept = _kept(values if like is None else like, most)
+    return SeriesLine([round(at_s[i], 2) for i in kept], [_rounded(values[i]) for i in kept])
 
 
 def _kept(values: Values, most: int) -> Sequence[int]:
@@ -167,12 +171,17 @@ def foresight(steps: Sequence[Step]) -> Foresight | None:
         if real is not None and real > 0.0
     )
     at_s = [origin - zero_s for origin in origins]
+
+    def edge(name: str) -> SeriesLine:
+        values = [evidence.get(name) for _, evidence in given]
+        return thin(at_s, values, like=foreseen) if any(values) else SeriesLine([], [])
+
     return Foresight(
         horizon_s=horizon_s,
         foreseen=thin(at_s, foreseen),
         came=thin(at_s, came),
-        low=_edge(at_s, [evidence.get("peak_low_rps") for _, evidence in given], foreseen),
-        high=_edge(at_s, [evidence.get("peak_high_rps") for _, evidence in given], foreseen),
+        low=edge("peak_low_rps"),
+        high=edge("peak_high_rps"),
         error_fraction=errors[len(errors) // 2] if errors else None,
     )
 
@@ -180,29 +189,15 @@ def foresight(steps: Sequence[Step]) -> Foresight | None:
 def peaks_ahead(
     steps: Sequence[Step], origins_s: Sequence[float], horizon_s: float
 ) -> list[float | None]:
-    """The highest load within `horizon_s` after each origin; ``None`` if the run ends before.
-
-    One pass: the queue holds the loads that no later one exceeds, so its head is the highest.
-    """
-    loads = [
-        (step.at_s, step.snapshot.arrival_rps)
-        for step in steps
-        if step.snapshot is not None and step.snapshot.arrival_rps is not None
-    ]
-    end_s = loads[-1][0] if loads else -inf
-    highest: deque[tuple[float, float]] = deque()
+    """The highest load within `horizon_s` after each origin; ``None`` if the run ends before."""
+    seen = [step.snapshot for step in steps if step.snapshot is not None]
+    at_s = [each.at_s for each in seen if each.arrival_rps is not None]
+    load_rps = [each.arrival_rps for each in seen if each.arrival_rps is not None]
     peaks: list[float | None] = []
-    place = 0
     for origin_s in origins_s:
-        while place < len(loads) and loads[place][0] <= origin_s + horizon_s:
-            while highest and highest[-1][1] <= loads[place][1]:
-                highest.pop()
-            highest.append(loads[place])
-            place += 1
-        while highest and highest[0][0] <= origin_s:
-            highest.popleft()
-        whole = origin_s + horizon_s <= end_s
-        peaks.append(highest[0][1] if highest and whole else None)
+        begin, end = bisect_right(at_s, origin_s), bisect_right(at_s, origin_s + horizon_s)
+        is_whole = bool(at_s) and origin_s + horizon_s <= at_s[-1]
+        peaks.append(max(load_rps[begin:end], default=None) if is_whole else None)
     return peaks
 
 
@@ -213,17 +208,6 @@ def _forecast(decision: Decision) -> dict[str, float]:
             if name in reason.evidence:
                 return {**reason.evidence, "peak": reason.evidence[name]}
     return {}
-
-
-def _edge(at_s: Sequence[float], values: Values, middle: Values) -> SeriesLine:
-    """An edge of the range around `middle`, at the same instants; empty if there is none."""
-    if all(value is None for value in values):
-        return SeriesLine([], [])
-    return _line(at_s, values, _kept(middle, MOST_POINTS))
-
-
-def _line(at_s: Sequence[float], values: Values, kept: Sequence[int]) -> SeriesLine:
-    return SeriesLine([round(at_s[i], 2) for i in kept], [_rounded(values[i]) for i in kept])
 
 
 def _rounded(value: float | None) -> float | None:
