@@ -6,6 +6,8 @@ the median of many decisions. Each line of results.json has name, value, goal an
 
 from __future__ import annotations
 
+import resource
+import subprocess
 import sys
 import time
 from collections.abc import Callable
@@ -54,7 +56,7 @@ def seconds(action: Callable[[], object]) -> float:
 
 
 def cpu_seconds(action: Callable[[], object]) -> float:
-    """What the action takes of a core, whoever else wants it at the same time."""
+    """What the action takes of a core, whatever else runs at the same time."""
     begin = time.process_time()
     action()
     return time.process_time() - begin
@@ -106,7 +108,7 @@ def decisions() -> list[Measured]:
 
 
 def decision_s(policy: Policy, executors: int, operators: int) -> float:
-    """The median decision at the end of a past of 120 turns, on the shape that takes longer."""
+    """The median decision after 120 turns, on the shape that takes longer."""
     return max(_decision_s(policy, shape, executors, operators) for shape in SHAPES)
 
 
@@ -127,6 +129,34 @@ def wide(shape: Shape, turn: int, at_s: float, executors: int, operators: int) -
         last = chain[-1]
         chain.append(msgspec.structs.replace(last, name=f"map{len(chain)}", upstream=(last.name,)))
     return msgspec.structs.replace(snapshot, operators=tuple(chain))
+
+
+#: What a user starts, and how many times a bare Python start it may take.
+STARTS = {
+    "import penstock": (["-c", "import penstock"], 3.0),
+    "penstock --help": (["-c", "from penstock.cli.app import main; main(['--help'])"], 6.0),
+}
+
+
+def starts() -> list[Measured]:
+    """Programs that were just started against a Python that does nothing, taken in turns."""
+    taken: dict[str, list[float]] = {name: [] for name in ("", *STARTS)}
+    for _ in range(15):
+        for name, values in taken.items():
+            values.append(start_s(STARTS[name][0] if name else ["-c", "pass"]))
+    bare = min(taken[""])
+    return [
+        at_most(f"{name} / a bare Python start", min(taken[name]) / bare, goal)
+        for name, (_, goal) in STARTS.items()
+    ]
+
+
+def start_s(arguments: list[str]) -> float:
+    """What a Python with these arguments takes of a core, from its start to its end."""
+    before = resource.getrusage(resource.RUSAGE_CHILDREN)
+    subprocess.run([sys.executable, *arguments], check=True, stdout=subprocess.DEVNULL)
+    after = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
 
 
 def two_processes() -> Measured:
@@ -155,7 +185,7 @@ def keep(results: list[Measured]) -> None:
 
 
 def show(results: list[Measured]) -> int:
-    """Tell people; 1 if a goal was missed."""
+    """Print the results; 1 if a goal was missed."""
     for result in results:
         mark = "ok  " if result.ok else "MISS"
         print(f"{mark} {result.value:>9.3f}  goal {result.goal:g}  {result.name}")
@@ -166,7 +196,7 @@ def show(results: list[Measured]) -> int:
 
 def main() -> int:
     planned = [at_most(*goal) for goal in planning_speed.goals()]
-    results = [*simulated_days(), *decisions(), *planned, two_processes()]
+    results = [*starts(), *simulated_days(), *decisions(), *planned, two_processes()]
     if "--studies" in sys.argv[1:]:  # minutes instead of seconds
         results += [at_most(*goal) for goal in study_speed.goals()]
     keep(results)
