@@ -23,7 +23,14 @@ SCRIPTS = ("benchmarks", "docs", "examples")
 ENTRY_POINTS = (f"{PACKAGE}.cli.app:main", f"{PACKAGE}.__main__", f"{PACKAGE}.testbed.__main__")
 
 #: What is idle on purpose, each with its reason.
-EXCEPTIONS: dict[str, str] = {}
+EXCEPTIONS: dict[str, str] = dict.fromkeys(
+    (
+        f"{PACKAGE}.testbed.bed:Testbed.pause_broker",
+        f"{PACKAGE}.testbed.bed:Testbed.resume_broker",
+        f"{PACKAGE}.testbed.processes:Process.pause",
+    ),
+    "what the testbed offers to those who try an outage (docs/testbed.md)",
+)
 
 _DOTTED = re.compile(rf"{PACKAGE}(\.\w+)+(:\w+)?")
 _DEFINITIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
@@ -129,8 +136,9 @@ class Walk:
             self._waiting.append(key)
             if key[1]:
                 self._reach((key[0], ""))
-            elif "__getattr__" in self.modules[key[0]].definitions:
-                self._reach((key[0], "__getattr__"))
+            for hook in () if key[1] else ("__getattr__", "__dir__"):
+                if hook in self.modules[key[0]].definitions:
+                    self._reach((key[0], hook))
 
     def _refer(self, dotted: str) -> None:
         """Reach what `dotted` stands for, through imports of imports."""
@@ -207,23 +215,33 @@ class Walk:
         if isinstance(node, ast.Name):
             self._visit_name(node.id, module)
         elif isinstance(node, ast.Attribute):
-            self._name_method(node.attr)
-            dotted = _dotted(node)
-            if dotted:
-                first, _, rest = dotted.partition(".")
-                if first in module.imports:
-                    self._refer(f"{module.imports[first]}.{rest}")
+            self._visit_attribute(node, module)
         elif isinstance(node, ast.Import):
             for each in node.names:
                 self._refer(each.name)
         elif isinstance(node, ast.Constant) and isinstance(node.value, str):
             self._visit_text(node.value, module)
         elif isinstance(node, ast.JoinedStr):
-            first_part = node.values[0] if node.values else None
-            if isinstance(first_part, ast.Constant) and str(first_part.value).startswith(
-                PACKAGE + "."
-            ):
-                self._open_package(str(first_part.value))
+            prefix = node.values[0] if node.values else None
+            text = str(prefix.value) if isinstance(prefix, ast.Constant) else ""
+            if text.startswith(f"{PACKAGE}."):
+                self._open_package(text)
+
+    def _visit_attribute(self, node: ast.Attribute, module: Module) -> None:
+        if node.attr == "__subclasses__":
+            self._reach_subclasses(ast.unparse(node.value))
+        self._name_method(node.attr)
+        first, _, rest = _dotted(node).partition(".")
+        if first in module.imports:
+            self._refer(f"{module.imports[first]}.{rest}")
+
+    def _reach_subclasses(self, base: str) -> None:
+        """A table of all classes derived from `base` reaches each of them."""
+        for module in self.modules.values():
+            for name, nodes in module.definitions.items():
+                for node in nodes:
+                    if isinstance(node, ast.ClassDef) and base in map(ast.unparse, node.bases):
+                        self._reach((module.name, name))
 
     def _visit_name(self, name: str, module: Module) -> None:
         if name in module.definitions:
