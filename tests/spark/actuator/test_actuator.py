@@ -127,8 +127,8 @@ def test_a_decommission_that_hangs_is_helped_after_a_while_and_said_once(
     assert bed.asked("kill_idle") == []
     bed.pass_s(5)
     assert bed.asked("kill_idle")[0] == ("kill_idle", "2")
-    said = [each.message for each in caplog.records if "is leaving" in each.message]
-    assert said == ["executor 2 is leaving for 90 s: it is killed as soon as it is idle"]
+    said = [each.message for each in caplog.records if "has been leaving" in each.message]
+    assert said == ["executor 2 has been leaving for 90 s: it is killed as soon as it is idle"]
     assert bed.driver.requested == 1
 
 

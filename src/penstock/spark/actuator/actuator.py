@@ -268,7 +268,7 @@ class SparkActuator:
             if each not in self._overdue:
                 self._overdue.add(each)
                 log.warning(
-                    "executor %s is leaving for %.0f s: it is killed as soon as it is idle",
+                    "executor %s has been leaving for %.0f s: it is killed as soon as it is idle",
                     each,
                     now_s - since_s,
                 )

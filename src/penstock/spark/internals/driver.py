@@ -176,7 +176,7 @@ class Driver:
         return str(self.context.master())
 
     def settings(self) -> dict[str, str]:
-        """All settings of the running application that were set by somebody."""
+        """All settings of the running application that are set explicitly."""
         text = str(self.context.conf().toDebugString())
         return dict(line.split("=", 1) for line in text.split("\n") if "=" in line)
 

@@ -1,7 +1,7 @@
-"""Settings for our own Kafka client, from the options of the query's Kafka source.
+"""Settings for Penstock's Kafka client, from the options of the query's Kafka source.
 
-The query's options are those of the Java client; ours is librdkafka, which has other names for some
-of them and reads other kinds of key files.
+The query's options are those of the Java client. Penstock uses librdkafka, which has other names for
+some of them and reads other kinds of key files.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ _JAAS_PAIR = re.compile(r'(\w+)\s*=\s*(?:"((?:[^"\\]|\\.)*)"|([^\s;"]+))')
 
 
 def client_settings(options: Mapping[str, str]) -> dict[str, str]:
-    """Settings for our own client from the options of a Kafka source, security included.
+    """Settings for Penstock's client from the options of a Kafka source, security included.
 
     >>> settings = client_settings({
     ...     "subscribe": "bids",
