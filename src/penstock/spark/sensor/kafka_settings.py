@@ -1,7 +1,7 @@
 """Settings for Penstock's Kafka client, from the options of the query's Kafka source.
 
-The query's options are those of the Java client. Penstock uses librdkafka, which has other names for
-some of them and reads other kinds of key files.
+The options of the query are those of the Java client. Penstock uses librdkafka, which has other
+names for some of them and reads other kinds of key files.
 """
 
 from __future__ import annotations
