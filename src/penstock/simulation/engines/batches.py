@@ -1,12 +1,11 @@
-"""Spark Structured Streaming on paper: the run.
+"""One run of a simulated Structured Streaming job.
 
 At each trigger a batch takes everything that has arrived (up to the admission cap), runs its
-stages one after the other, and commits all of its records at once. A batch that ends late is
-followed by the next one at once; one that ends in time by the next instant of the trigger's grid.
+stages one after the other, and commits all of its records at once. After a late batch the next one
+starts at once, else at the next trigger.
 
-A rescale never stops the query. New executors take work from the next batch on, at first
-slowly; those that leave finish the batch that they are in. When one dies in the middle of a
-batch, what it had done of it is done again by the others.
+A rescale never stops the query. Executors that leave finish their batch; when one dies in the
+middle of a batch, what it had done is done again by the others.
 """
 
 from __future__ import annotations
@@ -32,7 +31,7 @@ if TYPE_CHECKING:
 
 
 def _draws(rng: Random, table: list[float]) -> Iterator[float]:
-    """One factor after the other, for ever; drawn in bulk, which is cheaper."""
+    """Endless random factors; drawn in bulk, which is cheaper."""
     while True:
         yield from rng.choices(table, k=1024)
 
@@ -58,11 +57,7 @@ class MicroBatchRun:
         rng = Random(seed)
         self._draw = _draws(Random(rng.getrandbits(64)), job.noise_table()).__next__
         self._roster = Roster(
-            executors,
-            rng=rng,
-            startup=job.startup,
-            speed_spread=job.speed_spread,
-            faults=faults,
+            executors, rng=rng, startup=job.startup, speed_spread=job.speed_spread, faults=faults
         )
         self._crew = BatchScheduler(job, self._roster.ready, faults)
         # Instants at which a batch begins to cost more or less though no executor comes or goes.
@@ -194,14 +189,10 @@ class MicroBatchRun:
         # Whole records, cut so that the batches of a run add up to what it has processed.
         offsets = list(map(int, self._offsets[first:]))
         phases = [
-            {
-                "queryPlanning": planning_s,
-                "addBatch": duration_s - fixed_s,
-                "commitOffsets": commit_s,
-            }
-            if duration_s > fixed_s
-            else {"queryPlanning": duration_s}
-            for duration_s in durations
+            {"queryPlanning": planning_s, "addBatch": took_s - fixed_s, "commitOffsets": commit_s}
+            if took_s > fixed_s
+            else {"queryPlanning": took_s}
+            for took_s in durations
         ]
         records = map(sub, offsets[1:], offsets)
         return tuple(map(Batch, count(first), starts, durations, records, phases))
@@ -286,7 +277,7 @@ class MicroBatchRun:
         self._batches_run, self._load_run = batches_run, load_run
 
     def _staff_changes(self, now_s: float) -> None:
-        """Executors came, died or changed their pace: plan anew, at the latest for the next batch.
+        """Executors came, died or changed their pace: plan again, for the next batch at the latest.
 
         What the dead had done of the batch is lost with their shuffle files.
         """
@@ -366,7 +357,7 @@ class MicroBatchRun:
         )
 
     def _count_from(self, share: float) -> None:
-        """From here on count what is done anew, with that share of the running batch behind."""
+        """Count what is done from here on, without that share of the running batch."""
         processed = self._offsets[-1]
         self._batches_run = -share
         self._load_run = -share * self._load

@@ -56,9 +56,9 @@ class ContinuousRun:
         self._flow = Dataflow(job.operators)
         self._roster = Roster(
             executors,
+            rng=self._rng,
             startup=job.startup,
             speed_spread=job.speed_spread,
-            rng=self._rng,
             faults=faults,
         )
         self._gauges = Gauges(job, self._flow, self._rng)
@@ -94,9 +94,8 @@ class ContinuousRun:
     def read(self, now_s: float) -> Snapshot:
         """Run on to `now_s` and report what Flink's own metrics would show.
 
-        Throughput counts records each time that they are read, as Flink does; the backlog is
-        what has not departed yet. Workers count as active while the job restarts with them.
-        Before any time has passed, nothing is measured.
+        Throughput counts records each time that they are read, as Flink does. Workers count as
+        active while the job restarts with them.
         """
         self._advance(now_s)
         job, stream, latency_s = self._job, self._stream, self._latency_s
@@ -127,10 +126,7 @@ class ContinuousRun:
         )
 
     def glance(self, now_s: float) -> tuple[float, float]:
-        """Run on to `now_s`: records read so far, and for how long the oldest has been waiting.
-
-        For whoever needs no gauges, and does not want to disturb them.
-        """
+        """Run on to `now_s`: records read so far, and the delay; the gauges are not touched."""
         self._advance(now_s)
         return self._stream.processed, self._stream.delay_s()
 
@@ -168,7 +164,7 @@ class ContinuousRun:
                     stream.run_on(self._next_event_s, self._can_rps)
                 else:
                     self._stand_still(self._next_event_s)
-            self._happen(stream.now_s)
+            self._handle_events(stream.now_s)
         if to_s > stream.now_s:
             if self._can_rps > 0.0:
                 stream.run_on(to_s, self._can_rps)
@@ -197,7 +193,7 @@ class ContinuousRun:
             )
         return self._means
 
-    def _happen(self, now_s: float) -> None:
+    def _handle_events(self, now_s: float) -> None:
         """Carry out all that is due now, and see what the job can do afterwards."""
         while self._edges_s and self._edges_s[-1] <= now_s:
             self._edges_s.pop()
@@ -227,18 +223,15 @@ class ContinuousRun:
     def _regroup(self, now_s: float, undetected_s: float = 0.0) -> None:
         """Restart if a running worker has gone, or if the wave of new ones is in."""
         ready, running = self._roster.ready, self._running
-        missing = any(one not in ready for one in running)
-        if missing or (
-            len(ready) > len(running) and (not self._roster.starting or self._wave_is_over(now_s))
-        ):
+        wait_s = self._job.wait_for_workers_s
+        grown = len(ready) > len(running)
+        wave_is_in = not self._roster.starting or wait_s == 0.0 or self._wave_until_s <= now_s
+        if any(one not in ready for one in running) or (grown and wave_is_in):
             self._restart(now_s, undetected_s)
-        elif len(ready) > len(running):
-            self._wave_until_s = min(self._wave_until_s, now_s + self._job.wait_for_workers_s)
+        elif grown:
+            self._wave_until_s = min(self._wave_until_s, now_s + wait_s)
         else:
             self._wave_until_s = inf
-
-    def _wave_is_over(self, now_s: float) -> bool:
-        return self._job.wait_for_workers_s == 0.0 or self._wave_until_s <= now_s
 
     def _restart(self, now_s: float, undetected_s: float) -> None:
         """Stop, go back to the last checkpoint, and come back with the workers that are ready."""
@@ -257,11 +250,7 @@ class ContinuousRun:
         self._wave_until_s = inf
 
     def _last_checkpoint(self, now_s: float) -> float:
-        """How many records had departed at the last checkpoint.
-
-        Checkpoints are taken at regular times after the job has resumed; none is completed
-        while records are read again.
-        """
+        """How many records had departed at the last checkpoint; none ends during a second read."""
         interval_s, resumed_s = self._job.checkpoint_interval_s, self._down_until_s
         if interval_s == 0.0:
             return self._stream.departed
