@@ -1,4 +1,4 @@
-# Every target sets up what it needs, and only when that is stale: the environment is made anew
+# Every target sets up what it needs, and only when that is stale: the environment is synchronised
 # when requirements.lock or pyproject.toml is newer than the stamp.
 PYTHON ?= python3
 VENV := .venv
@@ -35,7 +35,7 @@ test-newest: java ## the tests on real Spark that need no Kafka, with the newest
 java: $(STAMP)
 	@$(BIN)/python -m penstock.testbed
 
-check: $(STAMP)
+check: $(STAMP) ## style, types, layers, duplicate code, generated docs
 	$(BIN)/ruff check --quiet .
 	$(BIN)/ruff format --check --quiet .
 	$(BIN)/mypy
@@ -61,10 +61,10 @@ results-live: java ## compare five scalers on real Spark, about 45 min; resumes 
 	  $(BIN)/penstock demo --journal runs/part.jsonl && mv runs/part.jsonl runs/live-demo.jsonl; }
 	@$(BIN)/python docs/results_live.py
 
-soak: java ## let a real job be scaled for hours (ARGS="--minutes 30")
+soak: java ## scale a real job for hours (ARGS="--minutes 30")
 	@$(BIN)/python -m benchmarks.soak $(ARGS)
 
-docs: $(STAMP) ## write docs/policies.md from the docstrings
+docs: $(STAMP) ## write the generated parts of the docs
 	@$(BIN)/python docs/generate.py
 
 fmt: $(STAMP) ## format the code and fix what can be fixed
@@ -78,7 +78,7 @@ lock: $(UV) ## pin all dependencies again
 	$(UV) pip compile --quiet --universal --generate-hashes --no-emit-index-url --no-header \
 	  --group dev --extra spark --extra lab pyproject.toml -o requirements.lock
 
-clean: ## remove the environment and all that was built
+clean: ## remove the environment and everything that was built
 	rm -rf $(VENV) $(NEWEST) dist build runs .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis
 
 setup: $(STAMP)
