@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.simulation.engines.stages import Stage, State, plan, spread, waves
+from penstock.simulation.engines.stages import Stage, State, plan, tasks_per_executor, waves
 
 MAP = Stage("map", tasks=8, core_s_per_record=1e-3, task_overhead_s=0.01)
 COUNT = Stage("count", tasks=8, core_s_per_record=2e-3, stateful=True, task_overhead_s=0.01)
@@ -23,7 +23,7 @@ def test_equal_executors_need_as_many_waves_as_tasks_fill_their_slots(
     tasks: int, cores: int, executors: int
 ) -> None:
     speeds = [1.0] * executors
-    counts = spread(tasks, cores, speeds)
+    counts = tasks_per_executor(tasks, cores, speeds)
     assert sum(counts) == tasks
     assert waves(counts, cores, speeds) == ceil(tasks / (cores * executors))
 
@@ -34,7 +34,7 @@ def test_equal_executors_need_as_many_waves_as_tasks_fill_their_slots(
     speeds=st.lists(st.floats(0.1, 2.0), min_size=1, max_size=8),
 )
 def test_a_free_slot_takes_the_next_task(tasks: int, cores: int, speeds: list[float]) -> None:
-    counts = spread(tasks, cores, speeds)
+    counts = tasks_per_executor(tasks, cores, speeds)
     # Task by task: each goes to the slot on which it ends first.
     ends = [(1 / speed, speed) for speed in speeds for _ in range(cores)]
     last = 0.0
@@ -79,7 +79,7 @@ def test_the_hottest_key_bounds_every_stage_behind_a_shuffle() -> None:
 
 def test_without_executors_a_batch_takes_for_ever() -> None:
     assert plan([MAP, COUNT], [[], []], 2, []).base_s == inf
-    assert spread(8, 2, []) == []
+    assert tasks_per_executor(8, 2, []) == []
 
 
 def test_state_waits_for_executors_when_there_are_none() -> None:

@@ -1,8 +1,8 @@
 """A sweep as one Spark job, one task per cell.
 
-Our own code and the traces travel with the job, so an executor needs Python, NumPy and msgspec,
-and runs exactly what this machine would run. Spark repeats the tasks of an executor that is lost;
-rows come back through an accumulator, so that each can be kept as soon as its task has succeeded.
+Penstock's code and the traces are sent with the job, so an executor needs Python, NumPy and
+msgspec, and runs exactly what this machine would run. Spark repeats the tasks of an executor that
+is lost; rows come back through an accumulator, each as soon as its task has succeeded.
 """
 
 from __future__ import annotations
@@ -39,107 +39,102 @@ if TYPE_CHECKING:
 
 #: How often a task may fail before the job does: executors come and go on a cluster.
 MOST_FAILURES = 8
-LOOK_EVERY_S = 0.2
-#: After so many looks at a cluster that does nothing, the user is told.
-PATIENT_LOOKS = 150
-NO_ROOM = "no executor has taken up a run: has the cluster room for one?"
+POLL_EVERY_S = 0.2
+#: After this many polls of a cluster that does nothing, the user is warned.
+POLLS_BEFORE_WARNING = 150
+NO_ROOM = "no executor has started a run: has the cluster room for one?"
 
 Work = Callable[[Cell], Row]
-#: What a task sends: the place of its cell, and the row or the sentence that refuses it.
-Letter = tuple[int, Row | str]
+#: What a task sends: the position of its cell, and its row or the sentence that refuses it.
+Sent = tuple[int, Row | str]
 
 
 def on_spark(session: SparkSession) -> CellRunner:
-    """Carries cells out on the cluster of a session."""
+    """Runs cells on the cluster of a session."""
     # Every executor of the session fetches the code, also those that come later for other jobs:
     # it stays until this process ends.
     directory = tempfile.mkdtemp(prefix="penstock-")
     atexit.register(shutil.rmtree, directory, ignore_errors=True)
     session.sparkContext.addPyFile(str(packed(Path(directory))))
-    return partial(_carry_out, session.sparkContext)
+    return partial(_run_cells, session.sparkContext)
 
 
-def _carry_out(context: SparkContext, work: Work, cells: Sequence[Cell], on_row: OnRow) -> None:
-    letters = context.accumulator([], _letters())
+def _run_cells(context: SparkContext, work: Work, cells: Sequence[Cell], on_row: OnRow) -> None:
+    sent = context.accumulator([], _list_accumulator())
     traces = context.broadcast(read_traces(cells))
 
     def task(item: tuple[int, Cell]) -> None:
-        letters.add([_encode_result(work, item, traces.value)])
+        sent.add([_encode_result(work, item, traces.value)])
 
     tasks = context.parallelize(list(enumerate(cells)), len(cells))
     received = 0
     with ThreadPoolExecutor(1) as thread:
         job = thread.submit(tasks.foreach, task)
         try:
-            for look in count(1):
-                running = wait([job], LOOK_EVERY_S).not_done
-                received = _hand_over(letters.value, received, on_row)
+            for poll in count(1):
+                running = wait([job], POLL_EVERY_S).not_done
+                received = _hand_over(sent.value, received, on_row)
                 if not running:
                     break
-                if look == PATIENT_LOOKS and received == 0 and not _busy(context):
+                if poll == POLLS_BEFORE_WARNING and received == 0 and not _is_busy(context):
                     warnings.warn(NO_ROOM, stacklevel=2)
             job.result()
+        except PenstockError:
+            raise
         except Exception as error:
-            raise _told(error, received, len(cells)) from error
+            raise PenstockError(
+                f"the sweep ended on Spark after {received} of {len(cells)} runs: {_cause(error)}"
+            ) from error
         finally:
             # The thread is waited for, so whatever ends this early has to end the job too.
             with suppress(Exception):
                 context.cancelAllJobs()
 
 
-def _busy(context: SparkContext) -> bool:
-    """Whether a task is under way somewhere."""
+def _is_busy(context: SparkContext) -> bool:
+    """Whether a task is running."""
     tracker = context.statusTracker()
     stages = map(tracker.getStageInfo, tracker.getActiveStageIds())
     return any(stage is not None and stage.numActiveTasks > 0 for stage in stages)
 
 
-def _hand_over(letters: Sequence[Letter], received: int, on_row: OnRow) -> int:
-    for place, row in letters[received:]:
+def _hand_over(sent: Sequence[Sent], received: int, on_row: OnRow) -> int:
+    for position, row in sent[received:]:
         received += 1
         if isinstance(row, str):
             raise ConfigError(row)
-        on_row(place, row)
+        on_row(position, row)
     return received
 
 
-def _encode_result(work: Work, item: tuple[int, Cell], traces: dict[str, bytes]) -> Letter:
-    """Bad input stays bad however often it is tried: it is told and not raised."""
-    place, cell = item
+def _encode_result(work: Work, item: tuple[int, Cell], traces: dict[str, bytes]) -> Sent:
+    """Bad input is bad however often it is tried: the sentence is sent and not raised."""
+    position, cell = item
     try:
-        return place, msgspec.structs.replace(
-            work(localized(cell, traces)), workload=cell.scenario.workload
-        )
+        row = work(localized(cell, traces))
+        return position, msgspec.structs.replace(row, workload=cell.scenario.workload)
     except PenstockError as error:
-        return place, str(error)
+        return position, str(error)
 
 
-def _letters() -> Any:
+def _list_accumulator() -> Any:
     from pyspark.accumulators import AccumulatorParam
 
-    class Letters(AccumulatorParam[list[Letter]]):
-        def zero(self, value: list[Letter]) -> list[Letter]:
+    class ListAccumulator(AccumulatorParam[list[Sent]]):
+        def zero(self, value: list[Sent]) -> list[Sent]:
             return []
 
         def addInPlace(  # noqa: N802
-            self, value1: list[Letter], value2: list[Letter]
-        ) -> list[Letter]:
+            self, value1: list[Sent], value2: list[Sent]
+        ) -> list[Sent]:
             value1.extend(value2)
             return value1
 
-    return Letters()
-
-
-def _told(error: Exception, received: int, runs: int) -> PenstockError:
-    if isinstance(error, PenstockError):
-        return error
-    return PenstockError(
-        f"the sweep ended on Spark after {received} of {runs} runs: {_cause(error)}"
-    )
+    return ListAccumulator()
 
 
 def _cause(error: Exception) -> str:
-    """The line that matters of what Spark says on a page."""
+    """The line that matters of Spark's long message."""
     lines = [line.strip(" :") for line in str(error).splitlines() if line.strip(" :")]
     lacking = [line for line in lines if line.startswith("ModuleNotFoundError")]
     if lacking:
@@ -148,11 +143,11 @@ def _cause(error: Exception) -> str:
     return (causes or lines or [type(error).__name__])[0]
 
 
-# What travels with the job ---------------------------------------------------------------------
+# What is sent with the job ---------------------------------------------------------------------
 
 
 def packed(directory: Path) -> Path:
-    """Our own code as an archive that Python imports from, compiled so that it starts quickly."""
+    """Penstock as an archive that Python imports from, compiled so that it starts quickly."""
     root = Path(penstock.__file__).parent
     path = directory / f"{directory.name}.zip"  # a session refuses two of one name
     with zipfile.ZipFile(path, "w") as archive:

@@ -1,10 +1,10 @@
-"""The lower bound of every table: the planner of the `penstock` policy, fed with the truth.
+"""The lower bound of every table: the planner of the `penstock` policy with perfect knowledge.
 
 The oracle knows the arrivals of the whole run and what every size of the fleet can do, faults
-included. It solves the whole run backwards once, and then acts at each turn by what it sees of the
-job, because start-up times and the noise of single batches are drawn as the run goes. How much
-room to leave for that noise, and how early to ask, is part of hindsight too: it runs with a few
-margins, and with the fleets that never change, and keeps the cheapest run.
+included. It solves the whole run backwards once, and then decides at each turn from the state of
+the job, because start-up times and the noise of single batches are random. How much margin to
+leave for that noise, and how early to ask, is found by trying: it runs with a few margins, and with
+fleets that never change, and keeps the cheapest run.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ from penstock.simulation.engines.continuous import ContinuousJob
 from penstock.simulation.engines.engine import SimulatedJob
 from penstock.simulation.engines.microbatch import MicroBatchJob
 from penstock.simulation.engines.stages import plan as stage_plan
-from penstock.simulation.engines.stages import spread
+from penstock.simulation.engines.stages import tasks_per_executor
 from penstock.simulation.faults import (
     CapacityDrop,
     Fault,
@@ -53,15 +53,15 @@ STEP_S = 10.0
 
 
 class Margin(NamedTuple):
-    """What is left for chance: in capacity, in the swing of batches, and in asking early.
+    """The margin for randomness: in capacity, in the duration of batches, and in asking early.
 
-    `swing` is how much more than alone batches swing that depend on each other for longer than a
-    step; `lead_s` how many seconds earlier executors are asked for than they come on average. With
-    `rush`, who is further behind than so many SLOs has the largest fleet.
+    `noise` scales the deviation of a batch, since batches within a step depend on each other;
+    `lead_s` is how many seconds earlier executors are asked for than they need on average. A job
+    that is further behind than `rush` SLOs gets the largest fleet.
     """
 
     capacity: float = 1.0
-    swing: float = 1.0
+    noise: float = 1.0
     lead_s: float = 5.0
     rush: float = inf
 
@@ -69,9 +69,9 @@ class Margin(NamedTuple):
 #: What is tried on each kind of job; the cheapest run is kept.
 BATCH_TRIES = (
     Margin(),
-    Margin(swing=1.3),
-    Margin(0.98, swing=1.3),
-    Margin(swing=1.3, lead_s=12.0),
+    Margin(noise=1.3),
+    Margin(0.98, noise=1.3),
+    Margin(noise=1.3, lead_s=12.0),
 )
 RUSHES = (0.5, 1.0, 3.0)
 FLOW_TRIES = (
@@ -85,7 +85,7 @@ FLOW_TRIES = (
 
 @dataclass(frozen=True, slots=True)
 class Oracle:
-    """Acts on a plan that was made with the truth. Lab only: no live job can have it."""
+    """Decides by a plan that knows the future: only in the lab."""
 
     plan: CostToGo
     loads_rps: NDArray[np.float64]
@@ -120,7 +120,7 @@ class Oracle:
 
 @lru_cache(maxsize=8)
 def oracle_score(scenario: Scenario, goal: Goal, limits: Limits) -> Score:
-    """The cheapest run that foresight could find."""
+    """The cheapest run that was found with knowledge of the future."""
     most = limits.max_executors
 
     def outcome(policy: Policy) -> Score:
@@ -129,7 +129,7 @@ def oracle_score(scenario: Scenario, goal: Goal, limits: Limits) -> Score:
     batches = isinstance(scenario.job, MicroBatchJob)
     tries: tuple[Margin, ...] = BATCH_TRIES if batches else FLOW_TRIES
     if _silences(scenario.faults):
-        # After one the job is further behind than a plan can tell.
+        # After a silence the job is further behind than the plan covers.
         tries += tuple(margin._replace(rush=rush) for margin in tries for rush in RUSHES)
     best = min(
         (outcome(foresee(scenario, goal, limits, margin)) for margin in tries),
@@ -139,7 +139,7 @@ def oracle_score(scenario: Scenario, goal: Goal, limits: Limits) -> Score:
     rates = scenario.rates()
     needed_rps = sum(rates) / len(rates)
     for size in range(max(1, limits.min_executors), most + 1):
-        # A fleet that is too dear even without a late record, or falls behind, need not be run;
+        # A fleet that costs too much even without a late record, or falls behind, is not run;
         # where all fall behind, the largest may still be the best.
         carries = size == most or scenario.job.capacity_rps(size) > needed_rps
         if size * hours * goal.price < best.cost and carries:
@@ -150,7 +150,7 @@ def oracle_score(scenario: Scenario, goal: Goal, limits: Limits) -> Score:
 def foresee(
     scenario: Scenario, goal: Goal, limits: Limits, margin: Margin = BATCH_TRIES[0]
 ) -> Oracle:
-    """Solve the whole run backwards, with what will really come."""
+    """Solve the whole run backwards, with its true load."""
     rates = np.asarray(with_silence(scenario.rates(), _silences(scenario.faults)), dtype=float)
     steps = int(np.ceil(len(rates) / STEP_S))
     padded = np.concatenate([rates, np.full(int(steps * STEP_S) - len(rates), rates[-1])])
@@ -159,8 +159,8 @@ def foresee(
     least, most = max(1, limits.min_executors), limits.max_executors
     sizes = np.arange(least, most + 1, dtype=float)
     capacity = margin.capacity * _capacities(scenario, sizes, steps)
-    trigger_s, fixed_s, rescale_s, lead_s = _habits(job)
-    noise = margin.swing * _batch_noise(job)
+    trigger_s, fixed_s, rescale_s, lead_s = _timing(job)
+    noise = margin.noise * _batch_noise(job)
     physics = JobModel(sizes, capacity, fixed_s, trigger_s, rescale_s, goal.slo_s, noise)
     prices = Prices(
         late_s=goal.late_price / max(goal.price, 1e-9) * most,
@@ -196,7 +196,7 @@ def _skewed(job: SimulatedJob, hot_fraction: float) -> SimulatedJob:
 
 
 def true_capacity_rps(job: SimulatedJob, executors: int) -> float:
-    """What so many executors do when they never pause, averaged over how their speeds may fall."""
+    """The throughput of a fleet that never pauses, averaged over the speeds of its executors."""
     if isinstance(job, MicroBatchJob):
         return _batch_capacity_rps(job, executors)
     return job.capacity_rps(executors)
@@ -208,22 +208,17 @@ def _batch_capacity_rps(job: MicroBatchJob, executors: int) -> float:
     factor, costs = job.cost_factor(executors), []
     for _ in range(24):
         speeds = [1.0 + rng.uniform(-job.speed_spread, job.speed_spread) for _ in range(executors)]
-        counts = [spread(stage.tasks, cores, speeds) for stage in job.stages]
+        counts = [tasks_per_executor(stage.tasks, cores, speeds) for stage in job.stages]
         plan = stage_plan(job.stages, counts, cores, speeds, cost_factor=factor, hot_fraction=hot)
         costs.append(plan.s_per_record)
     return len(costs) / sum(costs)
 
 
-def _habits(job: SimulatedJob) -> tuple[float | None, float, float, float]:
+def _timing(job: SimulatedJob) -> tuple[float | None, float, float, float]:
     """Trigger, fixed cost of a batch, what a rescale costs, and how early to ask."""
     if isinstance(job, MicroBatchJob):
         lead_s = job.startup.mean_s() + job.cold_s * (1.0 - job.cold_fraction)
-        return (
-            job.trigger_interval_s,
-            job.fixed_s + 0.017,
-            0.3,
-            lead_s,
-        )
+        return job.trigger_interval_s, job.fixed_s + 0.017, 0.3, lead_s
     if isinstance(job, ContinuousJob):
         down_s = job.restart_s + job.state_bytes / job.restore_bytes_per_s
         return None, 0.0, down_s + job.checkpoint_interval_s / 2.0, job.startup.mean_s()
@@ -234,8 +229,7 @@ def _batch_noise(job: SimulatedJob) -> float:
     """The deviation of one batch's work, stragglers included."""
     if not isinstance(job, MicroBatchJob):
         return 0.0
-    table = np.asarray(job.noise_table())
-    return float(table.std())
+    return float(np.std(job.noise_table()))
 
 
 def _silences(faults: Sequence[Fault]) -> list[SourceSilence]:

@@ -1,8 +1,8 @@
 """What the simulation says of a live run before it is made.
 
-The job on paper is fitted to live runs: what a batch costs, how long executors take to start and
-what their joining costs. It is then run under the load of the plan, with the same policy in the
-same guards, and scored by the same arithmetic as the live run.
+A simulated job is fitted to live runs: what a batch costs, how long executors take to start and
+what their joining costs. It then runs under the load of the plan, with the same policy and guards,
+and gets its score by the same arithmetic as the live run.
 """
 
 from __future__ import annotations
@@ -14,12 +14,12 @@ import msgspec
 
 from penstock.core.clock import SimulatedClock
 from penstock.core.model import Batch
-from penstock.lab.live_comparison.observer import Observation, quantile, startups_s
+from penstock.lab.experiments.statistics import Ecdf
+from penstock.lab.live_comparison.observer import Observation, startups_s
 from penstock.lab.live_comparison.trial import Figures, LiveScaler, Trial, entry_of, figures
 from penstock.settings.policy_spec import PolicySpec, read_policy_spec
 from penstock.settings.wiring import wire
 from penstock.simulation.calibration import fit_batches
-from penstock.simulation.engines.engine import Outcome
 from penstock.simulation.engines.fleet import Startup
 from penstock.simulation.engines.microbatch import MicroBatchJob
 from penstock.testbed.demo import plan as sizes
@@ -36,7 +36,8 @@ def fitted_job(seen: Sequence[Observation]) -> MicroBatchJob:
     starts_s = startups_s(seen)
     startup = job.startup
     if starts_s:
-        startup = Startup(quantile(starts_s, 0.1), quantile(starts_s, 0.9))
+        seen_s = Ecdf.of(starts_s)
+        startup = Startup(seen_s.quantile(0.1), seen_s.quantile(0.9))
     return msgspec.structs.replace(
         job,
         startup=startup,
@@ -59,36 +60,28 @@ def _batches(seen: Observation) -> list[fit_batches.Seen]:
     return fit_batches.marked(batches, fleets, [at_s for at_s in registered_s if at_s > 0.0])
 
 
-def forecast(
-    one: LiveScaler,
-    trials: Sequence[Trial],
-    *,
-    executors: int,
-    span_s: float,
-) -> Figures:
-    """The figures of a contestant on paper: means over seeds.
+def forecast(one: LiveScaler, trials: Sequence[Trial], *, executors: int, span_s: float) -> Figures:
+    """The figures of a scaler on the simulated job: means over seeds.
 
-    Parameters
-    ----------
-    one
-        Who sizes the fleet.
-    trials
-        Live runs to fit the job to: those of the others, so that nobody's own run is its forecast.
-    executors, span_s
-        The fleet when the load began, and how long the run was.
+    The job is fitted to `trials`: live runs of the other scalers. `executors` is the fleet when the
+    load began, `span_s` how long the run was.
     """
     plan = trials[0].plan
     job = fitted_job([trial.observation for trial in trials])
     entry = _entry(one, plan)
     every_s = plan.every_s if one.policy else entry.policy.period_s
-    found = [
-        figures(_run(job, entry, _rates(plan, span_s), executors, every_s, seed)) for seed in SEEDS
-    ]
+    rates_rps = _rates(plan, span_s)
+    found = []
+    for seed in SEEDS:
+        engine = job.start(rates_rps, executors=executors, seed=seed)
+        for _ in wire(entry, engine, engine).run(SimulatedClock(float(len(rates_rps))), every_s):
+            pass
+        found.append(figures(engine.finish()))
     return folded(found, fmean)
 
 
 def folded(found: Sequence[Figures], how: Callable[[list[float]], float]) -> Figures:
-    """One figure of many, such as their mean, field by field; of some uncounted there is none."""
+    """One value per field, such as the mean; ``None`` where a run has none."""
     made: dict[str, float | None] = {}
     for name in Figures.__struct_fields__:
         values = [getattr(one, name) for one in found]
@@ -97,7 +90,7 @@ def folded(found: Sequence[Figures], how: Callable[[list[float]], float]) -> Fig
 
 
 def _rates(plan: DemoPlan, span_s: float) -> list[float]:
-    """The load as it was, with what was low before it began."""
+    """The load of the plan, with the low rate before it began."""
     rates = plan.rates_rps()
     return [sizes.LOW_RPS] * max(0, round(span_s) - len(rates)) + rates
 
@@ -110,18 +103,3 @@ def _entry(one: LiveScaler, plan: DemoPlan) -> PolicySpec:
         return read_policy_spec(f"static:{one.executors}", bounds)
     idle = one.settings["spark.dynamicAllocation.executorIdleTimeout"]
     return read_policy_spec(f"spark_dra:idle_timeout={idle}", bounds)
-
-
-def _run(
-    job: MicroBatchJob,
-    entry: PolicySpec,
-    rates_rps: Sequence[float],
-    executors: int,
-    every_s: float,
-    seed: int,
-) -> Outcome:
-    engine = job.start(rates_rps, executors=executors, seed=seed)
-    controller = wire(entry, engine, engine)
-    for _ in controller.run(SimulatedClock(end_s=float(len(rates_rps))), every_s):
-        pass
-    return engine.finish()

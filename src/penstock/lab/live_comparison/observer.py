@@ -1,8 +1,8 @@
-"""What a live run is measured by, whoever sizes its fleet.
+"""Measures a live run, independently of what sizes its fleet.
 
-Nothing here asks Penstock. Executors are counted as processes of the system, arrivals are the
-ends of the partitions as the broker tells them, what is done is what the query reports after each
-batch, and failed tasks are those of Spark's own status store.
+Nothing here asks Penstock. Executors are counted as processes of the system, arrivals are the end
+offsets of the partitions at the broker, records are done when the query reports their batch, and
+failed tasks are those of Spark's own status store.
 """
 
 from __future__ import annotations
@@ -55,8 +55,8 @@ class Committed(Struct, frozen=True):
 class Observation(Struct, frozen=True):
     """All that was seen of a run.
 
-    Of `arrived`, each is an instant and all records until then. `task_s` is the time that all
-    tasks took that ended.
+    Each of `arrived` is an instant and the number of records until then. `task_s` is the time of
+    all tasks that ended.
     """
 
     span_s: float
@@ -80,7 +80,7 @@ class Observation(Struct, frozen=True):
         )
 
     def outcome(self) -> Outcome:
-        """The run as the simulation leaves one behind, so that both are scored alike."""
+        """The run in the form of a simulated one, so that both get their score in the same way."""
         at_s = [at for at, _ in self.arrived]
         records = [float(count) for _, count in self.arrived]
         departed_s, departed = [0.0], [0.0]
@@ -154,12 +154,12 @@ class Observer:
         self._task_s_before = self._task_s()
         self._brokers = Brokers({"bootstrap.servers": environment.bed.bootstrap_servers})
         self._partitions = [(TOPIC, number) for number in range(sizes.PARTITIONS)]
-        self._first_seen_s: dict[str, float] = {}
-        self._missed_s: dict[str, float] = {}
+        self._seen_at_s: dict[str, float] = {}
+        self._gone_at_s: dict[str, float] = {}
         self._ends: list[tuple[float, int]] = []
         self._began_at_s = WallClock().now()
         self._closed = Event()
-        self._look(self._began_at_s)
+        self._sample(self._began_at_s)
         self._thread = Thread(target=self._follow, name="penstock-observer", daemon=True)
         self._thread.start()
 
@@ -168,12 +168,12 @@ class Observer:
         self._thread.join()
 
     def observation(self) -> Observation:
-        """All that was seen; a last look, after which the watching is over."""
+        """All that was seen, after a last sample; then the observer is closed."""
         self.close()
         now_s = WallClock().now()
-        self._look(now_s)
+        self._sample(now_s)
         done_at_start, batches = self._batches()
-        # What was not done when we came waits: it is neither ours nor lost.
+        # Records that were not done at the start wait: they count as arrived.
         arrived = [(at_s - self._began_at_s, count - done_at_start) for at_s, count in self._ends]
         span_s, task_s = now_s - self._began_at_s, self._task_s() - self._task_s_before
         return Observation(span_s, arrived, batches, self._lives(), task_s)
@@ -182,14 +182,14 @@ class Observer:
         for now_s in WallClock(sleep=self._closed.wait).ticks(SAMPLE_EVERY_S):
             if self._closed.is_set():
                 return
-            self._look(now_s)
+            self._sample(now_s)
 
-    def _look(self, now_s: float) -> None:
+    def _sample(self, now_s: float) -> None:
         alive = {executor.id for executor in self._environment.bed.executors()}
         for name in alive:
-            self._first_seen_s.setdefault(name, now_s)
-        for name in self._first_seen_s.keys() - alive:
-            self._missed_s.setdefault(name, now_s)
+            self._seen_at_s.setdefault(name, now_s)
+        for name in self._seen_at_s.keys() - alive:
+            self._gone_at_s.setdefault(name, now_s)
         try:
             ends = self._brokers.end_offsets(self._partitions)
         except PenstockError:
@@ -197,7 +197,7 @@ class Observer:
         self._ends.append((WallClock().now(), sum(ends.values())))
 
     def _batches(self) -> tuple[int, list[Committed]]:
-        """What was done before we came, and the batches since."""
+        """The records that were done at the start, and the batches since."""
         from penstock.spark.sensor.progress import parse_progress, partition_offsets
 
         reports = self._driver.recent_progress(self._environment.query)
@@ -225,18 +225,18 @@ class Observer:
     def _lives(self) -> list[ExecutorLifetime]:
         from penstock.spark.sensor.progress import parse_instant
 
-        told = {each["id"]: each for each in self._driver.executors_ever()}
+        summaries = {each["id"]: each for each in self._driver.executors_ever()}
         lives = []
-        for name, seen_s in self._first_seen_s.items():
-            summary = told.get(name)
-            missed_s = self._missed_s.get(name)
+        for name, seen_s in self._seen_at_s.items():
+            summary = summaries.get(name)
+            missed_s = self._gone_at_s.get(name)
             registered_s = None
             if summary is not None:
                 registered_s = parse_instant(summary["addTime"]) - self._began_at_s
             lives.append(
                 ExecutorLifetime(
                     name,
-                    # A process that is older than our first look is at least as old as its word.
+                    # A process from before the first sample was launched before it registered.
                     min(seen_s - self._began_at_s, inf if registered_s is None else registered_s),
                     registered_s,
                     None if missed_s is None else missed_s - self._began_at_s,
@@ -264,12 +264,3 @@ def startups_s(observations: Iterable[Observation]) -> list[float]:
         for life in one.lives
         if life.launched_s > 0.0 and life.registered_s is not None
     )
-
-
-def quantile(ordered: Sequence[float], fraction: float) -> float:
-    """The value that this part of the ordered ones stays within.
-
-    >>> quantile([1.0, 2.0, 3.0, 4.0], 0.5), quantile([1.0, 2.0, 3.0, 4.0], 1.0)
-    (2.0, 4.0)
-    """
-    return ordered[max(1, int(fraction * len(ordered))) - 1]

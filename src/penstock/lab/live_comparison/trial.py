@@ -1,21 +1,16 @@
-"""One live run of one contestant under the same load, and what was seen of it.
+"""One live run of one scaler, and what was seen of it.
 
-A process of its own, so that no run finds what another left behind::
-
-    python -m penstock.lab.live_comparison.trial static 1 \\
-        '{"job": "q11", "load_s": 110}' run.jsonl
-
-writes its `Trial` as one line of JSON.
+A process of its own, so that no run is affected by what another left behind: it takes a
+`TrialOrder` as JSON and writes its `Trial` as one line of JSON.
 """
 
 from __future__ import annotations
 
-import argparse
 import os
 import platform
 import signal
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -49,7 +44,7 @@ from penstock.testbed.jobs.playback import Report
 #: How much of a static fleet the peak of the load may fill.
 PEAK_FILL = 0.7
 LOOK_EVERY_S = 0.5
-#: Many executors that start at once on one machine are slow to come to speed.
+#: Executors that start at once on one machine take long to reach full speed.
 WARM_UP_S = 90.0
 GOAL = Goal(slo_s=sizes.SLO_S, warmup_s=0.0)
 
@@ -62,6 +57,15 @@ class LiveScaler(Struct, frozen=True):
     policy: str | None = None
     executors: int = 1
     settings: dict[str, str] = {}
+
+
+class TrialOrder(Struct, frozen=True):
+    """Which run to make: the name of a scaler, a number, the load, and a place for its journal."""
+
+    contestant: str
+    number: int
+    plan: DemoPlan
+    journal: str
 
 
 class Trial(Struct, frozen=True):
@@ -136,7 +140,7 @@ def find_contestant(name: str, plan: DemoPlan) -> LiveScaler:
 class WaitingIsWork:
     """A policy that takes the time an executor is busy for its cpu.
 
-    In a paced job records wait where they would compute, so that processors say nothing.
+    In a paced job records wait where they would compute, so cpu is no measure of load.
     """
 
     policy: Policy
@@ -155,27 +159,29 @@ class WaitingIsWork:
 
 
 def entry_of(policy: str, plan: DemoPlan) -> PolicySpec:
-    """A policy in the time of the plan, as it is run here live and on paper."""
+    """A policy in the time of the plan, as it runs here, live and simulated."""
     entry = with_scaled_time(policy, plan)
     return PolicySpec(entry.label, WaitingIsWork(entry.policy), entry.limits)
 
 
-def run_trial(name: str, number: int, plan: DemoPlan, journal: Path, say: Say) -> Trial:
-    """Put the load on, watch it to its end, and tell what was seen."""
-    one = find_contestant(name, plan)
-    with _on(one, plan, journal, say) as environment, observed(environment) as observer:
+def run_trial(order: TrialOrder, say: Say) -> Trial:
+    """Run the load to its end, and return what was seen."""
+    with _on(order, say) as environment, observed(environment) as observer:
         began_at = datetime.fromtimestamp(WallClock().now(), UTC).strftime("%Y-%m-%d %H:%M")
         for _ in WallClock().ticks(LOOK_EVERY_S):
             if environment.is_over():
                 break
         seen = observer.observation()
         sent = environment.producer.report()
-    return Trial(name, number, began_at, plan, machine(), seen, sent)
+    facts = (order.contestant, order.number, began_at, order.plan, machine())
+    return Trial(*facts, seen, sent)
 
 
 @contextmanager
-def _on(one: LiveScaler, plan: DemoPlan, journal: Path, say: Say) -> Iterator[DemoEnvironment]:
+def _on(order: TrialOrder, say: Say) -> Iterator[DemoEnvironment]:
     """The demo with or without Penstock. Batches are not capped, so that all are alike."""
+    plan, journal = order.plan, Path(order.journal)
+    one = find_contestant(order.contestant, plan)
     if one.policy is None:
         with demo_environment(
             plan, say, executors=one.executors, settings=one.settings, warmup_s=WARM_UP_S
@@ -189,7 +195,7 @@ def _on(one: LiveScaler, plan: DemoPlan, journal: Path, say: Say) -> Iterator[De
 
 
 def figures(outcome: Outcome, failed_tasks: int | None = None) -> Figures:
-    """A run in numbers, the same way whether it was live or on paper."""
+    """A run in numbers, the same way whether it was live or simulated."""
     alike = msgspec.structs.replace(outcome, targets=rescaled(outcome.paid))
     found = score(alike, GOAL, sizes.MAX_EXECUTORS)
     return Figures(
@@ -204,12 +210,12 @@ def figures(outcome: Outcome, failed_tasks: int | None = None) -> Figures:
 
 
 def measured(trial: Trial) -> Figures:
-    """What a live run came to."""
+    """A live run in numbers."""
     return figures(trial.observation.outcome(), trial.observation.failed_tasks)
 
 
 def machine() -> dict[str, str]:
-    """What a run was made on, as far as it says something about the figures."""
+    """The machine and the versions, as far as they influence the figures."""
     memory_bytes = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     return {
         "cores": str(os.cpu_count()),
@@ -223,16 +229,7 @@ def machine() -> dict[str, str]:
     }
 
 
-def main(arguments: Sequence[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(
-        prog="python -m penstock.lab.live_comparison.trial",
-        description="Makes one live run and tells of it.",
-    )
-    parser.add_argument("contestant")
-    parser.add_argument("number", type=int)
-    parser.add_argument("plan", help="as JSON")
-    parser.add_argument("journal", type=Path)
-    told = parser.parse_args(arguments)
+def main(order_json: str) -> int:
     signal.signal(signal.SIGTERM, _interrupt)
     since_s = elapsed()
 
@@ -240,8 +237,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         sys.stderr.write(f"{since_s():7.1f} s  {line}\n")
 
     try:
-        plan = msgspec.json.decode(told.plan, type=DemoPlan)
-        trial = run_trial(told.contestant, told.number, plan, told.journal, say)
+        trial = run_trial(msgspec.json.decode(order_json, type=TrialOrder), say)
     except (PenstockError, msgspec.MsgspecError) as error:
         say(str(error))
         return 2
@@ -256,4 +252,4 @@ def _interrupt(_number: int, _frame: FrameType | None) -> None:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(main(sys.argv[1]))

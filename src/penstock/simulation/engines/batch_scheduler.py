@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from penstock.simulation.engines.fleet import SimulatedExecutor, active
-from penstock.simulation.engines.stages import State, TaskPlan, plan, spread
+from penstock.simulation.engines.stages import State, TaskPlan, plan, tasks_per_executor
 from penstock.simulation.faults import CapacityDrop, Fault, SkewSetsIn
 
 if TYPE_CHECKING:
@@ -79,7 +79,7 @@ class BatchScheduler:
         counts = [
             [self._states[stage.name].partitions_of[name] for name in ids]
             if stage.stateful
-            else spread(stage.tasks, job.cores_per_executor, speeds)
+            else tasks_per_executor(stage.tasks, job.cores_per_executor, speeds)
             for stage in job.stages
         ]
         cost_factor = job.cost_factor(len(ids))

@@ -16,7 +16,7 @@ from msgspec import Meta, Struct
 from penstock.core.errors import ConfigError
 from penstock.simulation.engines.batches import MicroBatchRun
 from penstock.simulation.engines.fleet import Startup
-from penstock.simulation.engines.stages import Stage, plan, spread
+from penstock.simulation.engines.stages import Stage, plan, tasks_per_executor
 from penstock.simulation.faults import Fault
 
 NonNegative = Annotated[float, Meta(ge=0)]
@@ -110,7 +110,7 @@ def _capacity_rps(job: MicroBatchJob, executors: int) -> float:
     if executors <= 0:
         return 0.0
     speeds, cores = [1.0] * executors, job.cores_per_executor
-    counts = [spread(stage.tasks, cores, speeds) for stage in job.stages]
+    counts = [tasks_per_executor(stage.tasks, cores, speeds) for stage in job.stages]
     ideal = plan(
         job.stages,
         counts,

@@ -48,15 +48,15 @@ class TaskPlan(Struct, frozen=True):
     record_shares: list[float]
 
 
-def spread(tasks: int, cores: int, speeds: Sequence[float]) -> list[int]:
+def tasks_per_executor(tasks: int, cores: int, speeds: Sequence[float]) -> list[int]:
     """How many tasks each executor gets when every free slot takes the next one.
 
     Two executors of two cores finish a wave of four tasks at a time; ten tasks are three waves,
     the last one half empty. An executor of half the speed takes every third task:
 
-    >>> spread(10, 2, [1.0, 1.0])
+    >>> tasks_per_executor(10, 2, [1.0, 1.0])
     [6, 4]
-    >>> spread(12, 2, [1.0, 0.5])
+    >>> tasks_per_executor(12, 2, [1.0, 0.5])
     [8, 4]
     """
     if not speeds:
@@ -154,7 +154,9 @@ class State:
 
     def begin(self, ids: Sequence[str], cores: int, speeds: Sequence[float]) -> None:
         """Lay the partitions out as a job does that has been running for a while."""
-        self.partitions_of = dict(zip(ids, spread(self._tasks, cores, speeds), strict=True))
+        self.partitions_of = dict(
+            zip(ids, tasks_per_executor(self._tasks, cores, speeds), strict=True)
+        )
 
     def follow(self, ids: Sequence[str], cores: int, speeds: Sequence[float]) -> float:
         """Adapt to a changed fleet; returns the seconds that the next batch waits for it.
