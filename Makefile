@@ -56,7 +56,7 @@ results: $(STAMP) ## compare all policies in the lab (TRACES="day.csv ..." ARGS=
 	@$(BIN)/python docs/results.py $(ARGS) $(TRACES)
 
 results-live: java ## compare five scalers on real Spark, about 45 min; resumes what is missing
-	@$(BIN)/penstock compare --live $(ARGS)
+	@$(BIN)/penstock compare-live $(ARGS)
 	@test -f runs/live-demo.jsonl || { rm -f runs/part.jsonl; \
 	  $(BIN)/penstock demo --journal runs/part.jsonl && mv runs/part.jsonl runs/live-demo.jsonl; }
 	@$(BIN)/python docs/results_live.py

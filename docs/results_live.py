@@ -16,7 +16,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from statistics import fmean
 
-from penstock.cli.commands.live import COLUMNS, RUNS, amount, spread
+from penstock.cli.commands.compare_live import COLUMNS, RUNS, amount, spread
 from penstock.core.journal import read_rotated
 from penstock.core.model import Step
 from penstock.lab.experiments.statistics import spearman

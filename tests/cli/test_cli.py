@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -12,8 +13,10 @@ from typing import Any
 
 import pytest
 
-from penstock.cli.app import main
+from penstock.cli.app import app, main
 from penstock.core.journal import read_header, read_steps
+from penstock.policies import POLICIES
+from penstock.settings.toml import parse
 
 QUICK = ("--duration", "30min", "--warmup", "5min")
 
@@ -142,8 +145,8 @@ def test_policies_lists_all_and_explains_one(penstock: Any) -> None:
 def test_init_writes_settings_that_simulate_takes(penstock: Any, tmp_path: Path) -> None:
     path = tmp_path / "penstock.toml"
     assert penstock("init", str(path), "--policy", "static").code == 0
-    text = path.read_text().replace("# executors = 12", "executors = 3")
-    path.write_text(text.replace("# max_executors = 16", "max_executors = 2"))
+    text = path.read_text().replace("#executors = 12", "executors = 3")
+    path.write_text(text.replace("#max_executors = 16", "max_executors = 2"))
     score = penstock("simulate", "--config", str(path), "--workload", "constant:5k", *QUICK,
                      "--json").json()  # fmt: skip
     assert score["mean_executors"] == pytest.approx(2.0)
@@ -176,11 +179,35 @@ BAD = {
     "no such trace": (("simulate", "--workload", "trace:nowhere.csv"), "nowhere.csv"),
     "bad seeds": (("compare", "--seeds", "many"), "--seeds must be whole numbers"),
     "bad duration": (("simulate", "--duration", "soon"), "--duration must be a number"),
-    "short run": (("simulate", "--duration", "60s"), "not longer than the warm-up"),
+    "short run": (
+        ("simulate", "--duration", "60s"),
+        "1min is not longer than the warm-up of 10min",
+    ),
     "start beyond": (("simulate", "--start", "99"), "--start must be between 1 and 16, not 99"),
-    "bad slo": (("simulate", "--slo", "-1"), "slo_s must be finite and not negative"),
-    "live, but how long": (("compare", "--live", "--duration", "2h"), "--live keeps its runs"),
-    "live, but no oracle": (("compare", "--live", "--no-regret"), "--live keeps its runs"),
+    "negative slo": (("simulate", "--slo", "-1"), "--slo must be greater than 0, not '-1'"),
+    "no slo": (("simulate", "--slo", "0"), "--slo must be greater than 0, not '0'"),
+    "no number": (("simulate", "--play", "nan"), "--play must be a number"),
+    "negative seed": (("simulate", "--seed", "-1"), "--seed must be a whole number of at least 0"),
+    "broken seed": (("simulate", "--seed", "1.5"), "--seed must be a whole number of at least 0"),
+    "negative seeds": (("compare", "--seeds", "-1"), "--seeds must be whole numbers"),
+    "million seeds": (("compare", "--seeds", "1..1000000"), "--seeds must be at most 10000"),
+    "many runs": (("compare", "--seeds", "1..9000"), "runs are too many at once: at most 100000"),
+    "broken bound": (("compare", "--max", "1.5"), "--max must be a whole number of at least 1"),
+    "huge fleet": (("simulate", "--max", "1000000"), "at most 1000 executors, not 1000000"),
+    "huge oracle": (("compare", "--max", "1000", "--duration", "24h"), "needs about 26 GB"),
+    "past duration": (("simulate", "--duration", "-1h"), "--duration must be at least 1s"),
+    "huge duration": (("simulate", "--duration", "1e9h"), "--duration must be at most 31d"),
+    "no float": (("simulate", "--duration", "1e300h"), "--duration must be at most 31d"),
+    "beyond float": (("simulate", "--duration", "1e999h"), "--duration must be a finite number"),
+    "many processes": (("compare", "--processes", "99999"), "from 1 to 1024, not '99999'"),
+    "old live": (("compare", "--live", "--json"), "compare --live is now `penstock compare-live`"),
+    "old query": (("demo", "--query=q3"), "demo --query is now `penstock demo --job`"),
+    "short comparison": (("compare", "--duration", "60s"), "is not longer than the warm-up"),
+    "run without a script": (("run", "--max", "4", "nowhere.py"), "there is no script nowhere.py"),
+    "run in no time": (("run", "--slo", "0s", "job.py"), "--slo must be greater than 0"),
+    "no page": (("compare", *QUICK, "--html", "no/where.html"), "cannot write no/where.html"),
+    "no table": (("compare", *QUICK, "--out", "no/where.csv"), "cannot write no/where.csv"),
+    "no report": (("report", "a.jsonl", "--out", "no/where.html"), "cannot write no/where.html"),
     "seeds backwards": (("compare", "--seeds", "5..3"), "ranges like 1..5, not '5..3'"),
     "no journal": (("explain", "nowhere.jsonl"), "cannot read journal nowhere.jsonl"),
     "no settings": (("simulate", "--config", "nowhere.toml"), "cannot read nowhere.toml"),
@@ -250,10 +277,172 @@ def test_a_failed_run_leaves_no_journal_behind(penstock: Any, tmp_path: Path) ->
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_journal_of_another_run_is_replaced_whole(penstock: Any, journal: Path) -> None:
-    assert penstock("simulate", "--policy", "static:3", *QUICK, "--journal", str(journal)).code == 0
+def test_a_journal_that_exists_is_replaced_only_by_force(penstock: Any, journal: Path) -> None:
+    again = ("simulate", "--policy", "static:3", *QUICK, "--journal", str(journal))
+    before = journal.read_bytes()
+    refused = penstock(*again)
+    assert (refused.code, journal.read_bytes()) == (2, before)
+    assert "exists already: name another file, or add --force" in refused.err
+    assert penstock(*again, "--force").code == 0
     assert read_header(journal).run["policy"] == "static:3"
     assert all(step.decision.target_executors == 3 for step in read_steps(journal))
+
+
+@pytest.mark.timeout(60)
+def test_what_cannot_be_written_is_refused_before_the_simulation(penstock: Any) -> None:
+    # A month under the slowest policy would take an hour.
+    for option in ("--journal", "/proc/run.jsonl"), ("--warmup", "31d"):
+        assert penstock("simulate", "--duration", "30d", *option).code == 2
+
+
+def test_settings_in_the_folder_are_used_by_all_and_said_once(
+    penstock: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("penstock.toml").write_text(
+        "[policy]\nname = 'static'\nexecutors = 3\n[limits]\nmax_executors = 5\n"
+        "[goal]\nwarmup_s = 300.0\n"
+    )
+    load = ("--workload", "constant:5k", "--duration", "30min")
+    result = penstock("simulate", *load, "--json")
+    assert result.json()["mean_executors"] == pytest.approx(3.0)
+    assert result.err == "penstock: settings from penstock.toml\n"
+    # An option replaces what the file says, and so does another file.
+    fewer = penstock("simulate", *load, "--max", "2", "--json")
+    assert fewer.json()["mean_executors"] == pytest.approx(2.0)
+    Path("other.toml").write_text("[policy]\nname = 'static:4'\n")
+    other = penstock("simulate", *load, "--json", "--config", "other.toml")
+    assert (other.json()["mean_executors"], other.err) == (pytest.approx(4.0), "")
+    compared = penstock("compare", "--policy", "static:9", *load, "--no-regret")
+    assert "30 min, 1 to 5 executors, seed 1" in compared.out
+    assert "the first 5 min are not scored" in compared.out
+
+
+def test_an_slo_on_the_command_line_reaches_the_policy_of_the_file(
+    penstock: Any, tmp_path: Path
+) -> None:
+    config, path = tmp_path / "own.toml", tmp_path / "run.jsonl"
+    config.write_text("[policy]\nname = 'penstock'\n[goal]\nslo_s = 3.0\n")
+    common = ("simulate", "--config", str(config), "--workload", "constant:20k", *QUICK)
+    assert penstock(*common, "--slo", "20s", "--journal", str(path)).code == 0
+    assert read_header(path).run["policy"] == "penstock:slo=20s"
+
+
+def test_a_fixed_fleet_starts_at_its_size(penstock: Any, tmp_path: Path) -> None:
+    path = tmp_path / "run.jsonl"
+    fixed = ("simulate", "--policy", "static:4", "--workload", "constant:50k", *QUICK)
+    result = penstock(*fixed, "--journal", str(path))
+    assert "0 after the warm-up of 5 min" in result.out
+    assert {step.snapshot.fleet.target for step in read_steps(path) if step.snapshot} == {4}
+
+
+def test_a_trace_says_what_is_done_to_it_and_a_fault_that_it_never_happens(
+    penstock: Any, tmp_path: Path
+) -> None:
+    path = tmp_path / "load.csv"
+    path.write_text("".join(f"{at},500\n" for at in (*range(0, 600, 60), *range(4200, 5400, 60))))
+    result = penstock("simulate", "--policy", "static:2", "--workload", f"trace:{path}",
+                      "--fault", "executor_lost:at=5h")  # fmt: skip
+    assert result.code == 0
+    assert "scaled by about" in result.err
+    assert "1 gap is filled with straight lines, the longest of 1 h 01 min" in result.err
+    assert "executor_lost:at=5h never happens" in result.err
+
+
+def test_a_lost_executor_is_told_while_it_runs_and_by_explain(
+    penstock: Any, tmp_path: Path
+) -> None:
+    path = tmp_path / "run.jsonl"
+    result = penstock("simulate", "--policy", "static:4", "--workload", "constant:20k", *QUICK,
+                      "--fault", "executor_lost:at=20min", "--journal", str(path))  # fmt: skip
+    assert "lost 1 executor: 3 of 4 registered" in result.out
+    lost = penstock("explain", str(path), "--kind", "lost")
+    assert "lost 1 executor: 3 of 4 registered" in lost.out
+    assert lost.out.splitlines()[-1].startswith("1 of ")
+
+
+def test_intervals_need_three_seeds_and_compare_says_what_it_ran(penstock: Any) -> None:
+    common = ("compare", "--policy", "static:4", "hpa", "--workload", "constant:20k", *QUICK,
+              "--no-regret", "--max", "6", "--seeds")  # fmt: skip
+    two, three = penstock(*common, "1..2").out, penstock(*common, "1..3").out
+    assert ("±" in two, "±" in three) == (False, True)
+    assert "constant:20k on micro-batch: 30 min, 1 to 6 executors, seeds 1..3" in three
+
+
+def test_every_line_of_init_is_toml_when_its_mark_is_removed(penstock: Any, tmp_path: Path) -> None:
+    for policy in POLICIES:
+        path = tmp_path / f"{policy}.toml"
+        assert penstock("init", str(path), "--policy", policy).code == 0
+        text = path.read_text()
+        assert "not set" not in text.replace("Not set by default", "").replace("; not set", "")
+        parse(re.sub(r"(?m)^#(?=\w)", "", text), policy)
+        for name in ("slo_s", "price", "late_price", "move_price", "warmup_s"):
+            assert len(re.findall(rf"(?m)^#{name} = ", text)) == 1
+
+
+def test_a_policy_is_explained_with_defaults_and_without_code(penstock: Any) -> None:
+    for policy in POLICIES:
+        text = penstock("policies", policy).out
+        assert ">>>" not in text
+        assert "``" not in text
+        assert "-----" not in text
+    assert re.search(r"cpu_target_fraction +0.7 +Part of", penstock("policies", "hpa").out)
+    assert "memory_target_fraction     not set" in penstock("policies", "hpa").out
+
+
+def test_times_are_read_as_explain_prints_them(penstock: Any, journal: Path) -> None:
+    def first_s(since: str) -> float:
+        steps = penstock("explain", str(journal), "--since", since, "--json").json()
+        return float(steps[0]["at_s"])
+
+    assert first_s("0h20min") == first_s("0 h 20 min") == first_s("20min")
+    assert first_s("00:20:00") == 1200.0
+
+
+def test_an_unknown_code_is_answered_with_those_of_the_journal(
+    penstock: Any, journal: Path
+) -> None:
+    result = penstock("explain", str(journal), "--code", "nosuch")
+    assert result.code == 1
+    assert "has the code 'nosuch'; its codes are" in result.err
+    used = {reason.code for step in read_steps(journal) for reason in step.decision.reasons}
+    assert ", ".join(sorted(used)) in result.err
+
+
+def test_options_of_several_commands_read_alike(penstock: Any) -> None:
+    """The same name has the same help, except for what only one command can say."""
+    said: dict[str, set[str]] = {}
+    for command in ("simulate", "compare", "tune", "run", "doctor"):
+        text = " ".join(penstock(command, "--help").out.replace("│", " ").split())
+        for option in ("--min", "--max", "--slo", "--config", "--duration", "--warmup", "--start",
+                       "--fault", "--master", "--processes", "--resume"):  # fmt: skip
+            if found := re.search(rf" {option} [A-Z.]+ (.*?)(?= --\w| ╰)", text):
+                said.setdefault(option, set()).add(found[1])
+    assert len(said) == 11
+    assert {option: texts for option, texts in said.items() if len(texts) > 1} == {}
+
+
+def test_every_help_says_its_exit_codes(penstock: Any) -> None:
+    for command in ((), *((name,) for name in app if not name.startswith("-"))):
+        result = penstock(*command, "--help")
+        assert "Exit codes: 0 done, 1 done but the answer is no, 2 bad input" in result.out
+
+
+def test_a_long_run_shows_progress_without_a_terminal_and_can_be_interrupted(
+    tmp_path: Path,
+) -> None:
+    command = [sys.executable, "-m", "penstock", "simulate", "--duration", "30d", "--json"]
+    run = subprocess.Popen(
+        [*command, "--journal", "run.jsonl"],
+        cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+    )  # fmt: skip
+    assert run.stderr is not None
+    assert "1 run will take about" in run.stderr.readline()
+    assert re.fullmatch(r"penstock: simulated .* of 720 h 00 min\n", run.stderr.readline())
+    run.send_signal(signal.SIGINT)
+    out, err = run.communicate(timeout=30)
+    assert (run.returncode, out, list(tmp_path.iterdir())) == (130, "", [])
+    assert err.splitlines()[-1] == "penstock: interrupted"
 
 
 def test_help_is_quick_because_it_loads_no_engine() -> None:

@@ -84,7 +84,7 @@ def shown(run: Run, width: int) -> str:
     return screen.export_text()
 
 
-def test_the_screen_shows_numbers_charts_decisions_and_that_a_pace_is_on() -> None:
+def test_the_screen_shows_numbers_charts_decisions_and_that_records_wait() -> None:
     steps = [turn(0.0, 2, 2), turn(3.0, 2, 4), turn(6.0, 4, 4, delay_s=12.0)]
     text = shown(Run(steps=steps, warnings=["lost executor 3"]), 110)
     for told in (
@@ -95,7 +95,7 @@ def test_the_screen_shows_numbers_charts_decisions_and_that_a_pace_is_on() -> No
         "4 wanted  4 registered  3 working",
         "2 → 4   2345 records/s need 4",
         "lost executor 3",
-        "pace 1 ms per record",
+        "each record waits 1 ms",
     ):
         assert told in text
 

@@ -76,7 +76,9 @@ def test_a_quantity_is_a_number_with_a_unit(text: str, number: float) -> None:
     assert quantity(text) == number
 
 
-@pytest.mark.parametrize("text", ["", "k", "40K", "3H", "4 parsecs", "1h30m", "nan", "inf", "0x10"])
+@pytest.mark.parametrize(
+    "text", ["", "k", "40K", "3H", "4 parsecs", "30m1h", "2h 5", "nan", "inf", "0x10"]
+)
 def test_a_bad_quantity_is_refused_with_the_allowed_units(text: str) -> None:
     with pytest.raises(ConfigError, match="period must be a number, alone or with one of k, M, G"):
         quantity(text, "period")

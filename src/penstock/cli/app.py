@@ -2,124 +2,68 @@
 
 from __future__ import annotations
 
+import pkgutil
 import sys
+import tomllib
 import warnings
 from pathlib import Path
 
 from cyclopts import App, CycloptsError, Parameter
 
 from penstock import __version__
-from penstock.core.errors import PenstockError
+from penstock.core.errors import ConfigError, PenstockError
 
 HERE = Path(__file__).parents[1]
-EXIT_CODES = "Exit codes: 0 done, 1 ran but the answer is no, 2 bad input."
+EXIT_CODES = "Exit codes: 0 done, 1 done but the answer is no, 2 bad input, 130 interrupted."
+
+
+def _shown_default(value: object) -> object:
+    """Flags are off without saying so."""
+    return None if value is False else value
+
 
 app = App(
     name="penstock",
-    help="Keeps a Spark Structured Streaming job at the right size, and compares the scalers that "
-    "could.",
+    help="Keeps a Spark Structured Streaming job at the right size, and compares policies that do.",
     version=__version__,
     help_format="plaintext",
-    default_parameter=Parameter(negative=()),
+    default_parameter=Parameter(negative=(), show_default=_shown_default),
     help_epilogue=EXIT_CODES,
+    suppress_keyboard_interrupt=False,
 )
 
-#: Each command with its line of help and examples of its use; the rest is loaded when called.
-COMMANDS = {
-    "demo": (
-        "Watch the fleet of a real Spark job follow its load, on this machine.",
-        "",
-        "--fast",
-        "--policy ds2 --query q3 --minutes 10",
-        "--journal demo.jsonl --out demo.html",
-    ),
-    "simulate": (
-        "Run one policy on one workload and watch it decide.",
-        "--policy hpa --workload sine:mean=40k,amplitude=25k,period=3h",
-        "--policy ds2:overprovisioning=0.33 --engine continuous --journal run.jsonl",
-        "--workload trace:load.csv,hours=24 --fault executor_lost:at=2h",
-        "--workload 'constant:20k for 1h then spikes' --duration 4h --json",
-    ),
-    "compare": (
-        "Rank policies over workloads, engines and seeds by what they cost.",
-        "--policy hpa ds2 static:12 --workload sine --seeds 1..5",
-        "--policy hpa,ds2 --workload trace:a.csv --workload trace:b.csv --json",
-        "--engine micro-batch continuous --max 16 --slo 10s",
-        "--policy ds2 --vary overprovisioning=0.2,0.4 window=30s,2min --html ds2.html",
-        "--seeds 1..50 --resume done.jsonl --out results.parquet",
-        "--seeds 1..50 --on spark --master spark://host:7077 --out results.csv",
-        "--live --policy static spark penstock --seeds 1..3",
-    ),
-    "tune": (
-        "Search a policy's parameters over workloads; exit 1 if its defaults stay the best.",
-        "ds2 --workload diurnal sine --seeds 1..6",
-        "hpa --workload trace:load.csv --parameter cpu_target stabilize_down=1min..15min",
-        "queueing --validate spikes --on spark --master spark://host:7077 --resume done.jsonl",
-    ),
-    "policies": ("List the policies, or explain one.", "", "hpa", "--json"),
-    "explain": (
-        "Tell each decision of a journal in words; exit 1 if none matches.",
-        "run.jsonl --kind rescale",
-        "run.jsonl --since 2h --until 150min --code cooldown",
-        "live.jsonl --since 2026-11-15T03:00 --kind hold",
-    ),
-    "replay": (
-        "Show what another policy would have decided on a journal; exit 1 if it differs.",
-        "run.jsonl --policy ds2",
-        "run.jsonl",
-    ),
-    "run": (
-        "Run an unmodified PySpark script and scale its queries.",
-        "job.py",
-        "--policy ds2 --journal live.jsonl job.py --input events",
-        "--config penstock.toml --recommend job.py",
-    ),
-    "doctor": (
-        "Check a script, or a cluster, before it is scaled; exit 1 on an error.",
-        "job.py",
-        "--master spark://host:7077 --max 8",
-        "job.py --json",
-    ),
-    "report": (
-        "Make one page to look at of one journal or several.",
-        "run.jsonl",
-        "hpa.jsonl ds2.jsonl --out compare.html --slo 5s",
-    ),
-    "reproduce": (
-        "Run a published study again, beside its own tables; exit 1 if a claim does not hold.",
-        "koper2022",
-        "all --html pages --json",
-    ),
-    "calibrate": (
-        "Fit a simulated engine to a journal, and say how well it predicts the rest.",
-        "run.jsonl",
-        "live.jsonl --part 0.7 --json",
-    ),
-    "init": ("Write a commented penstock.toml.", "", "jobs/penstock.toml --policy hpa"),
-}
-
-for _name, (_help, *_examples) in COMMANDS.items():
-    _calls = "\n".join(f"  penstock {_name} {_example}".rstrip() for _example in _examples)
+_texts = tomllib.loads((pkgutil.get_data("penstock.cli", "commands.toml") or b"").decode())
+for _name, _text in _texts.items():
+    _calls = "\n".join(f"  penstock {_name} {each}".rstrip() for each in _text["examples"])
+    _function = _name.replace("-", "_")
     app.command(
-        f"penstock.cli.commands.{_name}:{_name}",
+        f"penstock.cli.commands.{_function}:{_function}",
         name=_name,
-        help=_help,
+        help=_text["help"],
         help_epilogue=f"Examples:\n{_calls}\n\n{EXIT_CODES}",
     )
+
+#: Spellings of before, by command and option, and what to write instead.
+RENAMED = {
+    ("compare", "--live"): "`penstock compare-live`",
+    ("demo", "--query"): "`penstock demo --job`",
+}
 
 
 def main(arguments: list[str] | None = None) -> None:
     """Run a command; the process ends with its exit code."""
     warnings.showwarning = _warn  # type: ignore[assignment]
     try:
-        arguments = _apart(sys.argv[1:] if arguments is None else arguments)
+        arguments = sys.argv[1:] if arguments is None else arguments
+        _refuse_renamed(arguments)
+        arguments = _separated(arguments)
         code = app(arguments, exit_on_error=False, print_error=False, result_action="return_value")
     except CycloptsError as error:
         _fail(" ".join(str(error).split()))
     except PenstockError as error:
         _fail(str(error))
     except BrokenPipeError:
-        # Whoever read our output has enough of it (`| head`): nothing is wrong.
+        # The reader of our output has seen enough (`| head`): nothing is wrong.
         sys.stderr.close()
         sys.exit(0)
     except KeyboardInterrupt:
@@ -127,16 +71,23 @@ def main(arguments: list[str] | None = None) -> None:
     sys.exit(code if isinstance(code, int) else 0)
 
 
-def _apart(arguments: list[str]) -> list[str]:
-    """Keep the arguments of a script from being taken for ours: they follow its name.
+def _separated(arguments: list[str]) -> list[str]:
+    """Keep the arguments of a script, which follow its name, from being read as ours.
 
-    >>> _apart(["run", "--policy", "ds2", "job.py", "--policy", "mine"])
+    >>> _separated(["run", "--policy", "ds2", "job.py", "--policy", "mine"])
     ['run', '--policy', 'ds2', '--', 'job.py', '--policy', 'mine']
     """
     if arguments[:1] != ["run"] or "--" in arguments:
         return arguments
     scripts = [place for place, text in enumerate(arguments) if text.endswith(".py")]
     return [*arguments[: scripts[0]], "--", *arguments[scripts[0] :]] if scripts else arguments
+
+
+def _refuse_renamed(arguments: list[str]) -> None:
+    for text in arguments[1:]:
+        option = text.partition("=")[0]
+        if instead := RENAMED.get((arguments[0], option)):
+            raise ConfigError(f"{arguments[0]} {option} is now {instead}")
 
 
 def _fail(sentence: str, code: int = 2) -> None:

@@ -14,6 +14,12 @@ def check_place(path: Path) -> None:
         raise ConfigError(f"cannot write {path}: it is a folder")
     if not path.absolute().parent.is_dir():
         raise ConfigError(f"cannot write {path}: {path.parent} is not a folder")
+    beside = path.with_name(path.name + ".partial")
+    try:
+        beside.open("ab").close()
+        beside.unlink()
+    except OSError as error:
+        raise ConfigError(f"cannot write {path}: {error.strerror}") from error
 
 
 def write_whole(path: Path, pieces: Iterable[bytes]) -> None:

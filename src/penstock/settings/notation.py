@@ -55,6 +55,7 @@ UNITS: dict[str, float] = {
 # A field `period_s` may be written `period=3h`: the unit is in the value, not in the key.
 _UNIT_SUFFIXES = ("_s", "_rps", "_fraction", "_records", "_bytes")
 _NUMBER = re.compile(r"([+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?)\s*([A-Za-z%]*)")
+_COMPOUND = re.compile(r"(?=\d)(\d+\s*d\s*)?(\d+\s*h\s*)?(\d+\s*m(in)?\s*)?(\d+\s*s)?")
 _KEY = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _BOOLEANS = {"true": True, "yes": True, "on": True, "false": False, "no": False, "off": False}
 
@@ -70,14 +71,20 @@ class Notation(Struct, frozen=True):
 def quantity(text: str, what: str = "value") -> float:
     """The number that `text` writes, in base units: records, bytes, seconds, or a fraction.
 
+    Time spans may be written in several units, as Penstock prints them.
+
     >>> quantity("1.5M"), quantity("90s"), quantity("10min"), quantity("250ms"), quantity("-2e3")
     (1500000.0, 90.0, 600.0, 0.25, -2000.0)
+    >>> quantity("2h20min"), quantity("2 h 44 min"), quantity("3 min 05 s")
+    (8400.0, 9840.0, 185.0)
     >>> quantity("3 parsecs", "period")
     Traceback (most recent call last):
     penstock.core.errors.ConfigError: period must be a number, alone or with one of k, M, G, %, ms,
         s, m, min, h, d, not '3 parsecs'
     """
     match = _NUMBER.fullmatch(text.strip())
+    if match is None and _COMPOUND.fullmatch(text.strip()):
+        return sum(float(count) * UNITS[unit] for count, unit in _NUMBER.findall(text))
     if match is None or match[2] not in UNITS:
         units = ", ".join(unit for unit in UNITS if unit)
         raise ConfigError(f"{what} must be a number, alone or with one of {units}, not '{text}'")

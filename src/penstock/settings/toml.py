@@ -43,6 +43,9 @@ T = TypeVar("T")
 
 FILE_NAME = "penstock.toml"
 
+#: Values that replace those of the file, by table and key.
+Overrides = Mapping[str, Mapping[str, Any]]
+
 
 class JournalSettings(Struct, frozen=True, forbid_unknown_fields=True):
     """Where the journal is kept, and how much of it.
@@ -105,23 +108,29 @@ class Settings:
         return self.spec.limits
 
 
-def load(path: Path) -> Settings:
-    """The settings of a file."""
+def load(path: Path, overrides: Overrides | None = None) -> Settings:
+    """The settings of a file; `overrides` replace single keys of its tables."""
     try:
         text = path.read_text(encoding="utf-8")
     except OSError as error:
         raise ConfigError(f"cannot read {path}: {error.strerror}") from error
     except UnicodeDecodeError as error:
         raise ConfigError(f"{path} is not a text file in UTF-8") from error
-    return parse(text, str(path))
+    return parse(text, str(path), overrides)
 
 
-def parse(text: str, where: str) -> Settings:
-    """The settings of a TOML text; a mistake is named with its place."""
+def parse(text: str, where: str, overrides: Overrides | None = None) -> Settings:
+    """The settings of a TOML text; a mistake is named with its place.
+
+    >>> parse("[goal]\\nslo_s = 5.0", "here", {"goal": {"slo_s": 20.0}}).goal.slo_s
+    20.0
+    """
     try:
         tables = convert(Document, tomllib.loads(text), where)
     except tomllib.TOMLDecodeError as error:
         raise ConfigError(f"{where} is not valid TOML: {error}") from error
+    changed = {name: getattr(tables, name) | keys for name, keys in (overrides or {}).items()}
+    tables = msgspec.structs.replace(tables, **changed)
     goal = convert(Goal, tables.goal, f"{where} [goal]")
     return Settings(
         spec=_read_spec(tables, goal, where),

@@ -46,16 +46,20 @@ class Launch:
         Called with the first session; a `ConfigError` ends the script.
     attach
         Called with the session of the first query once that has started.
+    master
+        The cluster to run on, in place of the one that the script names.
     """
 
     def __init__(
         self,
         check: Callable[[SparkSession], object],
         attach: Callable[[SparkSession], Attachment],
+        master: str | None = None,
     ) -> None:
         self.handle: Attachment | None = None
         self._check = check
         self._attach = attach
+        self._master = master
         self._checked = False
 
     def run(self, script: Path, arguments: Sequence[str]) -> None:
@@ -100,6 +104,8 @@ class Launch:
     def _creating(self, create: Callable[..., Any]) -> Callable[..., Any]:
         @functools.wraps(create)
         def checked(builder: Any) -> Any:
+            if self._master is not None:
+                builder.master(self._master)
             options = {key: str(value) for key, value in builder._options.items()}
             if "SPARK_REMOTE" in os.environ:
                 options.setdefault("spark.remote", os.environ["SPARK_REMOTE"])

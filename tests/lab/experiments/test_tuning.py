@@ -220,7 +220,7 @@ BAD = {
     "unknown parameter": (("ds2", "--parameter", "windw"), "did you mean 'window'"),
     "bad range": (("ds2", "--parameter", "window=5"), "key or key=low..high"),
     "named twice": (("ds2", "--parameter", "window", "window"), "names window twice"),
-    "no candidate": (("ds2", "--candidates", "0"), "--candidates must be at least 1"),
+    "no candidate": (("ds2", "--candidates", "0"), "--candidates must be a whole number from 1"),
     "one seed": (("ds2", "--seeds", "4"), "at least 2 seeds"),
     "unknown load": (("ds2", "--validate", "sinus"), "did you mean 'sine'"),
     "no folder": (("ds2", "--out", "no/where.toml"), "cannot write no/where.toml"),

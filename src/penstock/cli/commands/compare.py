@@ -3,25 +3,37 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
 
 from cyclopts import Parameter
-from rich.console import Console
 
-from penstock.cli.commands.execution import ExecutionOptions, SweepRunner
-from penstock.cli.commands.options import Listed, RunOptions, listed, seed_numbers
-from penstock.cli.views.output import console, print_json
+from penstock.cli.commands.execution import (
+    ExecutionOptions,
+    SweepRunner,
+    check_oracle,
+    check_runs,
+)
+from penstock.cli.commands.options import (
+    GridOptions,
+    Listed,
+    PolicyTexts,
+    RunOptions,
+    bounds_of,
+    listed,
+    seeds_text,
+)
+from penstock.cli.views.output import console, file_size, print_json
 from penstock.cli.views.ranking import ranking
-from penstock.core.errors import ConfigError, unknown
+from penstock.core.errors import ConfigError
 from penstock.core.files import check_place
-from penstock.lab.experiments.scenario import ENGINES
+from penstock.core.phrases import counted, duration
 from penstock.lab.experiments.table import check_table, write_table
 from penstock.lab.experiments.tournament import (
     ORACLE,
     Cell,
     Row,
-    Standing,
     cells,
     judged_by_oracle,
     standings,
@@ -31,85 +43,110 @@ from penstock.lab.experiments.tournament import (
 from penstock.observe.report import write
 from penstock.policies import POLICIES
 from penstock.settings.goal import Goal
-from penstock.settings.policy_spec import read_policy_spec
-from penstock.simulation.workloads.expressions import parse_workload
+
+
+@Parameter(name="*")
+@dataclass(frozen=True)
+class ComparisonOutput:
+    """Where the results go besides the screen."""
+
+    out: Annotated[
+        str | None,
+        Parameter(
+            help="A .csv or .parquet with a row per run; an older file is replaced. With --on "
+            "spark also a place that Spark can write, such as s3a://bucket/results."
+        ),
+    ] = None
+    html: Annotated[
+        Path | None, Parameter(help="A page of tables and plots; an older page is replaced.")
+    ] = None
+    json: Annotated[bool, Parameter(help="A list of rows as JSON, one per run.")] = False
+
+    def check(self, execution: ExecutionOptions) -> None:
+        """Refuse before the runs what could not be written after them."""
+        if self.out is not None and "://" not in self.out:
+            check_table(Path(self.out))
+        elif self.out is not None and execution.on != "spark":
+            raise ConfigError(f"--out {self.out}: only Spark can write there, add --on spark")
+        if self.html is not None:
+            check_place(self.html)
+
+    def check_on_spark(self, runner: SweepRunner) -> None:
+        if self.out is not None and "://" in self.out and runner.spark is not None:
+            from penstock.lab.experiments.on_spark import exists
+
+            if exists(runner.spark, self.out):
+                raise ConfigError(f"--out {self.out} exists already: name another place")
+
+    def write(self, rows: Sequence[Row], grid: Sequence[Cell], runner: SweepRunner) -> list[str]:
+        """Write the files that were asked for; a line about each."""
+        lines = []
+        if self.out is not None:
+            if "://" in self.out and runner.spark is not None:
+                from penstock.lab.experiments.on_spark import frame
+
+                frame(runner.spark, rows).coalesce(1).write.parquet(self.out)
+            else:
+                write_table(Path(self.out), Row, rows)
+            lines.append(f"{self.out}  ({counted(len(rows), 'row')})")
+        if self.html is not None:
+            from penstock.cli.views.comparison_page import comparison_page
+
+            table, goal = standings(rows), grid[0].goal
+            notes = [f"{title}: {setup(grid, *key)}" for key, title in loads(rows).items()]
+            notes += explained(goal, regret=any(row.regret is not None for row in rows))
+            write(self.html, comparison_page(table, goal, notes))
+            lines.append(file_size(self.html))
+        return lines
 
 
 def compare(
     *,
-    policy: Listed = None,
-    workload: Listed = None,
-    engine: Listed = None,
-    seeds: Listed = None,
-    vary: Annotated[list[str] | None, Parameter(consume_multiple=True)] = None,
+    policy: PolicyTexts = None,
+    grid: GridOptions | None = None,
+    vary: Annotated[
+        Listed, Parameter(help="Values to try of a parameter, such as overprovisioning=0.2,0.4.")
+    ] = None,
     options: RunOptions | None = None,
-    carrying: ExecutionOptions | None = None,
+    execution: ExecutionOptions | None = None,
     no_regret: Annotated[
-        bool, Parameter(help="Skip the oracle that knows what comes, against which regret counts.")
+        bool, Parameter(help="Do not run the oracle, against which regret is counted.")
     ] = False,
-    out: str | None = None,
-    html: Path | None = None,
-    json: Annotated[bool, Parameter(help="A list of rows as JSON, one per run.")] = False,
-    live: Annotated[
-        bool, Parameter(help="On real Spark: static, spark, hpa, ds2 and penstock, 3 runs each.")
-    ] = False,
+    output: ComparisonOutput | None = None,
 ) -> int:
-    """Rank policies over workloads, engines and seeds by what they cost.
-
-    Parameters
-    ----------
-    policy
-        Policies with their parameters; all policies without it. The name oracle shows the lower
-        bound itself.
-    workload
-        Loads, each in the one-line notation.
-    engine
-        micro-batch, continuous, or both.
-    seeds
-        Seeds as numbers or ranges, e.g. 1 2 3 or 1..5.
-    vary
-        Values of a parameter to try on each policy that has it, e.g. overprovisioning=0.2,0.4.
-    out
-        A .csv or .parquet of one row per run; an older one is replaced. With --on spark also a
-        place that Spark knows, e.g. s3a://bucket/results.
-    html
-        One page of tables and plots; an older page there is replaced.
-    """
-    if live:
-        from penstock.cli.commands.live import compare_live
-
-        around = (options or RunOptions(), carrying or ExecutionOptions())
-        if out or html or vary or no_regret or around != (RunOptions(), ExecutionOptions()):
-            raise ConfigError(
-                "--live keeps its runs by itself and takes only --policy, --seeds and --json"
-            )
-        return compare_live(policy, seeds, elsewhere=workload or engine, json=json)
-    options, carrying = options or RunOptions(), carrying or ExecutionOptions()
+    """Rank policies over workloads, engines and seeds by what they cost."""
+    grid, options, execution, output = (
+        grid or GridOptions(),
+        options or RunOptions(),
+        execution or ExecutionOptions(),
+        output or ComparisonOutput(),
+    )
+    output.check(execution)
     settings = options.settings()
-    goal = options.goal(settings)
-    grid = cells(
+    runs = cells(
         varied(listed(policy or list(POLICIES)), choices(vary or ())),
-        listed(workload or ["sine"]),
-        listed(engine or ["micro-batch"]),
-        seed_numbers(seeds or ["1"]),
-        goal=goal,
-        bounds=options.bounds(settings),
-        duration_s=options.duration_s(),
+        grid.workloads(),
+        grid.engines(),
+        grid.seed_numbers(),
+        goal=settings.goal,
+        bounds=bounds_of(settings),
+        duration_s=options.duration,
         start_executors=options.start,
         faults=options.faults(),
     )
-    check(grid)
-    _check_places(out, html, carrying)
-    with carrying.stage() as stage:
-        _check_far_place(out, stage)
-        rows = _rows(stage, grid, regret=not no_regret)
-        written = _write(rows, goal, out, html, stage)
-    if json:
+    check_runs(runs)
+    if not no_regret or any(run.policy == ORACLE for run in runs):
+        check_oracle(runs)
+    with execution.runner() as runner:
+        output.check_on_spark(runner)
+        rows = _rows(runner, runs, regret=not no_regret)
+        written = output.write(rows, runs, runner)
+    if output.json:
         print_json(rows)
     else:
-        _show(standings(rows), goal)
+        _print_ranking(rows, runs)
         for line in written:
-            console().print(line, markup=False)
+            console().print(line)
     return 0
 
 
@@ -131,81 +168,42 @@ def choices(texts: Sequence[str]) -> dict[str, list[str]]:
     return found
 
 
-def check(grid: Sequence[Cell]) -> None:
-    """Find every mistake before the first run, not in the middle of the night."""
-    for text in dict.fromkeys(cell.policy for cell in grid):
-        if text != ORACLE:
-            read_policy_spec(text, grid[0].bounds)
-    for name in dict.fromkeys(cell.scenario.engine for cell in grid):
-        if name not in ENGINES:
-            raise unknown("engine", name, ENGINES)
-    for text in dict.fromkeys(cell.scenario.workload for cell in grid):
-        parse_workload(text).natural_duration_s()
-
-
-def _check_places(out: str | None, html: Path | None, carrying: ExecutionOptions) -> None:
-    if out is not None and "://" in out:
-        if carrying.on != "spark":
-            raise ConfigError(f"--out {out} is a place that only Spark can write: add --on spark")
-    elif out is not None:
-        check_table(Path(out))
-    if html is not None:
-        check_place(html)
-
-
-def _check_far_place(out: str | None, stage: SweepRunner) -> None:
-    if out is not None and "://" in out and stage.spark is not None:
-        from penstock.lab.experiments.on_spark import exists
-
-        if exists(stage.spark, out):
-            raise ConfigError(f"--out {out} exists already: name another place")
-
-
-def _rows(stage: SweepRunner, grid: Sequence[Cell], *, regret: bool) -> list[Row]:
+def _rows(runner: SweepRunner, grid: Sequence[Cell], *, regret: bool) -> list[Row]:
     def play(some: Sequence[Cell]) -> list[Row]:
-        return stage.play("comparing", some)
+        return runner.run("comparing", some)
 
     return judged_by_oracle(grid, play) if regret else play(grid)
 
 
-def _write(
-    rows: Sequence[Row], goal: Goal, out: str | None, html: Path | None, stage: SweepRunner
-) -> list[str]:
-    """The files that were asked for; a line about each."""
-    told = []
-    if out is not None and "://" in out and stage.spark is not None:
-        from penstock.lab.experiments.on_spark import frame
-
-        frame(stage.spark, rows).coalesce(1).write.parquet(out)
-        told.append(f"{out}  ({len(rows)} rows)")
-    elif out is not None:
-        write_table(Path(out), Row, rows)
-        told.append(f"{out}  ({len(rows)} rows)")
-    if html is not None:
-        from penstock.cli.views.comparison_page import comparison_page
-
-        notes = explained(goal, regret=any(row.regret is not None for row in rows))
-        page = comparison_page(standings(rows), goal, notes)
-        write(html, page)
-        told.append(f"{html}  ({len(page.encode()) / 1e3:.0f} kB)")
-    return told
+def loads(rows: Sequence[Row]) -> dict[tuple[str, str], str]:
+    """The loads and engines of the comparison, each with its title."""
+    keys = dict.fromkeys((row.workload, row.engine) for row in rows)
+    return {(load, engine): f"{load} on {engine}" for load, engine in keys}
 
 
-def _show(table: Sequence[Standing], goal: Goal) -> None:
-    screen = console()
-    for load, engine in dict.fromkeys((s.workload, s.engine) for s in table):
-        group = [s for s in table if (s.workload, s.engine) == (load, engine)]
-        screen.print(f"{load} on {engine}", style="bold italic", markup=False)
+def setup(grid: Sequence[Cell], load: str, engine: str) -> str:
+    """How long, how large and with which seeds the runs of a load were."""
+    own = [
+        cell for cell in grid if (cell.scenario.workload, cell.scenario.engine) == (load, engine)
+    ]
+    seeds = list(dict.fromkeys(cell.scenario.seed for cell in own))
+    least, most = own[0].bounds["min_executors"], own[0].bounds["max_executors"]
+    length = duration(own[0].scenario.length_s())
+    return f"{length}, {least} to {most} executors, {seeds_text(seeds)}"
+
+
+def _print_ranking(rows: Sequence[Row], grid: Sequence[Cell]) -> None:
+    screen, goal, table = console(), grid[0].goal, standings(rows)
+    for key, title in loads(rows).items():
+        screen.print(title, style="bold italic", end="")
+        screen.print(f": {setup(grid, *key)}", style="dim")
+        group = [s for s in table if (s.workload, s.engine) == key]
         screen.print(*ranking(group, goal, screen.width), sep="\n")
         screen.print()
-    _explain(screen, table, goal)
-    if len({(s.workload, s.engine) for s in table}) > 1:
+    for line in explained(goal, regret=any(row.regret is not None for row in rows)):
+        screen.print(line, style="dim")
+    if len(loads(rows)) > 1:
         screen.print("won: " + ", ".join(f"{name} {count}" for name, count in wins(table)))
-
-
-def _explain(screen: Console, table: Sequence[Standing], goal: Goal) -> None:
-    for line in explained(goal, regret=any(standing.regret is not None for standing in table)):
-        screen.print(line, style="dim", markup=False)
 
 
 def explained(goal: Goal, *, regret: bool) -> list[str]:
@@ -215,7 +213,7 @@ def explained(goal: Goal, *, regret: bool) -> list[str]:
         f"late fraction x {goal.late_price:g} x the full fleet's hours",
         f"moved executors x {goal.move_price:.4g}",
     )
-    scored = f"the first {goal.warmup_s / 60:g} min are not scored"
+    scored = f"the first {duration(goal.warmup_s)} are not scored"
     lines = [f"cost = {' + '.join(terms)}; {scored}"]
     if regret:
         lines.append("regret = cost / cost of an oracle that knows what comes - 1")

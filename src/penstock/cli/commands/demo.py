@@ -2,20 +2,28 @@
 
 from __future__ import annotations
 
-import signal
-import sys
+from collections.abc import Mapping
 from datetime import UTC, datetime
 from pathlib import Path
-from types import FrameType
+from typing import Annotated
 
+from cyclopts import Parameter
 from rich.console import Console
-from rich.table import Table
 
+from penstock.cli.commands.options import PolicyText, amount, whole
 from penstock.cli.views.demo_view import LiveView, PlainView
-from penstock.cli.views.output import console
+from penstock.cli.views.output import (
+    check_new,
+    console,
+    facts_table,
+    interrupt_on_sigterm,
+    print_json,
+)
 from penstock.core.clock import WallClock
 from penstock.core.errors import ConfigError
+from penstock.core.files import check_place
 from penstock.core.model import Step
+from penstock.core.phrases import executors
 from penstock.observe.formatting import rate, seconds
 from penstock.observe.report import page, summary, write
 from penstock.policies import DEFAULT_POLICY
@@ -36,45 +44,40 @@ LOOK_EVERY_S = 0.5
 
 def demo(
     *,
-    policy: str = DEFAULT_POLICY,
-    job: str = "q11",
-    minutes: float | None = None,
-    fast: bool = False,
-    journal: Path | None = None,
-    out: Path | None = None,
-    kafka_port: int | None = None,
+    policy: PolicyText = None,
+    job: Annotated[
+        str, Parameter(help="q1 (stateless), q3 (a join), q11 (sessions) or wordcount.")
+    ] = "q11",
+    minutes: Annotated[
+        float | None,
+        amount(unit="N"),
+        Parameter(help="How long the load lasts; starting takes half a minute more. [default: 5]"),
+    ] = None,
+    fast: Annotated[bool, Parameter(help="About two minutes in all.")] = False,
+    journal: Annotated[
+        Path | None,
+        Parameter(help="Write every decision to this file. [default: in runs]"),
+    ] = None,
+    out: Annotated[
+        Path | None, Parameter(help="Where the page of plots goes. [default: beside the journal]")
+    ] = None,
+    kafka_port: Annotated[
+        int | None, whole(1, 65535), Parameter(help="The port of the broker. [default: a free one]")
+    ] = None,
+    json: Annotated[bool, Parameter(help="The figures of the run as JSON.")] = False,
 ) -> int:
-    """Watch the fleet of a real job follow its load: a broker, a Spark cluster, a Nexmark query.
-
-    Parameters
-    ----------
-    policy
-        One of `penstock policies`, with its parameters as name:key=value,...
-    job
-        q1 (stateless), q3 (a join), q11 (sessions) or wordcount.
-    minutes
-        How long the load lasts, 5 by default; starting takes half a minute more.
-    fast
-        About two minutes in all.
-    journal
-        Write every turn to this file; by default to one of its own under runs.
-    out
-        Where the page of plots goes; by default beside the journal.
-    kafka_port
-        The port of the broker; a free one by default.
-    """
+    """Watch the fleet of a real job follow its load: a broker, a Spark cluster, a Nexmark query."""
     plan = make_plan(job, minutes, fast)
-    entry = with_scaled_time(policy, plan)
+    entry = with_scaled_time(policy or DEFAULT_POLICY, plan)
     journal, out = _places(journal, out)
-    signal.signal(signal.SIGTERM, _interrupt)
-    screen = console()
+    interrupt_on_sigterm()
+    screen = console(stderr=json)
     since_s = elapsed()
 
     def say(line: str) -> None:
-        screen.print(f"{since_s():6.1f} s  {line}", markup=False)
+        screen.print(f"{since_s():6.1f} s  {line}")
 
-    for line in _introduction(plan, entry):
-        screen.print(line, markup=False)
+    screen.print(*_introduction(plan, entry), sep="\n")
     steps: list[Step] = []
     sent: Report | None = None
     try:
@@ -88,7 +91,8 @@ def demo(
         raise
     finally:
         if any(step.snapshot is not None for step in steps):
-            _conclude(screen, plan, entry, steps, sent, journal, out)
+            _write_page(plan, entry, steps, out)
+            _print_figures(screen, entry, steps, sent, {"journal": journal, "page": out}, json=json)
     say("done")
     return 0
 
@@ -102,28 +106,25 @@ def _places(journal: Path | None, out: Path | None) -> tuple[Path, Path]:
             runs.mkdir(exist_ok=True)
         except OSError as error:
             raise ConfigError(
-                f"cannot make {runs}: {error.strerror}; name a place with --journal"
+                f"cannot make {runs}: {error.strerror}; name a file with --journal"
             ) from error
         journal = runs / f"demo-{stamp}.jsonl"
     out = out or journal.with_suffix(".html")
-    if journal.exists():
-        raise ConfigError(f"{journal} exists already; remove it or name another place")
-    for path in (journal, out):
-        if not path.parent.is_dir():
-            raise ConfigError(f"cannot write {path}: there is no directory {path.parent}")
+    check_new(journal)
+    check_place(out)
     if out.resolve() == journal.resolve():
-        raise ConfigError(f"--out {out} is the journal: name another place")
+        raise ConfigError(f"--out {out} is the journal: name another file")
     return journal, out
 
 
 def _introduction(plan: DemoPlan, entry: PolicySpec) -> list[str]:
-    """What will be seen, and what of it is a device of the demo."""
+    """What the demo will show, and what of it is artificial."""
     lines = [
         f"{entry.label} keeps {plan.job} within {SLO_S:g} s with 1 to {MAX_EXECUTORS} executors, "
         f"while the load goes from {rate(LOW_RPS)} to {rate(plan.peak_rps)} and back "
         f"in {seconds(float(plan.load_s))}.",
-        f"A pace is on: each record waits {plan.pace_s * 1e3:g} ms, so that one machine can play "
-        "a cluster. Broker, cluster and query are real.",
+        f"Each record waits {plan.pace_s * 1e3:g} ms, so that one machine can stand for a cluster. "
+        "Broker, cluster and query are real.",
     ]
     if plan.speed > 1.0:
         lines.append(
@@ -140,7 +141,8 @@ def _introduction(plan: DemoPlan, entry: PolicySpec) -> list[str]:
 
 def _watch(live: AttachedDemo, screen: Console, label: str) -> None:
     """Show the run until its load is over."""
-    view = LiveView(live, screen, label) if sys.stdout.isatty() else PlainView(live)
+    on_terminal = screen.is_terminal and not screen.stderr
+    view = LiveView(live, screen, label) if on_terminal else PlainView(live, screen)
     with view:
         for now_s in WallClock().ticks(LOOK_EVERY_S):
             view.update(now_s)
@@ -148,29 +150,29 @@ def _watch(live: AttachedDemo, screen: Console, label: str) -> None:
                 return
 
 
-def _conclude(
-    screen: Console,
-    plan: DemoPlan,
-    entry: PolicySpec,
-    steps: list[Step],
-    sent: Report | None,
-    journal: Path,
-    out: Path,
-) -> None:
+def _write_page(plan: DemoPlan, entry: PolicySpec, steps: list[Step], out: Path) -> None:
     note = (
-        f"A pace of {plan.pace_s * 1e3:g} ms per record was on, so that one machine could play a "
+        f"Each record waited {plan.pace_s * 1e3:g} ms, so that one machine could stand for a "
         f"cluster. Minutes stand for hours: time spans of the policy divided by {plan.speed:.0f}."
     )
     title = f"Demo: {plan.job} under {entry.label}"
     write(out, page([(entry.label, steps)], title=title, slo_s=SLO_S, note=note))
-    screen.print(_table(entry, steps, sent, journal, out))
 
 
-def _table(
-    entry: PolicySpec, steps: list[Step], sent: Report | None, journal: Path, out: Path
-) -> Table:
+def _print_figures(
+    screen: Console,
+    entry: PolicySpec,
+    steps: list[Step],
+    sent: Report | None,
+    files: Mapping[str, Path],
+    *,
+    json: bool,
+) -> None:
     """The run in figures, all from its journal."""
     found = summary([(entry.label, steps)], SLO_S)[0]
+    if json:
+        print_json({**{name: str(path) for name, path in files.items()}, "figures": found})
+        return
     figures, cost = found.account, found.cost
     late = figures.late_fraction
     facts = {
@@ -181,15 +183,7 @@ def _table(
         f"so {figures.saved_fraction:.0%} saved)",
         "delay p50 / p95": f"{seconds(figures.p50_s)} / {seconds(figures.p95_s)}",
         f"late (> {SLO_S:g} s)": "not measured" if late is None else f"{late:.2%} of records",
-        "rescales": f"{figures.rescales}  ({figures.moved_executors} executors moved)",
-        "journal": str(journal),
-        "page": str(out),
+        "rescales": f"{figures.rescales}  ({executors(figures.moved_executors)} moved)",
+        **{name: str(path) for name, path in files.items()},
     }
-    table = Table(box=None, pad_edge=False, show_header=False)
-    for name, value in facts.items():
-        table.add_row(name, value)
-    return table
-
-
-def _interrupt(_number: int, _frame: FrameType | None) -> None:
-    raise KeyboardInterrupt
+    screen.print(facts_table(facts))

@@ -8,12 +8,12 @@ from pathlib import Path
 from typing import Annotated
 
 from cyclopts import Parameter
-from rich.markup import escape
+from rich.text import Text
 
+from penstock.cli.commands.options import FleetOptions, Listed, Master
 from penstock.cli.views.output import console, print_json
 from penstock.core.errors import ConfigError
-from penstock.core.model import Limits
-from penstock.settings.toml import FILE_NAME, load
+from penstock.core.phrases import counted
 from penstock.spark.doctor import Application, Finding, examine
 from penstock.spark.script import Script, read_script
 from penstock.testbed.java import find_java, pyspark_version
@@ -26,11 +26,9 @@ def doctor(
     job: Path | None = None,
     /,
     *,
-    master: str | None = None,
-    min: int | None = None,  # noqa: A002
-    max: int | None = None,  # noqa: A002
-    conf: Annotated[list[str] | None, Parameter(help="A setting of Spark, key=value.")] = None,
-    config: Path | None = None,
+    master: Master = None,
+    options: FleetOptions | None = None,
+    conf: Annotated[Listed, Parameter(help="Settings of Spark, each as key=value.")] = None,
     json: Annotated[bool, Parameter(help="The findings as JSON.")] = False,
 ) -> int:
     """Check a script, or a cluster, before it is scaled. Exits with 1 on an error.
@@ -41,36 +39,23 @@ def doctor(
     ----------
     job
         A PySpark script.
-    master
-        The cluster that it will run on, such as spark://host:7077.
-    min
-        Fewest executors; 1 without a penstock.toml that says otherwise.
-    max
-        Most executors; 16 without a penstock.toml that says otherwise.
-    config
-        Settings; ./penstock.toml if there is one.
     """
     if job is None and master is None:
-        raise ConfigError("doctor needs a script or --master URL to look at")
+        raise ConfigError("doctor needs a script or --master URL to check")
     script = Script(starts_query=True) if job is None else read_script(job)
-    limits = _limits(config)
+    limits = (options or FleetOptions()).settings().limits
     application = Application(
         _settings(script, master, conf or []),
-        min_executors=limits.min_executors if min is None else min,
-        max_executors=limits.max_executors if max is None else max,
+        min_executors=limits.min_executors,
+        max_executors=limits.max_executors,
         triggers=script.triggers,
     )
     findings = [*_machine(), *_script(script, job), *examine(application), *_reach(application)]
     if json:
         print_json(findings)
     else:
-        _tell(findings)
+        _print_findings(findings)
     return 1 if any(finding.level == "error" for finding in findings) else 0
-
-
-def _limits(config: Path | None) -> Limits:
-    found = Path(FILE_NAME) if config is None and Path(FILE_NAME).is_file() else config
-    return Limits() if found is None else load(found).limits
 
 
 def _settings(script: Script, master: str | None, given: list[str]) -> dict[str, str]:
@@ -118,8 +103,8 @@ def _script(script: Script, job: Path | None) -> list[Finding]:
         reason = f"{job} starts no streaming query that can be seen"
         findings.append(Finding("query", "warning", reason, "writeStream...start()"))
     if script.hidden:
-        reason = f"the script computes {', '.join(script.hidden)}, which is not looked at"
-        findings.append(Finding("hidden", "warning", reason, "--conf key=value tells its value"))
+        reason = f"the script computes {', '.join(script.hidden)}, which is not checked"
+        findings.append(Finding("hidden", "warning", reason, "--conf key=value gives its value"))
     return findings
 
 
@@ -138,15 +123,14 @@ def _reach(application: Application) -> list[Finding]:
         return [Finding("reach", "error", reason, "start the master, or correct its URL")]
 
 
-def _tell(findings: list[Finding]) -> None:
+def _print_findings(findings: list[Finding]) -> None:
     """A line per check; the setting to change stands alone, so that it can be copied."""
     screen = console()
     for finding in findings:
-        level = f"[{COLOURS[finding.level]}]{finding.level:<7}[/]"
-        screen.print(f"{level} {finding.check:<21} {escape(finding.reason)}")
+        level = Text(f"{finding.level:<7}", style=COLOURS[finding.level])
+        screen.print(level, f"{finding.check:<21} {finding.reason}")
         if finding.change:
-            screen.print(f"{'':<29} → {finding.change}", markup=False)
+            screen.print(f"{'':<29} → {finding.change}")
     count = {level: sum(each.level == level for each in findings) for level in COLOURS}
-    screen.print(
-        f"{count['ok']} ok, {count['warning']} warnings, {count['error']} errors", style="dim"
-    )
+    warnings, errors = counted(count["warning"], "warning"), counted(count["error"], "error")
+    screen.print(f"{count['ok']} ok, {warnings}, {errors}", style="dim")

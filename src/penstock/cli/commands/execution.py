@@ -1,118 +1,189 @@
-"""Where the runs of a sweep are carried out, and where those that are done are kept."""
+"""Before and around simulated runs: what is checked first, where they run, and their progress."""
 
 from __future__ import annotations
 
+import os
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from threading import Event, Thread
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from cyclopts import Parameter
-from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
-from penstock.core.errors import ConfigError
+from penstock.cli.commands.options import MAX_DURATION_S, Master, Processes
+from penstock.cli.views.output import console, note
+from penstock.core.errors import ConfigError, unknown
+from penstock.core.phrases import counted, duration
 from penstock.lab.experiments.process_pool import run_in_processes
+from penstock.lab.experiments.scenario import ENGINES
 from penstock.lab.experiments.sweep import CellRunner, ResumeFile, sweep
-from penstock.lab.experiments.tournament import Cell, Row
+from penstock.lab.experiments.tournament import ORACLE, Cell, Row
+from penstock.policies import DEFAULT_POLICY
+from penstock.settings.notation import parse, written
+from penstock.settings.policy_spec import read_policy_spec
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+
+MAX_RUNS = 100_000
+#: The oracle keeps a table of all sizes at all times: megabytes per executor and hour, measured.
+ORACLE_MB, MAX_ORACLE_MB = 1.1, 4000
+#: Seconds of a core per simulated hour, measured: most policies, and those that plan ahead.
+USUAL_S, PLANNING_S = 0.1, 1.0
+ANNOUNCED_S = 120.0
+PROGRESS_EVERY_S = 5.0
+
+
+def check_runs(grid: Sequence[Cell]) -> None:
+    """Find every mistake before the first run, and say what the runs do that nobody asked for."""
+    if len(grid) > MAX_RUNS:
+        raise ConfigError(f"{len(grid)} runs are too many at once: at most {MAX_RUNS}")
+    for text in dict.fromkeys(cell.policy for cell in grid):
+        if text != ORACLE:
+            read_policy_spec(text, grid[0].bounds)
+    for name in dict.fromkeys(cell.scenario.engine for cell in grid):
+        if name not in ENGINES:
+            raise unknown("engine", name, ENGINES)
+    scenarios = {(cell.scenario.workload, cell.scenario.engine): cell.scenario for cell in grid}
+    warmup_s = grid[0].goal.warmup_s
+    for scenario in scenarios.values():
+        if (length_s := scenario.length_s()) <= warmup_s:
+            raise ConfigError(
+                f"a run of {written(length_s, seconds=True)} is not longer than the warm-up of "
+                f"{written(warmup_s, seconds=True)}: give a longer --duration or a shorter --warmup"
+            )
+        if length_s > MAX_DURATION_S:
+            raise ConfigError(
+                f"{scenario.workload} lasts {written(length_s, seconds=True)}, a run at most "
+                f"{written(MAX_DURATION_S, seconds=True)}: give --duration"
+            )
+    for text in dict.fromkeys(line for each in scenarios.values() for line in each.notes()):
+        note(text)
+
+
+def check_oracle(grid: Sequence[Cell]) -> None:
+    """Refuse an oracle that would not fit into memory."""
+    longest_s = max(cell.scenario.length_s() for cell in grid)
+    most = grid[0].bounds["max_executors"]
+    if (needed := ORACLE_MB * most * longest_s / 3600.0) > MAX_ORACLE_MB:
+        raise ConfigError(
+            f"the oracle of {duration(longest_s)} with up to {most} executors needs about "
+            f"{needed / 1e3:.0f} GB: give --no-regret, a shorter --duration or a smaller --max"
+        )
+
+
+def announce(grid: Sequence[Cell], processes: int) -> None:
+    """Say on standard error how long the runs will take, if that is long."""
+    lengths = {cell.scenario.workload: cell.scenario.length_s() / 3600.0 for cell in grid}
+    planning = (DEFAULT_POLICY, ORACLE)
+    work_s = sum(
+        lengths[cell.scenario.workload]
+        * (PLANNING_S if parse(cell.policy).name in planning else USUAL_S)
+        for cell in grid
+    )
+    if (wall_s := work_s / min(processes, len(grid))) >= ANNOUNCED_S:
+        note(f"{counted(len(grid), 'run')} will take about {duration(wall_s)} on this machine")
+
+
+@contextmanager
+def progress_lines(text: Callable[[], str]) -> Iterator[None]:
+    """A line on standard error every few seconds, for where nothing else shows progress."""
+    ended = Event()
+
+    def print_lines() -> None:
+        while not ended.wait(PROGRESS_EVERY_S):
+            note(text())
+
+    thread = Thread(target=print_lines, daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        ended.set()
+        thread.join()
 
 
 @Parameter(name="*")
 @dataclass(frozen=True)
 class ExecutionOptions:
-    """How a sweep is carried out.
+    """Where runs are made, and which file keeps those that are done."""
 
-    Parameters
-    ----------
-    on
-        local: in processes of this machine; spark: as a Spark job, one task per run.
-    master
-        The cluster for --on spark, e.g. spark://host:7077; without it, that of your
-        spark-defaults.conf or else this machine.
-    processes
-        How many at once on this machine; one per core without it.
-    resume
-        A file that keeps each run as it ends; the same command goes on from there.
-    """
-
-    on: Literal["local", "spark"] = "local"
-    master: str | None = None
-    processes: int | None = None
-    resume: Path | None = None
-
-    def check(self) -> None:
-        """Find what does not go together."""
-        if self.master is not None and self.on != "spark":
-            raise ConfigError("--master names a Spark cluster: it goes with --on spark")
-        if self.processes is not None and self.on == "spark":
-            raise ConfigError("--processes is for runs on this machine: it does not go with spark")
-        if self.processes is not None and self.processes < 1:
-            raise ConfigError(f"--processes must be at least 1, not {self.processes}")
+    on: Annotated[
+        Literal["local", "spark"],
+        Parameter(help="local: processes of this machine; spark: a Spark job, a task per run."),
+    ] = "local"
+    master: Master = None
+    processes: Processes = None
+    resume: Annotated[
+        Path | None,
+        Parameter(help="A file that keeps each finished run; the same command continues it."),
+    ] = None
 
     @contextmanager
-    def stage(self) -> Iterator[SweepRunner]:
-        """All that is needed for as long as the sweep lasts."""
-        self.check()
+    def runner(self) -> Iterator[SweepRunner]:
+        """What makes the runs."""
+        if self.master is not None and self.on != "spark":
+            raise ConfigError("--master goes with --on spark")
+        if self.processes is not None and self.on == "spark":
+            raise ConfigError("--processes is for runs on this machine, not for --on spark")
         with ExitStack() as stack:
             kept = None if self.resume is None else stack.enter_context(ResumeFile(self.resume))
             if self.on == "local":
-                yield SweepRunner(partial(_here, self.processes), kept)
+                yield SweepRunner(partial(_run_here, self.processes), kept, self.processes)
                 return
             from penstock.lab.experiments.on_spark import on_spark, session
 
-            with Console(stderr=True).status("starting Spark"):
+            with console(stderr=True).status("starting Spark"):
                 spark = stack.enter_context(session(self.master))
-                carrier = on_spark(spark)
-            yield SweepRunner(carrier, kept, spark)
+                run_cells = on_spark(spark)
+            yield SweepRunner(run_cells, kept, spark=spark)
 
 
 @dataclass(frozen=True)
 class SweepRunner:
-    """A place where sweeps are carried out."""
+    """Makes the runs of a grid, here or on a cluster, and shows how far it is."""
 
-    carrier: CellRunner
+    run_cells: CellRunner
     kept: ResumeFile | None = None
+    processes: int | None = None
     spark: SparkSession | None = None
 
-    def play(self, word: str, cells: Sequence[Cell]) -> list[Row]:
-        """The rows of the cells, with a bar that counts them."""
+    def run(self, title: str, cells: Sequence[Cell]) -> list[Row]:
+        """The rows of the cells, with a bar that counts them, or lines where it cannot be drawn."""
+        if self.spark is None and (self.kept is None or not self.kept.rows):
+            announce(cells, self.processes or os.cpu_count() or 1)
+        done = 0
         bar = Progress(
-            TextColumn(word),
+            TextColumn(title),
             BarColumn(),
             MofNCompleteColumn(),
             TimeRemainingColumn(),
-            console=Console(stderr=True),
+            console=console(stderr=True),
             transient=True,
-            disable=not sys.stderr.isatty(),
         )
-        done = 0
-        task = bar.add_task(word, total=len(cells))
+        lines = progress_lines(lambda: f"{title}: {done} of {len(cells)} runs done")
+        task = bar.add_task(title, total=len(cells))
 
-        def tell(count: int) -> None:
+        def update(count: int) -> None:
             nonlocal done
             done = count
             bar.update(task, completed=count)
 
         try:
-            with bar:
-                return sweep(cells, self.carrier, self.kept, tell)
+            with bar if sys.stderr.isatty() else lines:
+                return sweep(cells, self.run_cells, self.kept, update)
         except KeyboardInterrupt:
-            self._tell_what_is_left(done, len(cells))
+            where = "--resume FILE would have kept them"
+            if self.kept is not None:
+                where = f"kept in {self.kept.path}, the same command continues"
+            note(f"{done} of {len(cells)} runs were done: {where}")
             raise
 
-    def _tell_what_is_left(self, done: int, count: int) -> None:
-        if self.kept is None:
-            text = f"{done} of {count} runs were done; --resume FILE would have kept them"
-        else:
-            text = f"{done} of {count} runs are kept in {self.kept.path}: the same command goes on"
-        Console(stderr=True).print(text, markup=False, highlight=False, soft_wrap=True)
 
-
-def _here(processes: int | None, work: Any, cells: Sequence[Cell], arrived: Any) -> object:
-    return run_in_processes(work, cells, processes, on_result=arrived)
+def _run_here(processes: int | None, work: Any, cells: Sequence[Cell], on_row: Any) -> object:
+    return run_in_processes(work, cells, processes, on_result=on_row)

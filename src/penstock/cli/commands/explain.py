@@ -2,21 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import re
 from datetime import datetime
 from pathlib import Path
 from typing import Annotated, Literal
 
 from cyclopts import Parameter
 
-from penstock.cli.views.output import console, print_json
+from penstock.cli.views.decisions import Losses, decision_line
+from penstock.cli.views.output import console, note, print_json, read_journal_steps
 from penstock.core.errors import ConfigError
-from penstock.core.journal import read_header, read_rotated
 from penstock.core.model import Step
-from penstock.observe.formatting import codes, instant, move, rate, reasons, seconds
+from penstock.observe.formatting import EPOCH_BEGINS_S, codes
 from penstock.settings.notation import quantity
 
-Kind = Literal["all", "rescale", "hold", "bent", "blind"]
+Kind = Literal["all", "rescale", "hold", "overridden", "blind", "lost"]
 
 
 def explain(
@@ -29,83 +29,70 @@ def explain(
     code: str | None = None,
     json: Annotated[bool, Parameter(help="The matching steps as JSON.")] = False,
 ) -> int:
-    """Tell each decision of a journal in words. Exits with 1 if none matches.
+    """Print each decision of a journal with its reasons. Exits with 1 if none matches.
 
     Parameters
     ----------
     journal
-        A journal written by simulate or by a live run.
+        A journal written by simulate, demo, run or attach.
     since
-        Only from here on: a span since the start (90min), or a date and time in UTC.
+        Only from here on: 90min or 2h20min after the start, 01:30:00, or a date in UTC.
     until
         Only up to here.
     kind
-        rescale: the fleet changed; hold: it stayed; bent: a guard overruled the policy; blind:
-        nothing could be seen.
+        overridden: by a guard; blind: nothing was measured; lost: executors went by themselves.
     code
         Only decisions with this reason code.
     """
-    read_header(journal)
-    steps = list(read_rotated(journal))
-    if not steps:
-        raise ConfigError(f"journal {journal} holds no step")
+    steps = read_journal_steps(journal)
     begin = steps[0].at_s
     first = _instant(since, begin, "--since", float("-inf"))
     last = _instant(until, begin, "--until", float("inf"))
+    losses = Losses()
     chosen = [
-        step
-        for step in steps
+        (step, lost)
+        for step, lost in [(step, losses.update(step)) for step in steps]
         if first <= step.at_s <= last
-        and _is(step, kind)
+        and (kind == "all" or _is(step, lost, kind))
         and (code is None or code in codes(step.decision))
     ]
+    known = sorted({each for step in steps for each in codes(step.decision)})
+    if code is not None and code not in known:
+        note(f"no decision of {journal} has the code '{code}'; its codes are {', '.join(known)}")
     if json:
-        print_json(chosen)
+        print_json([step for step, _ in chosen])
     else:
-        _tell(chosen, len(steps))
+        screen = console()
+        for step, lost in chosen:
+            screen.print(decision_line(step, lost, with_codes=True), soft_wrap=True)
+        screen.print(f"{len(chosen)} of {len(steps)} decisions", style="dim")
     return 0 if chosen else 1
 
 
-def _is(step: Step, kind: Kind) -> bool:
-    if kind == "all":
-        return True
-    if kind == "blind":
-        return step.snapshot is None
-    if step.snapshot is None:
-        return False
+def _is(step: Step, lost: str, kind: Kind) -> bool:
+    if kind == "lost":
+        return bool(lost)
+    if kind == "blind" or step.snapshot is None:
+        return kind == "blind" and step.snapshot is None
     decision = step.decision
-    if kind == "bent":
+    if kind == "overridden":
         return decision.target_executors != decision.wanted_executors
     return (decision.target_executors != step.snapshot.fleet.target) == (kind == "rescale")
 
 
-def _tell(chosen: Sequence[Step], total: int) -> None:
-    screen = console()
-    for step in chosen:
-        seen = step.snapshot
-        load = rate(seen.arrival_rps) if seen else "-"
-        delay = seconds(seen.delay_s) if seen else "-"
-        refused = "" if step.receipt is None or step.receipt.accepted else " REFUSED"
-        screen.print(
-            f"{instant(step.at_s)}  {move(step)}{refused}  load {load:>10}  delay {delay:>9}  "
-            f"[{', '.join(codes(step.decision))}] {reasons(step.decision)}",
-            markup=False,
-            soft_wrap=True,
-        )
-    screen.print(f"{len(chosen)} of {total} decisions", style="dim")
-
-
 def _instant(text: str | None, begin: float, what: str, otherwise: float) -> float:
-    """A span since the start of the journal, or a date and time in UTC."""
+    """A time since the start of the journal, a time as it is printed, or a date in UTC."""
     if text is None:
         return otherwise
+    if begin < EPOCH_BEGINS_S and (clock := re.fullmatch(r"(\d+):(\d\d):(\d\d)", text)):
+        return 3600.0 * int(clock[1]) + 60.0 * int(clock[2]) + int(clock[3])
     try:
-        return datetime.fromisoformat(text + "+00:00").timestamp()
+        return datetime.fromisoformat(text.removesuffix("Z") + "+00:00").timestamp()
     except ValueError:
         pass
     try:
         return begin + quantity(text, what)
     except ConfigError:
         raise ConfigError(
-            f"{what} must be a span like 90min or a date like 2026-11-15T03:00, not '{text}'"
+            f"{what} must be a time like 90min or a date like 2026-11-15T03:00, not '{text}'"
         ) from None

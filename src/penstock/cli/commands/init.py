@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-import dataclasses
-import inspect
-import re
+import textwrap
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Annotated, Any
+from types import NoneType
+from typing import Annotated, Any, get_args, get_origin, get_type_hints
 
 import msgspec
 from cyclopts import Parameter
 
+from penstock.cli.views.docstrings import defaults, parameter_texts
 from penstock.cli.views.output import console, print_json, write_new
 from penstock.core.errors import unknown
 from penstock.core.model import Limits
@@ -19,13 +20,18 @@ from penstock.settings.goal import Goal
 from penstock.settings.live import LiveSettings
 from penstock.settings.toml import FILE_NAME, JournalSettings, parse
 
+HEAD = """\
+# Penstock settings. Everything has a default. A line such as #name = value is a setting:
+# remove its # to change it.
+"""
+
 
 def init(
     path: Path = Path(FILE_NAME),
     /,
     *,
     policy: str = DEFAULT_POLICY,
-    json: Annotated[bool, Parameter(help="Say as JSON what was written.")] = False,
+    json: Annotated[bool, Parameter(help="What was written, as JSON.")] = False,
 ) -> int:
     """Write a commented penstock.toml. An existing file is never touched.
 
@@ -48,76 +54,77 @@ def init(
     return 0
 
 
-def document(policy: str) -> str:
-    """The text of a penstock.toml: defaults as comments, so that only what is changed stands out.
+def document(policy: str, changed: Mapping[str, Mapping[str, Any]] | None = None) -> str:
+    """The text of a penstock.toml: what is `changed`, by table, and all defaults as comments.
 
-    >>> print(document("static"))  # doctest: +ELLIPSIS
-    # Penstock settings. Everything has a default; uncomment what you change.
+    The SLO and the prices stand in [goal] only: policies take them from there.
+
+    >>> print(document("static", {"limits": {"max_executors": 8}}))  # doctest: +ELLIPSIS
+    # Penstock settings. ...
     <BLANKLINE>
     [policy]
     name = "static"
     # The size of the fleet.
-    # executors = 12
+    #executors = 12
+    ...
+    #min_executors = 1
+    max_executors = 8
     ...
     """
     kind = POLICIES[policy]
-    parameters = {
-        field.name: getattr(kind(), field.name)
-        for field in dataclasses.fields(kind)  # type: ignore[arg-type]
-    }
-    limits = {**msgspec.structs.asdict(kind.default_limits)}
-    tables = [
-        ("policy", [f'name = "{policy}"', *_lines(kind, parameters)]),
-        ("limits", _lines(Limits, limits)),
-        ("goal", _lines(Goal, msgspec.structs.asdict(Goal()))),
-        ("journal", _lines(JournalSettings, msgspec.structs.asdict(JournalSettings()))),
-        ("live", _lines(LiveSettings, msgspec.structs.asdict(LiveSettings()))),
-    ]
-    head = "# Penstock settings. Everything has a default; uncomment what you change.\n"
-    return head + "".join(f"\n[{name}]\n" + "\n".join(lines) + "\n" for name, lines in tables)
+    own = {key: value for key, value in defaults(kind).items() if key not in defaults(Goal)}
+    text = HEAD
+    for name, table, values in (
+        ("policy", kind, own),
+        ("limits", Limits, msgspec.structs.asdict(kind.default_limits)),
+        ("goal", Goal, defaults(Goal)),
+        ("journal", JournalSettings, defaults(JournalSettings)),
+        ("live", LiveSettings, defaults(LiveSettings)),
+    ):
+        lines = [f'name = "{policy}"'] if table is kind else []
+        lines += _lines(table, values, (changed or {}).get(name, {}))
+        text += f"\n[{name}]\n" + "\n".join(lines) + "\n"
+    return text
 
 
-def _lines(kind: type[Any], values: dict[str, Any]) -> list[str]:
-    """Each setting as a comment, below the words of its docstring."""
-    words = parameter_words(kind)
+def _lines(kind: type[Any], values: Mapping[str, Any], changed: Mapping[str, Any]) -> list[str]:
+    """Each setting below the sentence of its docstring; as a comment unless it is changed."""
+    texts = parameter_texts(kind)
+    hints = get_type_hints(kind, include_extras=True)
     lines: list[str] = []
-    for name, value in values.items():
-        text = words.get(name)
-        if text is not None and f"# {text}" not in lines:
-            lines.append(f"# {text}")
-        lines.append(f"# {name} = {toml(value)}" if _plain(value) else f"# {name}: not set")
+    for name, value in {**values, **changed}.items():
+        text, mark = texts.get(name, name), "" if name in changed else "#"
+        if value is None:
+            value = example(hints[name])
+            text += " Not set by default; for example:"
+        comment = textwrap.wrap(text, 96, initial_indent="# ", subsequent_indent="# ")
+        if comment[0] not in lines:
+            lines += comment
+        lines.append(f"{mark}{name} = {toml(value)}")
     return lines
 
 
-def _plain(value: Any) -> bool:
-    return isinstance(value, bool | int | float | str)
+def example(hint: Any) -> Any:
+    """A value for a setting that has none.
+
+    >>> example(int | None), example(float | None)
+    (1, 1.0)
+    """
+    if get_origin(hint) is Annotated:
+        return example(get_args(hint)[0])
+    if options := [each for each in get_args(hint) if each is not NoneType]:
+        return example(options[0])
+    return hint(1) if hint in (int, float) else {}
 
 
-def toml(value: bool | float | str) -> str:
+def toml(value: Any) -> str:
     """A value as TOML writes it.
 
-    >>> toml(True), toml(0.5), toml("never")
-    ('true', '0.5', '"never"')
+    >>> toml(True), toml(0.5), toml("never"), toml((1, "a")), toml({})
+    ('true', '0.5', '"never"', '[1, "a"]', '{}')
     """
     if isinstance(value, bool):
         return str(value).lower()
+    if isinstance(value, Sequence) and not isinstance(value, str):
+        return f"[{', '.join(map(toml, value))}]"
     return f'"{value}"' if isinstance(value, str) else repr(value)
-
-
-def parameter_words(kind: type[Any]) -> dict[str, str]:
-    """The sentences of a docstring's Parameters section, by parameter.
-
-    >>> parameter_words(JournalSettings)["keep"]
-    'How many rotated files stay.'
-    """
-    doc = inspect.getdoc(kind) or ""
-    section = re.search(r"Parameters\n-+\n(.*?)(?:\n\n\S[^\n]*\n-+\n|\Z)", doc, re.DOTALL)
-    words: dict[str, str] = {}
-    names: list[str] = []
-    for line in section[1].splitlines() if section else ():
-        if line and not line.startswith(" "):
-            names = [name.strip() for name in line.split(",")]
-        elif line.strip():
-            for name in names:
-                words[name] = f"{words.get(name, '')} {line.strip()}".strip()
-    return words

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
-import dataclasses
-import inspect
 from typing import Annotated, Any
 
 import msgspec
 from cyclopts import Parameter
+from rich.console import Console
 from rich.table import Table
 
+from penstock.cli.views.docstrings import defaults, parameter_texts, plain, sections
 from penstock.cli.views.output import console, print_json
 from penstock.core.errors import unknown
 from penstock.policies import POLICIES
+
+#: Sections for programmers; the generated pages of the docs have them.
+LEFT_OUT = ("Parameters", "Examples")
 
 
 def policies(
@@ -30,10 +33,10 @@ def policies(
     if json:
         print_json(_facts(name) if name else [_facts(each) for each in POLICIES])
     elif name:
-        console().print(_page(name), markup=False)
+        _print_policy(name, console())
     else:
         table = Table(box=None, pad_edge=False)
-        for title in ("policy", "every", "the rule in a line"):
+        for title in ("policy", "decides every", "the rule in a line"):
             table.add_column(title, no_wrap=title != "the rule in a line")
         for each in POLICIES:
             facts = _facts(each)
@@ -42,22 +45,44 @@ def policies(
     return 0
 
 
-def _page(name: str) -> str:
-    """The whole docstring, with the limits that the policy brings along."""
+def _print_policy(name: str, screen: Console) -> None:
+    """The rule, its parameters with their defaults, its limits, and the rest of its docstring."""
     kind = POLICIES[name]
-    limits = msgspec.json.decode(msgspec.json.encode(kind.default_limits))
-    around = ", ".join(f"{key} = {value:g}" for key, value in limits.items()) or "none of its own"
-    return f"{name}\n\n{inspect.getdoc(kind)}\n\nLimits: {around}"
+    parts = sections(kind)
+    screen.print(name, style="bold")
+    screen.print(plain(parts[""]))
+    table = Table(box=None, pad_edge=False, title="Parameters", title_justify="left")
+    for title in ("name", "default", "meaning"):
+        table.add_column(title, no_wrap=title == "name", overflow="fold")
+    texts = parameter_texts(kind)
+    for key, value in defaults(kind).items():
+        table.add_row(key, _shown(value), texts.get(key, ""))
+    screen.print()
+    screen.print(table)
+    limits = msgspec.to_builtins(kind.default_limits)
+    around = ", ".join(f"{key} = {_shown(value)}" for key, value in limits.items())
+    screen.print(f"\nLimits of its own: {around or 'none'}")
+    example = next(iter(defaults(kind)))
+    screen.print(f"Set them as {name}:{example}={_shown(defaults(kind)[example])},...")
+    for heading, text in parts.items():
+        if heading and heading not in LEFT_OUT:
+            screen.print(f"\n{heading}", style="bold")
+            screen.print(plain(text))
+
+
+def _shown(value: Any) -> str:
+    if value is None or value == ():
+        return "not set"
+    if isinstance(value, tuple):
+        return "|".join(map(_shown, value))
+    return f"{value:g}" if isinstance(value, float) else str(value)
 
 
 def _facts(name: str) -> dict[str, Any]:
     kind = POLICIES[name]
     return {
         "policy": name,
-        "summary": (inspect.getdoc(kind) or "").splitlines()[0],
-        "parameters": {
-            field.name: getattr(kind(), field.name)
-            for field in dataclasses.fields(kind)  # type: ignore[arg-type]
-        },
+        "summary": sections(kind)[""].splitlines()[0],
+        "parameters": defaults(kind),
         "limits": kind.default_limits,
     }

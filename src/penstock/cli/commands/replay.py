@@ -7,7 +7,7 @@ from typing import Annotated
 
 from cyclopts import Parameter
 
-from penstock.cli.commands.options import RunOptions
+from penstock.cli.commands.options import FleetOptions, bounds_of
 from penstock.cli.views.output import console, print_json
 from penstock.core.guards import chain
 from penstock.core.journal import read_header, read_rotated
@@ -45,7 +45,8 @@ def replay(
     header = read_header(journal)
     recorded = list(read_rotated(journal))
     entry = read_policy_spec(
-        policy or header.run.get("policy", "static"), RunOptions(min=min, max=max).bounds()
+        policy or header.run.get("policy", "static"),
+        bounds_of(FleetOptions(min=min, max=max).settings()),
     )
     replayed = replayed_steps(recorded, entry.policy, chain(entry.limits))
     found = differences(recorded, replayed)

@@ -1,4 +1,4 @@
-"""``penstock report``: one page to look at."""
+"""``penstock report``: journals as one page."""
 
 from __future__ import annotations
 
@@ -9,48 +9,45 @@ from typing import Annotated
 
 from cyclopts import Parameter
 
-from penstock.cli.views.output import console, print_json
+from penstock.cli.commands.options import Slo
+from penstock.cli.views.output import console, file_size, print_json, read_journal_steps
 from penstock.core.errors import ConfigError
-from penstock.core.journal import read_header, read_rotated
-from penstock.core.model import Step
+from penstock.core.files import check_place
+from penstock.core.journal import read_header
 from penstock.observe.report import page, summary, write
-from penstock.settings.notation import quantity
+from penstock.settings.goal import Goal
 
 
 def report(
     *journals: Path,
     out: Path = Path("report.html"),
     title: str | None = None,
-    slo: str = "10s",
-    json: Annotated[bool, Parameter(help="The figures of the page as JSON, besides.")] = False,
+    slo: Annotated[Slo, Parameter(help="A record that waits longer is late.")] = None,
+    json: Annotated[bool, Parameter(help="The figures of the page as JSON.")] = False,
 ) -> int:
     """Make one page, to open in any browser, of one journal or of several side by side.
 
     Parameters
     ----------
     journals
-        Journals written by simulate or by live runs.
+        Journals written by simulate, demo, run or attach.
     out
-        Where the page goes; an older page there is replaced.
+        Where the page goes; an older page is replaced.
     title
-        What stands above the page.
-    slo
-        A record that waits longer is late.
+        The heading of the page.
     """
-    slo_s = quantity(slo, "--slo")
-    if not slo_s > 0.0:
-        raise ConfigError(f"--slo must be positive, not '{slo}'")
     if not journals:
-        raise ConfigError("name at least one journal to report on")
+        raise ConfigError("report needs at least one journal")
     if out.resolve() in {path.resolve() for path in journals}:
-        raise ConfigError(f"--out {out} is one of the journals: name another place")
-    named = list(zip(names(journals), map(_steps, journals), strict=True))
-    html = page(named, title=title or _title(journals), slo_s=slo_s)
-    write(out, html)
+        raise ConfigError(f"--out {out} is one of the journals: name another file")
+    check_place(out)
+    named = list(zip(names(journals), map(read_journal_steps, journals), strict=True))
+    slo_s = slo or _recorded_slo_s(journals)
+    write(out, page(named, title=title or _title(journals), slo_s=slo_s))
     if json:
         print_json({"page": str(out), "slo_s": slo_s, "journals": summary(named, slo_s)})
     else:
-        console().print(f"{out}  ({len(html.encode()) / 1e3:.0f} kB)", markup=False)
+        console().print(file_size(out))
     return 0
 
 
@@ -58,13 +55,13 @@ def names(journals: Sequence[Path]) -> list[str]:
     """A short name for each journal: its policy, its file too where that alone is not enough."""
     policies = [read_header(path).run.get("policy", path.stem) for path in journals]
     often = Counter(policies)
-    told = [
+    named = [
         policy if often[policy] == 1 else f"{policy} ({path.stem})"
         for policy, path in zip(policies, journals, strict=True)
     ]
-    often = Counter(told)
+    often = Counter(named)
     return [
-        name if often[name] == 1 else str(path) for name, path in zip(told, journals, strict=True)
+        name if often[name] == 1 else str(path) for name, path in zip(named, journals, strict=True)
     ]
 
 
@@ -80,8 +77,6 @@ def _title(journals: Sequence[Path]) -> str:
     return " · ".join([", ".join(dict.fromkeys(policies)), *filter(None, shared)])
 
 
-def _steps(path: Path) -> list[Step]:
-    steps = list(read_rotated(path))
-    if not steps:
-        raise ConfigError(f"journal {path} holds no step")
-    return steps
+def _recorded_slo_s(journals: Sequence[Path]) -> float:
+    """The SLO that all journals were written for; the default where none says so."""
+    return Goal().slo_s

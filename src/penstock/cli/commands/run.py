@@ -5,17 +5,19 @@ from __future__ import annotations
 import dataclasses
 import logging
 import os
-import sys
 import traceback
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import msgspec
 from cyclopts import Parameter
 
+from penstock.cli.commands.options import Master, PolicyText, ScaleOptions
+from penstock.cli.views.output import note, print_json
 from penstock.core.errors import ConfigError, PenstockError
-from penstock.settings.policy_spec import read_policy_spec
-from penstock.settings.toml import FILE_NAME, Settings, load, parse
+from penstock.core.files import check_place
+from penstock.core.phrases import counted
+from penstock.settings.toml import Settings
 from penstock.testbed.java import find_java
 
 if TYPE_CHECKING:
@@ -28,10 +30,18 @@ def run(
     job: Path,
     /,
     *arguments: Annotated[str, Parameter(allow_leading_hyphen=True)],
-    policy: str | None = None,
-    config: Path | None = None,
-    journal: Path | None = None,
-    recommend: bool = False,
+    policy: PolicyText = None,
+    options: ScaleOptions | None = None,
+    master: Master = None,
+    journal: Annotated[
+        Path | None, Parameter(help="Write every decision to this file; an older one is continued.")
+    ] = None,
+    recommend: Annotated[
+        bool, Parameter(help="Say what would be done, and leave the fleet as it is.")
+    ] = False,
+    json: Annotated[
+        bool, Parameter(help="A summary as JSON, after all that the script prints.")
+    ] = False,
 ) -> int:
     """Run an unmodified PySpark script and scale its queries. Exits as the script does.
 
@@ -41,18 +51,10 @@ def run(
         The script. What follows it is passed on to it.
     arguments
         Arguments of the script.
-    policy
-        One of `penstock policies`, with its parameters as name:key=value,...
-    config
-        Settings; ./penstock.toml if there is one.
-    journal
-        Write every turn to this file; one that is there already is continued.
-    recommend
-        Say what would be done and move nothing.
     """
     if not job.is_file():
         raise ConfigError(f"there is no script {job}")
-    settings = _settings(config, policy, journal, recommend)
+    settings = _settings(options or ScaleOptions(), policy, journal, recommend)
     os.environ["JAVA_HOME"] = str(find_java().home)
     _show_log()
     from penstock.spark.attach import Attachment
@@ -73,7 +75,7 @@ def run(
             journal=settings.journal.open(settings.spec.label),
         )
 
-    launch = Launch(check, attach)
+    launch = Launch(check, attach, master)
     try:
         launch.run(job, arguments)
         code = 0
@@ -84,37 +86,32 @@ def run(
     except Exception:
         traceback.print_exc()
         code = 1
-    if launch.handle is not None:
-        status = launch.handle.status()
-        text = f"{status.decisions} decisions, {status.rescales} rescales"
-        print(f"penstock: {text}", file=sys.stderr)  # noqa: T201
+    status = None if launch.handle is None else launch.handle.status()
+    if json:
+        print_json({"exit_code": code, "status": status})
+    elif status is not None:
+        decisions, rescales = status.decisions, status.rescales
+        note(f"{counted(decisions, 'decision')}, {counted(rescales, 'rescale')}")
     return code
 
 
 def _settings(
-    config: Path | None, policy: str | None, journal: Path | None, recommend: bool
+    options: ScaleOptions, policy: str | None, journal: Path | None, recommend: bool
 ) -> Settings:
     """What the file says, and what the command line says instead."""
-    found = Path(FILE_NAME) if config is None and Path(FILE_NAME).is_file() else config
-    settings = parse("", "defaults") if found is None else load(found)
-    replace = msgspec.structs.replace
-    changes: dict[str, Any] = {}
-    if policy is not None:
-        bounds = {
-            "min_executors": settings.limits.min_executors,
-            "max_executors": settings.limits.max_executors,
-        }
-        entry = read_policy_spec(policy, bounds, settings.goal)
-        changes["spec"] = entry
+    settings = options.settings(policy)
     if journal is not None:
-        changes["journal"] = replace(settings.journal, path=str(journal))
+        check_place(journal)
+        kept = msgspec.structs.replace(settings.journal, path=str(journal))
+        settings = dataclasses.replace(settings, journal=kept)
     if recommend:
-        changes["live"] = replace(settings.live, mode="recommend")
-    return dataclasses.replace(settings, **changes)
+        live = msgspec.structs.replace(settings.live, mode="recommend")
+        settings = dataclasses.replace(settings, live=live)
+    return settings
 
 
 def _show_log() -> None:
-    """What Penstock does, on standard error, beside whatever the script logs."""
+    """Log what Penstock does on standard error, beside what the script logs."""
     handler = logging.StreamHandler()
     handler.setFormatter(logging.Formatter("penstock: %(message)s"))
     ours = logging.getLogger("penstock")

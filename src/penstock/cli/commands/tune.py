@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping, Sequence
 from itertools import count
 from pathlib import Path
@@ -13,14 +12,21 @@ from cyclopts import Parameter
 from rich.table import Table
 from rich.text import Text
 
-from penstock.cli.commands.compare import check
-from penstock.cli.commands.execution import ExecutionOptions, SweepRunner
-from penstock.cli.commands.init import document, toml
-from penstock.cli.commands.options import Listed, RunOptions, listed, seed_numbers
-from penstock.cli.views.output import console, print_json
+from penstock.cli.commands.execution import ExecutionOptions, SweepRunner, check_runs
+from penstock.cli.commands.init import document
+from penstock.cli.commands.options import (
+    Force,
+    GridOptions,
+    Listed,
+    RunOptions,
+    bounds_of,
+    listed,
+    whole,
+)
+from penstock.cli.views.output import check_new, console, print_json
 from penstock.core.errors import ConfigError
-from penstock.core.files import check_place
 from penstock.core.model import Limits
+from penstock.core.phrases import counted
 from penstock.lab.experiments.tournament import Cell, Row
 from penstock.lab.experiments.tuning import (
     Dimension,
@@ -41,78 +47,70 @@ from penstock.settings.notation import quantity
 from penstock.settings.policy_spec import read_policy_spec
 from penstock.settings.toml import FILE_NAME, parse
 
+MAX_CANDIDATES = 10_000
+
 
 def tune(
     policy: str,
     /,
     *,
-    workload: Listed = None,
-    validate: Listed = None,
-    engine: Listed = None,
-    seeds: Listed = None,
-    parameter: Annotated[list[str] | None, Parameter(consume_multiple=True)] = None,
-    most: Annotated[int, Parameter(name="--candidates")] = 27,
-    draw: int = 1,
+    grid: GridOptions | None = None,
+    validate: Annotated[Listed, Parameter(help="More loads, only to validate on.")] = None,
+    parameter: Annotated[
+        Listed,
+        Parameter(
+            help="What to search, such as window or window=30s..5min. [default: every number, "
+            "from a quarter of its default to four times]"
+        ),
+    ] = None,
+    most: Annotated[
+        int,
+        whole(1, MAX_CANDIDATES),
+        Parameter(name="--candidates", help="How many candidates are drawn."),
+    ] = 27,
+    draw: Annotated[int, whole(), Parameter(help="The seed that draws them.")] = 1,
     options: RunOptions | None = None,
-    carrying: ExecutionOptions | None = None,
-    out: Path = Path(FILE_NAME),
-    force: Annotated[bool, Parameter(help="Replace the file if it is there.")] = False,
+    execution: ExecutionOptions | None = None,
+    out: Annotated[Path, Parameter(help="Where the settings go.")] = Path(FILE_NAME),
+    force: Force = False,
     json: Annotated[bool, Parameter(help="The search as one JSON document.")] = False,
 ) -> int:
     """Search a policy's parameters over workloads by successive halving.
 
     All candidates meet each load once, the better third goes on to more seeds, and so on. The best
-    has to beat the policy's defaults on runs that were held back; then it is written.
+    has to beat the policy's defaults on runs that were held back (the last third of the seeds);
+    then it is written.
 
     Parameters
     ----------
     policy
         The policy; parameters that its text sets stay as they are.
-    workload
-        Loads to tune on, each in the one-line notation; sine without it.
-    validate
-        More loads that only validate.
-    engine
-        micro-batch, continuous, or both.
-    seeds
-        Seeds as numbers or ranges; the last third only validates. 1..6 without it.
-    parameter
-        What to search, e.g. window or window=30s..5min; all numbers without it, each from a
-        quarter of its default to four times of it.
-    most
-        How many candidates are drawn.
-    draw
-        The seed by which they are drawn.
-    out
-        Where the settings go.
     """
-    options, carrying = options or RunOptions(), carrying or ExecutionOptions()
+    grid, options = grid or GridOptions(), options or RunOptions()
+    check_new(out, force=force, advice="name another file with --out, or add --force")
     settings = options.settings()
-    goal, bounds = options.goal(settings), options.bounds(settings)
-    if most < 1:
-        raise ConfigError(f"--candidates must be at least 1, not {most}")
-    _check_place(out, force=force)
+    goal, bounds = settings.goal, bounds_of(settings)
     dimensions = space(policy, ranges(parameter or ()))
     drawn = candidates(policy, dimensions, most, draw)
     parts = split(
-        listed(workload or ["sine"]),
+        grid.workloads(),
         listed(validate or ()),
-        listed(engine or ["micro-batch"]),
-        seed_numbers(seeds or ["1..6"]),
-        duration_s=options.duration_s(),
+        grid.engines(),
+        grid.seed_numbers("1..6"),
+        duration_s=options.duration,
         start_executors=options.start,
         faults=options.faults(),
     )
     every = [run for runs in (*parts.training, parts.validation) for run in runs]
-    check([Cell(policy, run, goal, bounds) for run in every])
-    with carrying.stage() as stage:
-        found = _search(policy, drawn, parts, goal, bounds, stage, quiet=json)
+    check_runs([Cell(policy, run, goal, bounds) for run in every])
+    with (execution or ExecutionOptions()).runner() as runner:
+        found = _search(policy, drawn, parts, goal, bounds, runner, quiet=json)
     if found.better:
         write(out, settings_text(found, goal, bounds, str(out)))
     if json:
         print_json(_facts(found, dimensions, goal, out))
     else:
-        _show(found, dimensions, out)
+        _print_search(found, dimensions, out)
     return 0 if found.better else 1
 
 
@@ -135,49 +133,39 @@ def ranges(texts: Sequence[str]) -> dict[str, tuple[float, float] | None]:
     return found
 
 
-def _check_place(out: Path, *, force: bool) -> None:
-    if out.is_file() and not force:
-        raise ConfigError(f"{out} exists already: name another place with --out, or add --force")
-    check_place(out)
-
-
 def _search(
     policy: str,
     drawn: Sequence[str],
     parts: Split,
     goal: Goal,
     bounds: dict[str, Any],
-    stage: SweepRunner,
+    runner: SweepRunner,
     *,
     quiet: bool,
 ) -> Tuning:
     def play(cells: Sequence[Cell]) -> list[Row]:
-        return stage.play("tuning", cells)
+        return runner.run("tuning", cells)
 
-    def tell(one: Round) -> None:
+    def print_round(one: Round) -> None:
         if not quiet:
-            best = one.candidates[0].cost_ratio
-            runs = "1 run" if one.runs == 1 else f"{one.runs} runs"
-            word = f"{len(one.candidates)} candidates on {runs} each: "
-            console().print(word + f"the best costs {best:.3f} of the defaults", highlight=False)
+            console().print(
+                f"{counted(len(one.candidates), 'candidate')} on {counted(one.runs, 'run')} each: "
+                f"the best costs {one.candidates[0].cost_ratio:.3f} of the defaults"
+            )
 
-    return search(policy, drawn, parts, goal, bounds, play, tell)
-
-
-# What is told ----------------------------------------------------------------------------------
+    return search(policy, drawn, parts, goal, bounds, play, print_round)
 
 
-def _show(found: Tuning, dimensions: Sequence[Dimension], out: Path) -> None:
+def _print_search(found: Tuning, dimensions: Sequence[Dimension], out: Path) -> None:
     screen = console()
     screen.print()
     screen.print(_table(found, dimensions))
     screen.print("cost as a multiple of that of the defaults on the same runs", style="dim")
     if found.better:
         saved = 1.0 - found.found.cost_ratio
-        text = f"{out}  (costs {saved:.1%} less than the defaults on the runs held back)"
+        screen.print(f"{out}  (costs {saved:.1%} less than the defaults on the runs held back)")
     else:
-        text = f"nothing is better than the defaults of {found.defaults}: no file is written"
-    screen.print(text, markup=False)
+        screen.print(f"nothing is better than the defaults of {found.defaults}: no file is written")
 
 
 def _table(found: Tuning, dimensions: Sequence[Dimension]) -> Table:
@@ -224,49 +212,27 @@ def _facts(found: Tuning, dimensions: Sequence[Dimension], goal: Goal, out: Path
     }
 
 
-# What is written -------------------------------------------------------------------------------
-
-
 def settings_text(found: Tuning, goal: Goal, bounds: Mapping[str, Any], where: str) -> str:
     """A penstock.toml with every setting explained and the found ones set."""
     policy = found.found.policy
     entry = read_policy_spec(policy, bounds, goal)
     name = parse_notation(policy).name
+    asked = msgspec.structs.asdict(goal)
+    own = values_of(policy, goal).items()
     changed = {
-        "policy": values_of(policy, goal),
+        # What a policy takes from [goal] is not written twice.
+        "policy": {key: value for key, value in own if asked.get(key) != value},
         "limits": _differing(entry.limits, type(entry.policy).default_limits) | dict(bounds),
         "goal": _differing(goal, Goal()),
     }
-    text = filled(document(name), changed)
-    head = (
+    text = (
         f"# Found by `penstock tune {name}`: costs {found.found.cost_ratio:.3f} of what the "
-        "defaults cost\n# on runs that it was not tuned on.\n"
+        f"defaults cost\n# on runs that it was not tuned on.\n{document(name, changed)}"
     )
-    settings = parse(head + text, where)
+    settings = parse(text, where)
     if settings.policy != entry.policy or settings.limits != entry.limits:
         raise AssertionError(f"{where} would not say what was found: {policy}")
-    return head + text
-
-
-def filled(text: str, changed: Mapping[str, Mapping[str, Any]]) -> str:
-    """A commented document with some settings uncommented and set, by table.
-
-    >>> print(filled("[policy]\\n# How many.\\n# executors = 12\\n", {"policy": {"executors": 4}}))
-    [policy]
-    # How many.
-    executors = 4
-    <BLANKLINE>
-    """
-    table: Mapping[str, Any] = {}
-    lines = []
-    for line in text.splitlines():
-        if head := re.fullmatch(r"\[(\w+)\]", line):
-            table = changed.get(head[1], {})
-        setting = re.match(r"# (\w+)(?: = |: not set)", line)
-        if setting and setting[1] in table:
-            line = f"{setting[1]} = {toml(table[setting[1]])}"
-        lines.append(line)
-    return "\n".join(lines) + "\n"
+    return text
 
 
 def _differing(value: Limits | Goal, plain: Limits | Goal) -> dict[str, Any]:

@@ -49,36 +49,40 @@ def panel(steps: Sequence[Step], slo_s: float, max_executors: int, width: int, t
     load = columns([snapshot.arrival_rps or 0.0 for snapshot in seen], inner)
     fleet = columns([float(snapshot.fleet.target) for snapshot in seen], inner)
     delay = columns([snapshot.delay_s or 0.0 for snapshot in seen], inner)
-    lines: list[Text] = []
-    lines += _chart("load", rate(max(load, default=0.0)), load, max(load, default=1.0), "cyan")
-    lines += _chart("executors", str(max_executors), fleet, float(max_executors), "green")
-    lines += _delay_chart(delay, slo_s)
-    lines.append(Text())
+    lines = charts(load, fleet, delay, (max(load, default=1.0), max_executors, slo_s))
     if steps:
         last = steps[-1]
-        lines.append(Text(f"{instant(last.at_s)}  {last.decision.reasons[0].text}"))
+        lines += [Text(), Text(f"{instant(last.at_s)}  {last.decision.reasons[0].text}")]
     return Panel(Group(*lines), title=title, width=width, border_style="dim")
 
 
-def _chart(
-    name: str, top: str, values: Sequence[float], ceiling: float, style: str, height: int = 4
+def charts(
+    load_rps: Sequence[float],
+    fleet: Sequence[float],
+    delay_s: Sequence[float],
+    tops: tuple[float, int, float],
 ) -> list[Text]:
-    labels = [name, top, *[""] * height][:height]
+    """Load, fleet and delay below each other; delays beyond the SLO are red.
+
+    `tops` are the highest load and the largest fleet of the scales, and the SLO.
+    """
+    peak_rps, max_executors, slo_s = tops
+    worst_s = max(delay_s, default=0.0)
+    lines = _chart(["load", rate(peak_rps), "", ""], load_rps, peak_rps, "cyan")
+    lines += _chart(["executors", str(max_executors), "", ""], fleet, max_executors, "green")
+    labels = ["delay", seconds(worst_s), f"SLO {slo_s:g} s"]
+    late = _chart(labels, delay_s, max(worst_s, slo_s), "yellow")
+    for line in late:
+        for place, value in enumerate(delay_s, LABEL_WIDTH):
+            if value > slo_s:
+                line.stylize("bold red", place, place + 1)
+    return lines + late
+
+
+def _chart(
+    labels: Sequence[str], values: Sequence[float], ceiling: float, style: str
+) -> list[Text]:
     return [
         Text.assemble((f"{label:>{LABEL_WIDTH - 1}} ", "dim"), (row, style))
-        for label, row in zip(labels, rows(values, ceiling, height), strict=True)
+        for label, row in zip(labels, rows(values, ceiling, len(labels)), strict=True)
     ]
-
-
-def _delay_chart(values: Sequence[float], slo_s: float) -> list[Text]:
-    """Delay against the SLO: the columns that break it are red."""
-    worst = max(values, default=0.0)
-    lines = _chart("delay", seconds(worst), values, max(worst, slo_s), "yellow", height=3)
-    for line in lines:
-        for index, value in enumerate(values):
-            if value > slo_s:
-                line.stylize("bold red", LABEL_WIDTH + index, LABEL_WIDTH + index + 1)
-    lines[2] = (
-        Text.assemble((f"{f'SLO {slo_s:g} s':>{LABEL_WIDTH - 1}} ", "dim")) + lines[2][LABEL_WIDTH:]
-    )
-    return lines

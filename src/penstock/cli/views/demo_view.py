@@ -1,4 +1,4 @@
-"""A live run on the screen, or as plain lines where there is none."""
+"""A live run on the screen, or as plain lines where there is no terminal."""
 
 from __future__ import annotations
 
@@ -12,20 +12,20 @@ from rich.panel import Panel
 from rich.table import Table
 from rich.text import Text
 
-from penstock.cli.views.chart import rows
+from penstock.cli.views.chart import LABEL_WIDTH, charts
+from penstock.cli.views.output import console
 from penstock.core.model import Snapshot, Step
 from penstock.observe.formatting import instant, move, rate, reasons, seconds
 from penstock.testbed.demo.plan import MAX_EXECUTORS, SLO_S, DemoPlan
 
 WIDEST = 110
-LABEL_WIDTH = 12
 DECISIONS = 5
 PLAIN_EVERY_S = 5.0
 THROUGHPUT_S = 10.0
 
 
 class Shown(Protocol):
-    """What a view needs of a run that is on."""
+    """What a view needs of a running job."""
 
     @property
     def plan(self) -> DemoPlan: ...
@@ -40,8 +40,9 @@ class Shown(Protocol):
 class PlainView:
     """A line every five seconds, one for each rescale, one for each warning."""
 
-    def __init__(self, shown: Shown) -> None:
+    def __init__(self, shown: Shown, screen: Console | None = None) -> None:
         self._shown = shown
+        self._screen = screen or console()
         self._seen = self._warned = 0
         self._next_at_s = 0.0
 
@@ -53,7 +54,7 @@ class PlainView:
 
     def update(self, now_s: float) -> None:
         for line in self.lines():
-            print(line, flush=True)  # noqa: T201
+            self._screen.print(line, soft_wrap=True)
 
     def lines(self) -> list[str]:
         """What is new since the last call."""
@@ -65,13 +66,13 @@ class PlainView:
                 self._next_at_s = at_s + PLAIN_EVERY_S - 0.5
                 found.append(f"{instant(at_s)}  {facts(step, throughput_rps(steps[: place + 1]))}")
             if step.receipt is not None:
-                found.append(f"{instant(at_s)}  {move(step)} {told(step)}")
+                found.append(f"{instant(at_s)}  {move(step)} {why(step)}")
         self._seen, self._warned = len(steps), len(warnings)
         return found
 
 
 def throughput_rps(steps: Sequence[Step], window_s: float = THROUGHPUT_S) -> float | None:
-    """What was processed in the last seconds: batches come in lumps, and one turn may see none.
+    """What was processed in the last seconds: one turn may see no batch end.
 
     >>> from penstock.core.model import Decision, Fleet, Reason
     >>> hold = Decision.of(1, Reason("right_size", "holding"))
@@ -103,8 +104,8 @@ def facts(step: Step, done_rps: float | None) -> str:
     )
 
 
-def told(step: Step) -> str:
-    """Why, and what became of it if it was refused."""
+def why(step: Step) -> str:
+    """The reasons of a decision, and why it was refused if it was."""
     refused = step.receipt is not None and not step.receipt.accepted
     return reasons(step.decision) + (f" ({step.receipt.text})" if step.receipt and refused else "")
 
@@ -118,7 +119,7 @@ def records(count: float | None) -> str:
 
 
 class LiveView:
-    """The run as a panel that is drawn anew twice a second."""
+    """The run as a panel that is drawn again twice a second."""
 
     def __init__(self, shown: Shown, screen: Console, label: str) -> None:
         self._shown = shown
@@ -147,7 +148,7 @@ def draw(shown: Shown, label: str, elapsed_s: float, width: int) -> Panel:
     seen = [step.snapshot for step in steps if step.snapshot is not None]
     inner = max(20, width - 4)
     parts: list[Text | Table] = [
-        _numbers(seen[-1] if seen else None, throughput_rps(steps)),
+        _last_figures(seen[-1] if seen else None, throughput_rps(steps)),
         Text(),
         *_charts(seen, plan, inner - LABEL_WIDTH),
         Text(),
@@ -157,13 +158,13 @@ def draw(shown: Shown, label: str, elapsed_s: float, width: int) -> Panel:
     return Panel(
         Group(*parts),
         title=f"{label} · {plan.job} · {instant(elapsed_s)} of {instant(float(plan.load_s))}",
-        subtitle=f"pace {plan.pace_s * 1e3:g} ms per record",
+        subtitle=f"each record waits {plan.pace_s * 1e3:g} ms",
         width=width,
         border_style="dim",
     )
 
 
-def _numbers(seen: Snapshot | None, done_rps: float | None) -> Table:
+def _last_figures(seen: Snapshot | None, done_rps: float | None) -> Table:
     table = Table(box=None, pad_edge=False, expand=True, header_style="dim")
     for name in ("load", "throughput", "lag", "delay", "executors"):
         table.add_column(name, no_wrap=True)
@@ -187,19 +188,11 @@ def _charts(seen: Sequence[Snapshot], plan: DemoPlan, width: int) -> list[Text]:
     load = over_time([(at.at_s, at.arrival_rps or 0.0) for at in seen], load_s, width)
     fleet = over_time([(at.at_s, float(at.fleet.active)) for at in seen], load_s, width)
     delay = over_time([(at.at_s, at.delay_s or 0.0) for at in seen], load_s, width)
-    worst = max([SLO_S, *delay])
-    lines = _chart(["load", rate(peak_rps), "", ""], load, peak_rps, "cyan")
-    lines += _chart(["executors", str(MAX_EXECUTORS), "", ""], fleet, MAX_EXECUTORS, "green")
-    late = _chart(["delay", seconds(worst), f"SLO {SLO_S:g} s"], delay, worst, "yellow")
-    for line in late:
-        for place, value in enumerate(delay):
-            if value > SLO_S:
-                line.stylize("bold red", LABEL_WIDTH + place, LABEL_WIDTH + place + 1)
-    return lines + late
+    return charts(load, fleet, delay, (peak_rps, MAX_EXECUTORS, SLO_S))
 
 
 def over_time(values: Sequence[tuple[float, float]], load_s: float, width: int) -> list[float]:
-    """A column for each part of the whole run so far; what was seen holds until the next look.
+    """A column for each part of the whole run so far; a value holds until the next one.
 
     >>> over_time([(100.0, 1.0), (105.0, 3.0), (110.0, 2.0)], load_s=20.0, width=8)
     [1.0, 1.0, 3.0, 3.0, 2.0]
@@ -216,18 +209,8 @@ def over_time(values: Sequence[tuple[float, float]], load_s: float, width: int) 
     return found
 
 
-def _chart(
-    labels: Sequence[str], values: Sequence[float], ceiling: float, style: str
-) -> list[Text]:
-    drawn = rows(values, ceiling, len(labels))
-    return [
-        Text.assemble((f"{label:>{LABEL_WIDTH - 1}} ", "dim"), (row, style))
-        for label, row in zip(labels, drawn, strict=True)
-    ]
-
-
 def _decisions(steps: Sequence[Step]) -> Table:
-    """The last rescales, and what is thought now."""
+    """The last rescales, and the latest decision."""
     table = Table(box=None, pad_edge=False, show_header=False, expand=True)
     table.add_column(no_wrap=True, style="dim")
     table.add_column(no_wrap=True, style="bold")
@@ -235,6 +218,6 @@ def _decisions(steps: Sequence[Step]) -> Table:
     moved = [step for step in steps if step.receipt is not None][-DECISIONS:]
     last = steps[-1:] if not moved or moved[-1] is not steps[-1] else []
     for step in [*moved, *last]:
-        text = Text(told(step), overflow="ellipsis", no_wrap=False)
+        text = Text(why(step), overflow="ellipsis", no_wrap=False)
         table.add_row(instant(step.at_s - steps[0].at_s), move(step), text)
     return table

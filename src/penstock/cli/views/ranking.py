@@ -29,7 +29,7 @@ def columns(goal: Goal) -> list[RankingColumn]:
     """All columns, in the order of the table."""
     return [
         RankingColumn("cost", lambda s: f"{s.cost:.1f}", 0),
-        RankingColumn("± 95 %", lambda s: f"{s.cost_interval:.1f}" if s.seeds > 1 else "-", 5),
+        RankingColumn("± 95 %", lambda s: f"{s.cost_interval:.1f}" if s.seeds > 2 else "-", 5),
         RankingColumn("regret", lambda s: "-" if s.regret is None else thousandths(s.regret), 2),
         RankingColumn("exec-h", lambda s: f"{s.executor_hours:.1f}", 3),
         RankingColumn("mean", lambda s: f"{s.mean_executors:.1f}", 9),

@@ -1,17 +1,16 @@
-"""``penstock compare --live``: five scalers on real Spark under the same load."""
+"""``penstock compare-live``: five scalers on real Spark under the same load."""
 
 from __future__ import annotations
 
-import signal
-import sys
 from collections.abc import Sequence
 from pathlib import Path
-from types import FrameType
+from typing import Annotated
 
+from cyclopts import Parameter
 from rich.table import Table
 
 from penstock.cli.commands.options import Listed, listed, seed_numbers
-from penstock.cli.views.output import console, print_json
+from penstock.cli.views.output import console, interrupt_on_sigterm, note, print_json
 from penstock.core.errors import ConfigError, unknown
 from penstock.lab.live_comparison import contest
 from penstock.lab.live_comparison.contest import Result
@@ -32,24 +31,14 @@ COLUMNS = {
 
 
 def compare_live(
-    policy: Listed, seeds: Listed, *, elsewhere: Listed = None, json: bool = False
+    *,
+    policy: Annotated[
+        Listed, Parameter(help="Of static, spark, hpa, ds2 and penstock. [default: all]")
+    ] = None,
+    seeds: Annotated[Listed, Parameter(help="Numbers of the runs. [default: 1..3]")] = None,
+    json: Annotated[bool, Parameter(help="The results as JSON.")] = False,
 ) -> int:
-    """Make the runs that are missing, and show all; 1 if some could not be made.
-
-    Parameters
-    ----------
-    policy
-        Of static, spark, hpa, ds2 and penstock; all by default.
-    seeds
-        Numbers of runs, as seeds are written; each contestant runs once per number, by default
-        for 1..3. All meet the same load.
-    elsewhere
-        Loads and engines of a comparison on paper: there is no choice of them here.
-    json
-        Print the results as JSON.
-    """
-    if elsewhere:
-        raise ConfigError(f"--live has a load and an engine of its own: leave out {elsewhere[0]}")
+    """Make the runs that are missing, and show all. Exits with 1 if some could not be made."""
     plan = contest.LOAD
     known = contestants(plan)
     names = list(dict.fromkeys(listed(policy or list(known))))
@@ -61,12 +50,12 @@ def compare_live(
         RUNS.parent.mkdir(exist_ok=True)
     except OSError as error:
         raise ConfigError(f"cannot make {RUNS.parent}: {error.strerror}") from error
-    signal.signal(signal.SIGTERM, _interrupt)
+    interrupt_on_sigterm()
     try:
-        for _ in contest.play_missing(RUNS, plan, runs, _say):
+        for _ in contest.play_missing(RUNS, plan, runs, note):
             pass
     except KeyboardInterrupt:
-        _say("interrupted; what is finished is kept: the same command goes on with the rest")
+        note(f"finished runs are kept in {RUNS}: the same command continues")
         raise
     trials = contest.read_trials(RUNS, plan)
     if not trials:
@@ -78,8 +67,8 @@ def compare_live(
         screen = console()
         screen.print(table(found))
         screen.print(
-            f"late = waited over {SLO_S:g} s; on paper = the simulation, fitted to the runs of "
-            f"the others; runs are kept in {RUNS}",
+            f"late = waited over {SLO_S:g} s; simulated = a simulation fitted to the runs of the "
+            f"others; runs are kept in {RUNS}",
             style="dim",
         )
     done = {(trial.contestant, trial.number) for trial in trials}
@@ -96,15 +85,15 @@ def table(found: Sequence[Result]) -> Table:
         own = [spread(result, name) for name in COLUMNS]
         shown.add_row(f"{result.contestant} x {len(result.runs)}", *own)
         if result.forecast is not None:
-            paper = [amount(result.forecast, name) for name in COLUMNS]
-            shown.add_row("  on paper", *paper, style="dim")
+            simulated = [amount(result.forecast, name) for name in COLUMNS]
+            shown.add_row("  simulated", *simulated, style="dim")
     return shown
 
 
 def spread(result: Result, name: str) -> str:
-    """A mean and how far it may be off, such as ``412 ± 9``; of one run nobody knows."""
+    """A mean and its 95 % interval, such as ``412 ± 9``; no interval of fewer than three runs."""
     mean = amount(result.mean, name)
-    return f"{mean} ± {amount(result.interval, name)}" if len(result.runs) > 1 else mean
+    return f"{mean} ± {amount(result.interval, name)}" if len(result.runs) > 2 else mean
 
 
 def amount(figures: Figures, name: str) -> str:
@@ -112,11 +101,3 @@ def amount(figures: Figures, name: str) -> str:
     if value is None:
         return "-"
     return f"{100 * value if name == 'late_fraction' else value:.{COLUMNS[name][1]}f}"
-
-
-def _say(line: str) -> None:
-    sys.stderr.write(f"{line}\n")
-
-
-def _interrupt(_number: int, _frame: FrameType | None) -> None:
-    raise KeyboardInterrupt

@@ -1,0 +1,59 @@
+"""Docstrings of policies and settings as plain text, in sections and by parameter."""
+
+from __future__ import annotations
+
+import dataclasses
+import inspect
+import re
+from typing import Any
+
+import msgspec
+
+
+def sections(kind: type[Any]) -> dict[str, str]:
+    """The parts of a docstring by heading; what stands above the first has an empty one.
+
+    >>> from penstock.policies.static import Static
+    >>> list(sections(Static))[:2]
+    ['', 'Parameters']
+    """
+    parts = re.split(r"^(\S[^\n]*)\n-{3,}\n", inspect.getdoc(kind) or "", flags=re.MULTILINE)
+    return dict(zip(["", *parts[1::2]], (text.strip() for text in parts[::2]), strict=True))
+
+
+def plain(text: str) -> str:
+    """Without the marks of reStructuredText, and each paragraph in one line.
+
+    >>> plain("Holds ``n``\\nexecutors.\\n\\nNo `more`.")
+    'Holds n executors.\\n\\nNo more.'
+    """
+    paragraphs = re.sub(r"`+", "", text).replace("::\n", ":\n").split("\n\n")
+    return "\n\n".join(
+        each if each.startswith(" ") else " ".join(each.split()) for each in paragraphs
+    )
+
+
+def parameter_texts(kind: type[Any]) -> dict[str, str]:
+    """The sentences of a docstring's Parameters section, by parameter.
+
+    >>> from penstock.settings.toml import JournalSettings
+    >>> parameter_texts(JournalSettings)["keep"]
+    'How many rotated files stay.'
+    """
+    texts: dict[str, str] = {}
+    names: list[str] = []
+    for line in sections(kind).get("Parameters", "").splitlines():
+        if line and not line.startswith(" "):
+            names = [name.strip() for name in line.split(",")]
+        elif line.strip():
+            for name in names:
+                texts[name] = plain(f"{texts.get(name, '')} {line.strip()}".strip())
+    return texts
+
+
+def defaults(kind: type[Any]) -> dict[str, Any]:
+    """The default of each field, by its name."""
+    value = kind()
+    if isinstance(value, msgspec.Struct):
+        return msgspec.structs.asdict(value)
+    return {field.name: getattr(value, field.name) for field in dataclasses.fields(kind)}
