@@ -39,8 +39,8 @@ def refused(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> str:
         (["--job", "q99"], "unknown job 'q99'"),
         (["--policy", "penstok"], "unknown policy 'penstok': did you mean 'penstock'?"),
         (["--policy", "ds2:speed=3"], "unknown option 'speed' in ds2"),
-        (["--minutes", "-1"], "--minutes must be between"),
-        (["--out", "nowhere/page.html"], "cannot write nowhere/page.html: there is no directory"),
+        (["--minutes", "-1"], "--minutes must be"),
+        (["--out", "nowhere/page.html"], "cannot write nowhere/page.html: nowhere is not a folder"),
         (["--journal", "a.jsonl", "--out", "a.jsonl"], "--out a.jsonl is the journal"),
     ],
 )

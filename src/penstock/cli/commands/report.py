@@ -10,7 +10,7 @@ from typing import Annotated
 from cyclopts import Parameter
 
 from penstock.cli.commands.options import Slo
-from penstock.cli.views.output import console, file_size, print_json, read_journal_steps
+from penstock.cli.views.output import console, file_size, note, print_json, read_journal_steps
 from penstock.core.errors import ConfigError
 from penstock.core.files import check_place
 from penstock.core.journal import read_header
@@ -78,5 +78,10 @@ def _title(journals: Sequence[Path]) -> str:
 
 
 def _recorded_slo_s(journals: Sequence[Path]) -> float:
-    """The SLO that all journals were written for; the default where none says so."""
-    return Goal().slo_s
+    """The SLO that the journals were written for; the default where none says so."""
+    goals = [getattr(read_header(path), "goal", {}) for path in journals]
+    recorded = list(dict.fromkeys(goal["slo_s"] for goal in goals if "slo_s" in goal))
+    if len(recorded) > 1:
+        texts = ", ".join(f"{slo_s:g} s" for slo_s in recorded)
+        note(f"the journals have different SLOs ({texts}): the first is used; --slo sets another")
+    return recorded[0] if recorded else Goal().slo_s
