@@ -25,7 +25,7 @@ from penstock import (
 
 @dataclass(frozen=True, slots=True)
 class PerExecutor:
-    """So many executors that each gets at most `rate_rps`.
+    """As many executors as it takes to give each at most `rate_rps`.
 
     The rule: ``n = ceil(arrival / rate)``.
 
