@@ -20,7 +20,7 @@ PACKAGE = "penstock"
 SCRIPTS = ("benchmarks", "docs", "examples")
 
 #: Entry points that stand in no other module: `[project.scripts]` and `python -m`.
-ENTRY_POINTS = (f"{PACKAGE}.cli.app:main", f"{PACKAGE}.__main__", f"{PACKAGE}.testbed.__main__")
+ENTRY_POINTS = (f"{PACKAGE}.cli.start:main", f"{PACKAGE}.__main__", f"{PACKAGE}.testbed.__main__")
 
 #: What is idle on purpose, each with its reason.
 EXCEPTIONS: dict[str, str] = dict.fromkeys(

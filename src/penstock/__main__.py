@@ -1,5 +1,5 @@
 """``python -m penstock``."""
 
-from penstock.cli.app import main
+from penstock.cli.start import main
 
 main()

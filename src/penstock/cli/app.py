@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-import pkgutil
 import sys
-import tomllib
 import warnings
 from pathlib import Path
 
 from cyclopts import App, CycloptsError, Parameter
 
 from penstock import __version__
+from penstock.cli.overview import ABOUT, EXIT_CODES, command_texts
 from penstock.core.errors import ConfigError, PenstockError
 
 HERE = Path(__file__).parents[1]
-EXIT_CODES = "Exit codes: 0 done, 1 done but the answer is no, 2 bad input, 130 interrupted."
 
 
 def _shown_default(value: object) -> object:
@@ -24,7 +22,7 @@ def _shown_default(value: object) -> object:
 
 app = App(
     name="penstock",
-    help="Keeps a Spark Structured Streaming job at the right size, and compares policies that do.",
+    help=ABOUT,
     version=__version__,
     help_format="plaintext",
     default_parameter=Parameter(negative=(), show_default=_shown_default),
@@ -32,8 +30,7 @@ app = App(
     suppress_keyboard_interrupt=False,
 )
 
-_texts = tomllib.loads((pkgutil.get_data("penstock.cli", "commands.toml") or b"").decode())
-for _name, _text in _texts.items():
+for _name, _text in command_texts().items():
     _calls = "\n".join(f"  penstock {_name} {each}".rstrip() for each in _text["examples"])
     _function = _name.replace("-", "_")
     app.command(
@@ -104,7 +101,3 @@ def _warn(
     else:
         text = warnings.formatwarning(message, category, filename, lineno)
     sys.stderr.write(text)
-
-
-if __name__ == "__main__":
-    main()
