@@ -134,7 +134,7 @@ def wide(shape: Shape, turn: int, at_s: float, executors: int, operators: int) -
 #: What a user starts, and how many times a bare Python start it may take.
 STARTS = {
     "import penstock": (["-c", "import penstock"], 3.0),
-    "penstock --help": (["-c", "from penstock.cli.app import main; main(['--help'])"], 6.0),
+    "penstock --help": (["-m", "penstock", "--help"], 6.0),
 }
 
 

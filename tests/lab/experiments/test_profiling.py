@@ -6,7 +6,7 @@ import pytest
 
 from penstock.core.errors import ConfigError
 from penstock.lab.experiments.profiling import (
-    Findings,
+    ProfilingResult,
     capacity_rps,
     downtime_s,
     findings,
@@ -22,11 +22,11 @@ from penstock.simulation.engines.microbatch import MicroBatchJob
 
 
 @pytest.fixture(scope="module")
-def found() -> Findings:
+def found() -> ProfilingResult:
     return findings(ContinuousJob(), most_executors=16)
 
 
-def test_a_saturated_run_shows_the_capacity(found: Findings) -> None:
+def test_a_saturated_run_shows_the_capacity(found: ProfilingResult) -> None:
     job = ContinuousJob()
     assert [executors for executors, _ in found.capacity] == [1, 3, 5, 7, 10, 12, 14, 16]
     for executors, rps in found.capacity:
@@ -41,7 +41,7 @@ def test_a_micro_batch_job_that_is_late_carries_more_than_one_in_time() -> None:
         assert 1.1 < ratio < 1.5
 
 
-def test_latency_is_measured_up_to_where_it_is_normal(found: Findings) -> None:
+def test_latency_is_measured_up_to_where_it_is_normal(found: ProfilingResult) -> None:
     largest = dict(found.capacity)
     for executors, rate_rps, latency_s in found.latency:
         assert rate_rps < largest[executors]

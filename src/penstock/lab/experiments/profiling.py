@@ -33,7 +33,7 @@ OVERLOAD = 1.2
 READ_EVERY_S = 15
 
 
-class Findings(Struct, frozen=True):
+class ProfilingResult(Struct, frozen=True):
     """What profiling found: points of capacity and latency, and how long a rescale stops it."""
 
     capacity: tuple[CapacityPoint, ...]
@@ -51,19 +51,19 @@ def profiled(policy: Phoebe, job: SimulatedJob, most_executors: int = 16) -> Pho
     """
     if policy.is_profiled:
         return policy
-    found: Findings = _found(job, most_executors)  # type: ignore[arg-type]  # jobs are frozen
+    found: ProfilingResult = _found(job, most_executors)  # type: ignore[arg-type]  # jobs are frozen
     return dataclasses.replace(
         policy, capacity=found.capacity, latency=found.latency, downtime_s=found.downtime_s
     )
 
 
-def findings(job: SimulatedJob, most_executors: int = 16, seed: int = 1) -> Findings:
+def findings(job: SimulatedJob, most_executors: int = 16, seed: int = 1) -> ProfilingResult:
     """Run the job at several sizes: saturated for its capacity, then at shares of that."""
     sizes = sorted({round(size) for size in np.linspace(1, most_executors, SIZES)})
     capacity = tuple((size, capacity_rps(job, size, seed)) for size in sizes)
     latency = [point for size, rps in capacity for point in _latencies(job, size, rps, seed)]
     middle, rps = capacity[len(capacity) // 2]
-    return Findings(capacity, tuple(latency), downtime_s(job, middle, 0.5 * rps, seed))
+    return ProfilingResult(capacity, tuple(latency), downtime_s(job, middle, 0.5 * rps, seed))
 
 
 def capacity_rps(job: SimulatedJob, executors: int, seed: int = 1) -> float:
@@ -98,7 +98,7 @@ def downtime_s(job: SimulatedJob, executors: int, rate_rps: float, seed: int = 1
 
 
 @lru_cache(maxsize=16)
-def _found(job: SimulatedJob, most_executors: int) -> Findings:
+def _found(job: SimulatedJob, most_executors: int) -> ProfilingResult:
     """Many runs meet the same job: it is profiled once per process."""
     return findings(job, most_executors)
 
