@@ -97,22 +97,19 @@ BROKER = JarSet(
 )
 
 
-def _kafka_connector(spark: str, clients: str, pool: str) -> JarSet:
-    """Spark's source and sink for Kafka; PySpark carries all else that they need."""
-    coordinates = (
-        f"org.apache.spark:spark-sql-kafka-0-10_2.13:{spark}",
-        f"org.apache.spark:spark-token-provider-kafka-0-10_2.13:{spark}",
-        f"org.apache.kafka:kafka-clients:{clients}",
-        f"org.apache.commons:commons-pool2:{pool}",
-    )
-    return JarSet(f"Spark's Kafka connector {spark}", coordinates, transitive=False)
-
-
-#: By minor version of PySpark; `pyproject.toml` allows these and no newer ones.
+#: By minor version of PySpark, which carries all else that they need. Maven Central has no complete
+#: set for a newer one; `pyproject.toml` allows none either.
 CONNECTORS = {
-    "4.0": _kafka_connector("4.0.0", "3.9.0", "2.12.0"),
-    "4.1": _kafka_connector("4.1.3", "3.9.1", "2.12.1"),
-    "4.2": _kafka_connector("4.2.0", "3.9.2", "2.13.1"),
+    "4.0": JarSet(
+        "Spark's Kafka connector 4.0.0",
+        (
+            "org.apache.spark:spark-sql-kafka-0-10_2.13:4.0.0",
+            "org.apache.spark:spark-token-provider-kafka-0-10_2.13:4.0.0",
+            "org.apache.kafka:kafka-clients:3.9.0",
+            "org.apache.commons:commons-pool2:2.12.0",
+        ),
+        transitive=False,
+    )
 }
 
 
