@@ -1,4 +1,4 @@
-"""A job on paper: engines, workloads, faults, and calibration from a recording.
+"""Simulated jobs: engines, workloads, faults, and calibration from a recording.
 
 Random numbers come from a seeded generator that is passed in. Nothing here knows Spark.
 """

@@ -29,6 +29,8 @@ class Testbed:
     the loopback interface only. When the block is left, or this process ends in any other way,
     SIGKILL included, all processes are gone.
 
+    docs/testbed.md has a complete script and all calls.
+
     Parameters
     ----------
     slots
@@ -42,16 +44,6 @@ class Testbed:
         Leave either out with False.
     say
         Receives the few lines about what takes long.
-
-    Examples
-    --------
-    ::
-
-        with Testbed(slots=8) as bed:
-            bed.create_topic("bids", partitions=16)
-            settings = SparkConf().setAll(list(bed.spark_conf(initial_executors=2).items()))
-            spark = SparkSession.builder.config(conf=settings).getOrCreate()
-            ...
     """
 
     __test__ = False  # the name is not that of a test class
@@ -219,7 +211,7 @@ class Testbed:
 
         A standalone application without dynamic allocation grabs every slot at once. These
         settings let it start with as many executors as asked for, lose none for idleness, add
-        none by itself and replace those that die: a fleet that stands still until somebody takes
+        none by itself and replace those that die: a fleet that stands still until a scaler takes
         over. The locality wait stays at Spark's own 3 s.
 
         The Java options make executors start with little more than half the processor time (2.2
@@ -260,7 +252,7 @@ class Testbed:
             "spark.storage.decommission.enabled": "true",
             "spark.storage.decommission.rddBlocks.enabled": "true",
             "spark.storage.decommission.shuffleBlocks.enabled": "true",
-            # By default an executor that is told to go looks every 30 s whether it may.
+            # By default an executor that has to go checks every 30 s whether it may.
             "spark.storage.decommission.replicationReattemptInterval": "2s",
             "spark.executor.decommission.forceKillTimeout": "60s",
         }

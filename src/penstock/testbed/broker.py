@@ -86,7 +86,7 @@ class Broker:
         }
 
     def answers(self) -> bool:
-        """Whether it tells its metadata: it, and not a stranger that took its port."""
+        """Whether it gives its metadata: it, and not another program on its port."""
         if not listening(self.port):
             return False
         from confluent_kafka import KafkaException

@@ -30,16 +30,9 @@ OWN_SETTINGS = "PENSTOCK_IVY_SETTINGS"
 
 @dataclass(frozen=True, slots=True)
 class JarSet:
-    """Jars that belong together.
+    """Jars that belong together: ``organisation:name:revision`` of each root.
 
-    Parameters
-    ----------
-    name
-        What messages call it.
-    coordinates
-        ``organisation:name:revision`` of each root.
-    transitive
-        Whether what the roots depend on comes along.
+    If `transitive`, what the roots depend on comes along.
     """
 
     name: str
@@ -61,31 +54,18 @@ class JarSet:
         return ["-".join(each.split(":")[1:]) for each in self.coordinates]
 
     def order(self) -> str:
-        """The set as Ivy reads it.
-
-        >>> print(JarSet("demo", ("org.slf4j:slf4j-simple:1.7.36",), transitive=False).order())
-        <ivy-module version="2.0">
-          <info organisation="penstock" module="testbed"/>
-          <configurations><conf name="default"/></configurations>
-          <dependencies>
-            <dependency org="org.slf4j" name="slf4j-simple" rev="1.7.36"
-             conf="default->default" transitive="false"/>
-          </dependencies>
-        </ivy-module>
-        """
-        lines = []
-        for coordinate in self.coordinates:
-            organisation, name, revision = coordinate.split(":")
-            lines.append(
-                f'    <dependency org="{organisation}" name="{name}" rev="{revision}"\n'
-                f'     conf="default->default" transitive="{str(self.transitive).lower()}"/>\n'
-            )
+        """The set as Ivy reads it."""
+        roots = [coordinate.split(":") for coordinate in self.coordinates]
+        transitive = str(self.transitive).lower()
+        dependencies = "".join(
+            f'<dependency org="{organisation}" name="{name}" rev="{revision}" '
+            f'conf="default->default" transitive="{transitive}"/>\n'
+            for organisation, name, revision in roots
+        )
         return (
-            '<ivy-module version="2.0">\n'
-            '  <info organisation="penstock" module="testbed"/>\n'
-            '  <configurations><conf name="default"/></configurations>\n'
-            f"  <dependencies>\n{''.join(lines)}  </dependencies>\n"
-            "</ivy-module>"
+            '<ivy-module version="2.0"><info organisation="penstock" module="testbed"/>\n'
+            '<configurations><conf name="default"/></configurations>\n'
+            f"<dependencies>\n{dependencies}</dependencies></ivy-module>"
         )
 
 
@@ -226,13 +206,13 @@ def ask_ivy(java: JavaRuntime, partial: Path, say: Callable[[str], None]) -> str
     (partial / "ivy.log").unlink(missing_ok=True)
     with Processes(partial) as processes:
         ivy = processes.start("ivy", argv, os.environ)
-        told = 0
+        announced = 0
 
         def ended() -> bool:
-            nonlocal told
+            nonlocal announced
             arrived = ivy.log.read_text(errors="replace").count("[SUCCESSFUL ]")
-            if arrived >= told + JARS_PER_LINE:
-                told = arrived
+            if arrived >= announced + JARS_PER_LINE:
+                announced = arrived
                 say(f"  {arrived} jars so far ...")
             return not ivy.running()
 
@@ -240,18 +220,16 @@ def ask_ivy(java: JavaRuntime, partial: Path, say: Callable[[str], None]) -> str
             wait_until(ended, TRY_TIMEOUT_S, "Ivy", every_s=0.25)
         except TimeoutError:
             return f"no end after {TRY_TIMEOUT_S:g} s"
-    return complaint(ivy.log.read_text(errors="replace"))
+    return ivy_error(ivy.log.read_text(errors="replace"))
 
 
-def complaint(output: str) -> str:
+def ivy_error(output: str) -> str:
     """What Ivy says went wrong; its exit code misses files that it could not get.
 
-    >>> complaint(":: loading settings :: url = jar ... found a#b;1 in public")
+    >>> ivy_error(":: loading settings :: url = jar ... found a#b;1 in public")
     ''
-    >>> complaint(":: org.apache.kafka#kafka_2.13;4.1.1: not found")
+    >>> ivy_error(":: org.apache.kafka#kafka_2.13;4.1.1: not found")
     'org.apache.kafka#kafka_2.13;4.1.1: not found'
-    >>> complaint("    [FAILED     ] org.slf4j#slf4j-api;1.7.36!slf4j-api.jar: timed out")
-    '[FAILED     ] org.slf4j#slf4j-api;1.7.36!slf4j-api.jar: timed out'
     """
     signs = ("UnknownHostException", ": not found", "FAILED", "UNRESOLVED")
     for sign in signs:

@@ -94,8 +94,8 @@ def examine(executable: Path, newest: int | None) -> tuple[JavaRuntime | None, s
 
 
 def _say(executable: Path, *question: str) -> str:
-    told = _run([str(executable), *question], timeout_s=30.0)
-    return told.stdout + told.stderr
+    done = _run([str(executable), *question], timeout_s=30.0)
+    return done.stdout + done.stderr
 
 
 def ensure_java(say: Callable[[str], None] | None = None) -> JavaRuntime:

@@ -10,7 +10,7 @@ answers each with one line:
 
 It works however the parent ends, SIGKILL included, because three things hold at once:
 
-- the input closes with the parent, and the kernel closes it when nobody else can;
+- the input closes with the parent, and the kernel closes it when the parent cannot;
 - a forked sibling may hold the input open, so the keeper also looks whether its parent changed;
 - should the keeper itself be killed, the kernel kills what it started (Linux).
 
@@ -119,7 +119,7 @@ class Keeper:
 
 
 def serve(keeper: Keeper, parent: int) -> None:
-    """Answer until the input ends or the parent is somebody else."""
+    """Answer until the input ends or the parent is another process."""
     waiting = b""
     while os.getppid() == parent:
         readable, _, _ = select.select([0], [], [], LOOK_FOR_PARENT_EVERY_S)

@@ -1,4 +1,4 @@
-"""Work that takes time and no processor, so that one machine can play a cluster.
+"""Work that takes time and no processor, so that one machine can stand for a cluster.
 
 Eight executors on two cores are no faster than two: whatever a policy does, the throughput stays.
 A paced query waits a fixed time per record instead of computing; waiting executors do not

@@ -11,7 +11,7 @@ LOOPBACK = "127.0.0.1"
 
 
 def free_ports(count: int) -> list[int]:
-    """Ports that nobody listens on, all different.
+    """Free ports, all different.
 
     >>> ports = free_ports(3)
     >>> len(set(ports)), min(ports) > 1023
@@ -26,7 +26,7 @@ def free_ports(count: int) -> list[int]:
 
 
 def require_free(port: int, purpose: str) -> int:
-    """The same port, or a `ConfigError` if somebody has it already."""
+    """The same port, or a `ConfigError` if it is taken."""
     with socket.socket() as probe:
         # As the servers will: a port whose last connection is still fading away is free.
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
@@ -41,7 +41,7 @@ def require_free(port: int, purpose: str) -> int:
 
 
 def listening(port: int) -> bool:
-    """Whether somebody accepts connections there."""
+    """Whether a program accepts connections there."""
     with socket.socket() as probe:
         probe.settimeout(1.0)
         return probe.connect_ex((LOOPBACK, port)) == 0

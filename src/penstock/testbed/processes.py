@@ -19,7 +19,7 @@ from penstock.testbed import keeper
 from penstock.testbed.waiting import wait_until
 
 THROWABLE = re.compile(r"(?:[a-z_]\w*\.)+[A-Z]\w*(?:Exception|Error)\b.*")
-COMPLAINT = re.compile(r"\b(?:ERROR|FATAL|Error:|error:)\s*(.*)")
+ERROR = re.compile(r"\b(?:ERROR|FATAL|Error:|error:)\s*(.*)")
 
 
 class Processes:
@@ -100,7 +100,7 @@ class Process:
         self.processes.request({"stop": self.pid})
 
     def pause(self) -> None:
-        """Freeze it: connections stay open and nobody answers."""
+        """Freeze it: connections stay open without an answer."""
         os.killpg(self.pid, signal.SIGSTOP)
 
     def resume(self) -> None:
@@ -141,7 +141,7 @@ class Process:
 def cause(log: str) -> str:
     """The line of a log that says best what went wrong.
 
-    The innermost Java exception if there is one, else the last complaint, else the last line.
+    The innermost Java exception if there is one, else the last error, else the last line.
 
     >>> cause('''[main] ERROR kafka.Kafka$ - Exiting due to fatal exception
     ... org.apache.kafka.common.KafkaException: Socket server failed to bind to 127.0.0.1:9092
@@ -157,10 +157,10 @@ def cause(log: str) -> str:
     'it wrote nothing'
     """
     lines = [line.strip() for line in log.splitlines() if line.strip()]
-    told = [line for line in lines if not line.startswith(("at ", "... "))]
-    for pattern in (THROWABLE, COMPLAINT):
-        found = [match[0] for line in told if (match := pattern.search(line))]
+    written = [line for line in lines if not line.startswith(("at ", "... "))]
+    for pattern in (THROWABLE, ERROR):
+        found = [match[0] for line in written if (match := pattern.search(line))]
         if found:
-            said = COMPLAINT.sub(r"\1", found[-1]).strip()
+            said = ERROR.sub(r"\1", found[-1]).strip()
             return said[:300]
-    return told[-1][:300] if told else "it wrote nothing"
+    return written[-1][:300] if written else "it wrote nothing"

@@ -14,12 +14,16 @@ from msgspec import Struct
 from penstock.core.errors import ConfigError
 from penstock.core.model import Step
 from penstock.simulation.calibration import fit_batches, fit_continuous
-from penstock.simulation.calibration.rows import Errors, RecordedSample, averaged, errors, rows_of
+from penstock.simulation.calibration.rows import (
+    FEWEST_ROWS,
+    Errors,
+    RecordedSample,
+    averaged,
+    errors,
+    rows_of,
+)
 from penstock.simulation.engines.continuous import ContinuousJob
 from penstock.simulation.engines.microbatch import MicroBatchJob
-
-#: Fewer samples say too little about a job, or about how well it is predicted.
-FEWEST_ROWS = 20
 
 #: The fields of a job that a fit looks for.
 _CONTINUOUS: tuple[str, ...] = (
@@ -32,12 +36,12 @@ _MICRO_BATCH: tuple[str, ...] = (
     "join_s", "batch_core_s",
 )  # fmt: skip
 
-#: Batches come in lumps: throughput is judged by its mean over so long.
+#: Batches come in lumps: throughput is judged by its mean over this time.
 _WINDOW_S = 60.0
 
 
 class Fitted(Struct, frozen=True):
-    """A job on paper, what was found, and how far off it is on what it has not seen."""
+    """A simulated job, what was found, and how far off it is on what it has not seen."""
 
     engine: str
     job: ContinuousJob | MicroBatchJob

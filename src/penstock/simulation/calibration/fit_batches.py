@@ -5,8 +5,7 @@ change: ``fixed + cost x records x waves / tasks``. Both numbers, and how much d
 among more executors, come from the batches that were recorded with their size and duration.
 
 Batches in which executors joined, and those right after, are no part of the line: what they took
-beyond it is what joining costs. Batches that left records behind tell how long admission control
-lets a batch become.
+beyond it is what joining costs. Batches that left records behind show the admission limit.
 """
 
 from __future__ import annotations
@@ -32,7 +31,7 @@ from penstock.simulation.faults import SourceOutage
 FEWEST_BATCHES = 20
 #: Of the fixed cost outside of the stages, the part before them.
 _PLANNING_PART = 0.4
-#: So long a batch may have begun after the oldest record that it left behind, by inexact clocks.
+#: How long a batch may have begun after the oldest record that it left behind, by inexact clocks.
 _CLOCKS_S = 0.5
 #: As many batches as this have to be held back before it is taken for a rule.
 _FEWEST_HELD_BACK = 3
@@ -45,8 +44,7 @@ class Seen(NamedTuple):
 
     `joined` executors came while it ran or just before; it is `calm` if none did, nor in the batch
     before it. `helped` counts those that came while it ran, each as the part of it that was left.
-    One that is `held_back` took less than there was. `around_s` is the part of its time before and
-    after the stages, where that is known.
+    `held_back`: it took fewer records than there were. `around_s`: its time outside the stages.
     """
 
     records: float
@@ -108,14 +106,14 @@ def marked(
 
 def _joins(snapshots: Sequence[Snapshot]) -> list[float]:
     """When executors came after the first snapshot: as they say, or as the fleet grew."""
-    told = {
+    started = {
         (one.id, one.started_at_s)
         for seen in snapshots
         for one in seen.executors
         if one.ready and one.started_at_s > snapshots[0].at_s
     }
     if any(seen.executors for seen in snapshots):
-        return sorted(at_s for _, at_s in told)
+        return sorted(at_s for _, at_s in started)
     return [
         (before.at_s + seen.at_s) / 2
         for before, seen in pairwise(snapshots)
@@ -200,7 +198,7 @@ def job_of(
 
 
 def replay(job: MicroBatchJob, rows: Sequence[RecordedSample]) -> list[RecordedSample]:
-    """What the job on paper shows, given the arrivals and the executors of a recording."""
+    """What the simulated job shows, given the arrivals and the executors of a recording."""
     run = _even(job).start(rates(rows, 0.0), executors=rows[0].workers, seed=1)
     return [rows[0], *followed(run, rows, rows[0].at_s)]
 
@@ -208,7 +206,7 @@ def replay(job: MicroBatchJob, rows: Sequence[RecordedSample]) -> list[RecordedS
 def predicted(
     job: MicroBatchJob, rows: Sequence[RecordedSample], middle: int, steps: Iterable[Step]
 ) -> list[RecordedSample]:
-    """What the job on paper shows from row `middle` on, begun with what was seen before that.
+    """What the simulated job shows from row `middle` on, begun with what was seen before that.
 
     It begins at the last snapshot before with a batch and without executors that have just come:
     what their joining costs is then part of the prediction, and not lost between both parts.
@@ -226,7 +224,7 @@ def predicted(
 def continued(
     job: MicroBatchJob, rows: Sequence[RecordedSample], seen: Snapshot
 ) -> list[RecordedSample]:
-    """A replay from a snapshot on: what waited then waits on paper too, as old as it was.
+    """A replay from a snapshot on: what waited then waits in the simulation too, as old as it was.
 
     `rows` are those from that snapshot on; the first is given back as it is.
     """
@@ -266,7 +264,7 @@ def _even(job: MicroBatchJob) -> MicroBatchJob:
 
 
 def _task_s(snapshots: Sequence[Snapshot], cores: int) -> float:
-    """The time of all tasks, as far as executors told how busy they were."""
+    """The time of all tasks, as far as it is known how busy executors were."""
     return sum(
         cores * (one.busy_fraction or 0.0) * (seen.at_s - before.at_s)
         for before, seen in pairwise(snapshots)

@@ -1,9 +1,8 @@
 """A continuous job fitted to recorded runs: given the same arrivals and workers, it does the same.
 
-`replay` feeds a job on paper with the arrivals and the worker counts of a recording and gives the
-rows that it would have shown. `fit` looks for the parameters with which that comes nearest to what
-was recorded: first those that move records (capacity, contention, downtime, warming up), then
-those of the gauges (cpu, busy time, backpressure).
+`replay` gives a simulated job the arrivals and workers of a recording. `fit` searches parameters
+with which that comes nearest to what was recorded: first those that move records, then those of
+the gauges.
 """
 
 from __future__ import annotations
@@ -27,6 +26,7 @@ from penstock.simulation.calibration.fit_search import (
     search,
 )
 from penstock.simulation.calibration.rows import (
+    FEWEST_ROWS,
     RecordedSample,
     averaged,
     changed_at_s,
@@ -37,8 +37,6 @@ from penstock.simulation.calibration.rows import (
 from penstock.simulation.engines.continuous import ContinuousJob
 from penstock.simulation.engines.fleet import Startup
 
-#: Fewer rows say too little about a job.
-FEWEST_ROWS = 20
 #: Less than this is what a restart costs; more is far behind.
 FAR_BEHIND_S = 20.0
 
@@ -69,10 +67,10 @@ _COLLAPSE_MUST_GAIN = 0.25
 def replay(
     job: ContinuousJob, rows: Sequence[RecordedSample], window_s: float = 0.0
 ) -> list[RecordedSample]:
-    """What the job on paper shows, given the arrivals and the workers of a recording.
+    """What the simulated job shows, given the arrivals and the workers of a recording.
 
     `window_s` is the time over which the recorded rates and busy times are means: arrivals are
-    led by half of it, and what comes out is averaged over as much. Nothing is left to chance.
+    led by half of it, and what comes out is averaged over as much.
     """
     run = _even(job).start(rates(rows, window_s), executors=rows[0].workers, seed=1)
     shown = [rows[0], *followed(run, rows, rows[0].at_s)]
@@ -80,7 +78,7 @@ def replay(
 
 
 class RecordedRun:
-    """A recorded run, made ready to be compared with many a job."""
+    """A recorded run, prepared for comparison with many jobs."""
 
     def __init__(self, rows: Sequence[RecordedSample], window_s: float) -> None:
         begin_s = rows[0].at_s
@@ -128,7 +126,7 @@ class RecordedRun:
 
     @property
     def falls_far_behind(self) -> bool:
-        """Whether records waited so long, so often, that a collapse would show."""
+        """Whether records waited long and often enough to show a collapse."""
         return int((self._delay_s > 2.0 * FAR_BEHIND_S).sum()) >= FEWEST_ROWS
 
 
@@ -187,8 +185,8 @@ def fit(
         if _explains(losses(collapsing), losses(best)):
             best = collapsing
     job = with_flow(best)
-    unbent = plain(job)
-    return with_gauges(job, runs, [replay(unbent, rows, window_s) for rows in runs])
+    shown = [replay(plain(job), rows, window_s) for rows in runs]
+    return with_gauges(job, runs, shown)
 
 
 def _explains(collapsing: Sequence[float], best: Sequence[float]) -> bool:

@@ -14,23 +14,22 @@ Space = dict[str, tuple[float, float, float, float]]
 #: How often the steps of a search are halved, and the least gain that is worth a step.
 _HALVINGS = 3
 _LEAST_GAIN = 0.002
-#: So many places are looked at, and so many around the best of them, so many times; so many steps
-#: away the first ones lie, and of each round so many are good.
+#: Places tried in the first round, within that many steps, and in each of the further rounds; how
+#: many of them count as good.
 _FIRST_PLACES = 160
+_REACH = 2.0
 _PLACES = 48
 ROUNDS = 10
-_REACH = 2.0
 _GOOD = 12
 #: How much of a round's spread is that of the round before.
 _INERTIA = 0.3
 
 
 def search(space: Space, loss: Callable[[Parameters], float], rounds: int = ROUNDS) -> Parameters:
-    """Look around at random places, the same each time, then where the good ones lay, and so on.
+    """Try random places, the same each time, then go down from the best of them step by step.
 
-    Parameters hang together (more capacity with more contention does nearly the same), so each
-    round is drawn from the normal distribution of the good places of the last one. From the best
-    of all places it goes on down step by step.
+    Parameters depend on each other (more capacity with more contention does nearly the same), so
+    each round is drawn from the normal distribution of the good places of the last one.
 
     >>> valley = {"x": (0.0, 1.0, -9.0, 9.0), "y": (0.0, 1.0, -9.0, 9.0)}
     >>> found = search(valley, lambda v: (v["x"] - v["y"]) ** 2 + abs(v["x"] - 3) / 9)
@@ -56,7 +55,7 @@ def search(space: Space, loss: Callable[[Parameters], float], rounds: int = ROUN
 
 
 def around(middle: Parameters, space: Space) -> Space:
-    """The same space, to be gone through from there in half the steps."""
+    """The same space, to be searched from there in half the steps."""
     return {
         name: (middle[name], step / 2.0, low, high) for name, (_, step, low, high) in space.items()
     }

@@ -13,6 +13,9 @@ from msgspec import Struct
 from penstock.core.model import Snapshot, Step
 from penstock.simulation.engines.engine import Engine
 
+#: Fewer samples say too little about a job, or about how well it is predicted.
+FEWEST_ROWS = 20
+
 
 class RecordedSample(Struct, frozen=True, gc=False):
     """One sample of a recorded run; ``None`` is what was not measured.

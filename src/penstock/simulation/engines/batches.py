@@ -295,7 +295,7 @@ class MicroBatchRun:
             self._share_out(now_s)
 
     def _share_out(self, now_s: float) -> None:
-        """Tasks of the running batch that wait go to whoever is free; those that run stay."""
+        """Tasks of the running batch that wait go to free executors; those that run stay."""
         slots = self._job.cores_per_executor * len(self._crew.executors)
         if not self._running or not self._load or not slots:
             return

@@ -133,20 +133,11 @@ class Dataflow:
         hot_fraction: float = 0.0,
         slowdown: float = 1.0,
     ) -> Regime:
-        """What workers of these speeds can do together.
+        """What workers of these speeds, of which 1 is nominal, can do together.
 
-        Parameters
-        ----------
-        speeds
-            One per worker, 1 is nominal. The hottest key sits on the one in the middle.
-        cores
-            Cores per worker, shared by its operators.
-        contention
-            Sub-linearity: each worker slows down by 1 + contention (n - 1).
-        hot_fraction
-            Share of the hottest key in the input of keyed operators.
-        slowdown
-            What is left of the speed of all of them.
+        The `cores` of a worker are shared by its operators. Each of n workers slows down by
+        1 + contention (n - 1). The hottest key, with `hot_fraction` of the input of keyed ones,
+        sits on the worker in the middle. `slowdown` is what is left of the speed of all of them.
         """
         count = len(speeds)
         if not count:

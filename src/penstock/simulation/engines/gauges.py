@@ -1,8 +1,7 @@
 """What the gauges of a Flink-like job show: cpu, busy, idle and backpressured time.
 
-`Gauges` turn the `Means` between two reads into samples of workers and operators. They have a
-scale: utilisation is read in steps of two percent of the capacity, which is within their noise, so
-that a reading which comes again need not be made again.
+`Gauges` turn the `Means` between two reads into samples of workers and operators. Utilisation is
+read in steps of two percent, which is within the noise, so that equal readings are made once.
 """
 
 from __future__ import annotations
@@ -24,9 +23,9 @@ if TYPE_CHECKING:
 _STEPS = 50
 #: Steps of the fraction of time for which records waited.
 _PRESSED_STEPS = 20
-#: Of many workers a gauge that loses sight of them still shows so much.
+#: The least that a gauge shows of the work of many workers.
 LEAST_SEEN = 0.3
-#: So many errors of measurement are drawn and used in turn.
+#: This many errors of measurement are drawn and used in turn.
 _ERRORS = 509
 
 Readings = tuple[tuple[ExecutorSample, ...], tuple[OperatorSample, ...]]

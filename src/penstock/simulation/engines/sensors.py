@@ -39,7 +39,7 @@ class Impaired:
         late_s = max((late.late_s for late in active(self._faults, SensorLate, now_s)), default=0.0)
         for seen in reversed(self._seen):
             if seen.at_s <= now_s - late_s:
-                # What was asked for is known to whoever asked: only measurements come late.
+                # The target is known to the one who set it: only measurements come late.
                 return msgspec.structs.replace(seen, fleet=snapshot.fleet)
         raise SensorError(f"the sensor is {late_s:g} s late and has nothing that old to show")
 

@@ -1,9 +1,8 @@
-"""Records that arrive, wait and depart, first in, first out: the fluid inside an engine.
+"""Records that arrive, wait and depart, first in, first out.
 
-A `RecordStream` holds the arrivals of a run, one rate per second, and lets them depart at the
-capacity that it is given, which varies a little from second to second. Records depart at that pace
-while any wait and as they arrive while none does, so departures are a polyline, and it is kept
-exactly: with its bends inside a second too.
+A `RecordStream` holds the arrivals of a run, one rate per second. Records depart at the capacity
+that it is given while any wait and as they arrive while none does, so departures are a polyline. It
+is exact, with its bends inside a second too.
 
 >>> stream = RecordStream([10.0, 30.0, 0.0, 0.0], swings(4, deviation=0.0, seed=1))
 >>> stream.run_on(4.0, can_rps=20.0)
@@ -43,15 +42,7 @@ class RecordStream:
 
     `processed` counts records each time that they are read, `used_s` the time that this takes at
     full capacity, `pressed_s` the time during which some waited though the job ran.
-
-    Parameters
-    ----------
-    rates_rps
-        Arrivals in each second.
-    swings
-        Relative capacity in each second.
-    catch_up_fraction
-        Of what could be done beyond what arrives, the part that is done while records wait.
+    `catch_up_fraction` is the part of the spare capacity that is used while records wait.
     """
 
     def __init__(
@@ -178,7 +169,7 @@ class RecordStream:
     def _is_calm(self, first: int, last: int, can_rps: float) -> bool:
         """Whether each second's arrivals fit into its capacity."""
         peak_rps = max(self._rates[first:last])
-        # The deepest swing of all settles most cases without a look at each.
+        # The deepest swing of all settles most cases without checking each.
         if peak_rps > can_rps * self._deepest and peak_rps > can_rps * min(
             self._swings[first:last]
         ):
@@ -280,7 +271,7 @@ class RecordStream:
 
 
 def crossed_at_s(arrived: Sequence[float], records: float) -> float:
-    """When a cumulated curve with one value per second rises above so many records.
+    """When a cumulated curve with one value per second rises above a number of records.
 
     >>> crossed_at_s([0.0, 10.0, 10.0, 30.0], 10.0), crossed_at_s([0.0, 10.0, 10.0, 30.0], 5.0)
     (2.0, 0.5)
@@ -294,10 +285,7 @@ def crossed_at_s(arrived: Sequence[float], records: float) -> float:
 
 @lru_cache(maxsize=8)
 def swings(seconds: int, deviation: float, seed: int) -> Swings:
-    """The swings of a run, for one seed the same whichever policy runs it.
-
-    Drawn at once, because one by one takes ten times as long.
-    """
+    """The swings of a run, for one seed the same whichever policy runs it."""
     if deviation == 0.0:
         return Swings([1.0] * seconds, 1.0)
     drawn = np.random.default_rng(abs(seed)).standard_normal(seconds)

@@ -24,10 +24,10 @@ class Workload(Protocol):
     """What arrives, second by second."""
 
     def rates(self, seconds: int, seed: int, capacity_rps: Capacity) -> list[float]:
-        """One mean arrival rate (records/s) for each of so many seconds.
+        """One mean arrival rate (records/s) for each second, the same for the same seed.
 
-        `capacity_rps` says what so many executors of the job can carry; only workloads that are
-        measured in executors ask it. A workload with an end starts over if it is run for longer.
+        `capacity_rps` is what a fleet of the job can carry, for workloads that are measured in
+        executors. A workload with an end starts over if it is run for longer.
         """
         ...
 

@@ -111,7 +111,7 @@ class Cluster:
 
 
 def master_state(web_port: int, url: str) -> dict[str, Any]:
-    """What the master says of itself, or nothing while nobody, or a stranger, answers."""
+    """What the master says of itself, or nothing while it does not answer."""
     connection = HTTPConnection(LOOPBACK, web_port, timeout=5.0)
     try:
         connection.request("GET", "/json/")

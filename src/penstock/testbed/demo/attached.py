@@ -133,7 +133,7 @@ def _attach(
         live=LiveSettings(every_s=plan.every_s, admission=admission),
         slo_s=sizes.SLO_S,
         journal=book,
-        # Short batches leave a gap soon; in a demo of minutes nobody waits a minute for one.
+        # Short batches leave a gap soon; a demo of minutes cannot wait a minute for one.
         patience=Patience(look_every_s=0.5, quiet_s=5.0),
     )
 

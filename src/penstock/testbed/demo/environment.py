@@ -25,8 +25,8 @@ from penstock.core.errors import PenstockError
 from penstock.testbed import Testbed, paced, wait_until
 from penstock.testbed.demo import plan as sizes
 from penstock.testbed.demo.plan import DemoPlan
+from penstock.testbed.jobs.benchmark_jobs import find_job
 from penstock.testbed.jobs.playback import Report
-from penstock.testbed.jobs.run import StreamingJob
 from penstock.testbed.processes import Process, cause
 from penstock.testbed.sessions import interrupt_once, start_session
 
@@ -53,7 +53,7 @@ class DemoError(PenstockError):
 
 @dataclass(frozen=True)
 class DemoEnvironment:
-    """A query whose load has begun, on a fleet that nobody of ours sizes."""
+    """A query whose load has begun; its fleet stays as it is until a scaler changes it."""
 
     bed: Testbed
     spark: SparkSession
@@ -87,8 +87,8 @@ class Producer:
     def report(self) -> Report | None:
         """What it sent, once it has ended by itself: the one line of JSON in its log."""
         lines = self.process.log.read_bytes().splitlines()
-        told = [line for line in lines if line.startswith(b"{")]
-        return msgspec.json.decode(told[-1], type=Report) if told else None
+        reports = [line for line in lines if line.startswith(b"{")]
+        return msgspec.json.decode(reports[-1], type=Report) if reports else None
 
 
 @contextmanager
@@ -185,14 +185,14 @@ def _session(bed: Testbed, executors: int, more: Mapping[str, str]) -> SparkSess
 
 
 def _query(bed: Testbed, spark: SparkSession, plan: DemoPlan) -> StreamingQuery:
-    job = StreamingJob(
-        job=plan.job,
+    return find_job(plan.job).start(
+        spark,
         bootstrap=bed.bootstrap_servers,
         topic=TOPIC,
         checkpoint=str(bed.run_directory / "checkpoint"),
         trigger_s=sizes.TRIGGER_S,
+        pace=lambda source: paced_source(source, plan.pace_s),
     )
-    return job.start(spark, lambda source: paced_source(source, plan.pace_s))
 
 
 def paced_source(source: DataFrame, pace_s: float) -> DataFrame:

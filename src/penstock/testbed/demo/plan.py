@@ -65,7 +65,6 @@ SPANS = frozenset(
         "stabilize_down_s",
         "stabilize_up_s",
         "wait_s",
-        "warmup_s",
         "window_s",
     }
 )

@@ -1,7 +1,6 @@
-"""Real streaming jobs and the events they read: Nexmark, WordCount, and two published workloads.
+"""Real streaming jobs and the events they read: Nexmark and WordCount.
 
-The facts of each benchmark (`nexmark`, `ysb`, `traffic`) are pure functions. `nexmark_events` and
-`wordcount` draw whole streams from them, `timeline` says when each event is due, and `producer`
-sends them to Kafka on time. The pipelines are functions from DataFrame to DataFrame; `run` starts
-one on a cluster.
+`nexmark_events` and `wordcount` draw streams of events, `timeline` says when each event is due, and
+`producer` sends them to Kafka on time. Pipelines are functions from DataFrame to DataFrame;
+`benchmark_jobs` starts one on a cluster.
 """

@@ -11,8 +11,10 @@ from penstock.testbed.jobs import nexmark_queries
 from penstock.testbed.jobs.wordcount import word_counts
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
+    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.streaming.query import StreamingQuery
 
+Pace = Callable[["DataFrame"], "DataFrame"]
 OutputMode = Literal["append", "update"]
 
 
@@ -25,14 +27,31 @@ class BenchmarkJob:
     stream: Literal["nexmark", "words"]
     output_mode: OutputMode
 
-    def over(
-        self, source: DataFrame, pace: Callable[[DataFrame], DataFrame] | None = None
-    ) -> DataFrame:
-        """The result for a source, with what `pace` makes each of its records cost.
-
-        Without a pace, records cost what the computation costs.
-        """
+    def over(self, source: DataFrame, pace: Pace | None = None) -> DataFrame:
+        """The result for a source; `pace` makes each of its records cost more."""
         return self.pipeline(source if pace is None else pace(source))
+
+    def start(
+        self,
+        spark: SparkSession,
+        *,
+        bootstrap: str,
+        topic: str,
+        checkpoint: str,
+        trigger_s: float,
+        pace: Pace | None = None,
+    ) -> StreamingQuery:
+        """Start it on a topic, from its first record on; results are counted and forgotten."""
+        source = (
+            spark.readStream.format("kafka")
+            .option("kafka.bootstrap.servers", bootstrap)
+            .option("subscribe", topic)
+            .option("startingOffsets", "earliest")
+            .load()
+        )
+        writer = self.over(source, pace).writeStream.format("noop").outputMode(self.output_mode)
+        writer = writer.queryName(self.name).option("checkpointLocation", checkpoint)
+        return writer.trigger(processingTime=f"{round(trigger_s * 1000)} milliseconds").start()
 
 
 JOBS: dict[str, BenchmarkJob] = {

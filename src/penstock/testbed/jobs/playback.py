@@ -1,6 +1,6 @@
-"""Plays a stream of events on time, and says so when it cannot keep up.
+"""Sends a stream of events on time, and says so when it cannot keep up.
 
-Nothing is skipped: a player that is late sends late, and an event always says when it was due.
+Nothing is skipped: what is late is sent late, and an event always says when it was due.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from penstock.testbed.jobs.timeline import Timeline
 TICK_S = 0.01
 #: Later than this is not keeping up.
 TOLERANCE_S = 1.0
-#: So that a player that is late still looks at the clock, and at what stops it.
+#: So that a late sender still checks the clock, and whether it is stopped.
 RECORDS_PER_TICK = 20_000
 
 log = logging.getLogger(__name__)
@@ -89,24 +89,10 @@ def play(
     give_up_after_s: float = 60.0,
     stopped: Callable[[], bool] = lambda: False,
 ) -> Report:
-    """Send each event when it is due, until all are out or it is told to stop.
+    """Send each event when it is due, until all are out or `stopped` says so.
 
-    Parameters
-    ----------
-    timeline
-        When each event is due.
-    stream
-        The events.
-    sender
-        Where they go.
-    clock
-        Says what time it is.
-    start_s
-        When the timeline starts; by default at the clock's first instant.
-    give_up_after_s
-        How long after the end of the timeline to go on with what is late.
-    stopped
-        Asked at each turn.
+    The timeline starts at `start_s`, by default at the clock's first instant. What is late is sent
+    until `give_up_after_s` after its end.
     """
     sent = behind_max = 0
     behind_max_s = elapsed_s = 0.0
@@ -135,7 +121,7 @@ def play(
 
 
 def _say_if_late(late: bool, behind_s: float, behind: int) -> bool:
-    """Say once that the player is late, and once that it is not any more."""
+    """Log once that events are late, and once that they are not any more."""
     if not late and behind_s > TOLERANCE_S:
         log.warning("cannot keep up: %d events are due, the oldest for %.1f s", behind, behind_s)
         return True
@@ -147,8 +133,6 @@ def _say_if_late(late: bool, behind_s: float, behind: int) -> bool:
 
 class _Blocks:
     """The stream by event number, with the block that is being sent at hand."""
-
-    __slots__ = ("_events", "_number", "_stream")
 
     def __init__(self, stream: EventStream) -> None:
         self._stream = stream

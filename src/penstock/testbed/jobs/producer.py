@@ -29,13 +29,12 @@ from penstock.core.errors import ConfigError, PenstockError, unknown
 from penstock.core.protocols import Clock
 from penstock.simulation.workloads.expressions import parse_workload
 from penstock.testbed.jobs.nexmark_events import NexmarkEvents
-from penstock.testbed.jobs.options import pair
 from penstock.testbed.jobs.playback import TICK_S, EventStream, Report, play
 from penstock.testbed.jobs.timeline import Timeline
 from penstock.testbed.jobs.wordcount import TextLines
 
 QUEUE_RECORDS = 200_000
-#: The first event is due so long after the start, when its stream is drawn up.
+#: The first event is due this long after the start, when its stream is prepared.
 LEAD_S = 0.5
 
 log = logging.getLogger(__name__)
@@ -212,6 +211,18 @@ def _rates(options: argparse.Namespace) -> list[float]:
     return workload.rates(ceil(seconds), options.seed, capacity_rps)
 
 
+def _pair(text: str) -> tuple[str, str]:
+    """A setting as it stands on a command line.
+
+    >>> _pair("sasl.password=a=b")
+    ('sasl.password', 'a=b')
+    """
+    key, equals, value = text.partition("=")
+    if not (key and equals):
+        raise argparse.ArgumentTypeError(f"must be KEY=VALUE, not '{text}'")
+    return key, value
+
+
 def _file(path: str) -> str:
     try:
         return Path(path).read_text()
@@ -239,7 +250,7 @@ def _parser() -> argparse.ArgumentParser:
     )
     parser.add_argument(
         "--setting",
-        type=pair,
+        type=_pair,
         action="append",
         default=[],
         metavar="KEY=VALUE",
