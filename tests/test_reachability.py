@@ -36,6 +36,7 @@ COMMAND = "def run(): pass\ndef forgotten(): pass\n"
 @pytest.fixture
 def tree(tmp_path: Path) -> Path:
     files = {
+        "pyproject.toml": '[project.scripts]\npenstock = "penstock.cli.app:main"\n',
         "src/penstock/__init__.py": INIT,
         "src/penstock/words.py": WORDS,
         "src/penstock/cli/__init__.py": "",

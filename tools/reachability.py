@@ -11,6 +11,7 @@ from __future__ import annotations
 import ast
 import re
 import sys
+import tomllib
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -18,9 +19,6 @@ from pathlib import Path
 ROOT = Path(__file__).parent.parent
 PACKAGE = "penstock"
 SCRIPTS = ("benchmarks", "docs", "examples")
-
-#: Entry points that stand in no other module: `[project.scripts]` and `python -m`.
-ENTRY_POINTS = (f"{PACKAGE}.cli.start:main", f"{PACKAGE}.__main__", f"{PACKAGE}.testbed.__main__")
 
 #: What is idle on purpose, each with its reason.
 EXCEPTIONS: dict[str, str] = dict.fromkeys(
@@ -304,8 +302,12 @@ def idle_names(root: Path = ROOT) -> list[str]:
     walk = Walk(modules)
     for name in _public_names(modules[PACKAGE]):
         walk.publish(f"{PACKAGE}.{name}")
-    for entry in ENTRY_POINTS:
+    project = tomllib.loads((root / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    for entry in project["scripts"].values():
         walk.start(entry)
+    for name in sources:
+        if name.endswith(".__main__"):
+            walk.start(name)
     for module in modules.values():
         if module.name not in sources:
             for name in module.definitions:
