@@ -302,24 +302,25 @@ def idle_names(root: Path = ROOT) -> list[str]:
     walk = Walk(modules)
     for name in _public_names(modules[PACKAGE]):
         walk.publish(f"{PACKAGE}.{name}")
-    project = tomllib.loads((root / "pyproject.toml").read_text(encoding="utf-8"))["project"]
-    for entry in project["scripts"].values():
+    for entry in entry_points(root, modules):
         walk.start(entry)
-    for name in sources:
+    return [
+        f"{name}:{key}"
+        for name in sources
+        for key, owner in _definitions(modules[name])
+        if (name, key) not in walk.reached and (owner is None or (name, owner) in walk.reached)
+    ]
+
+
+def entry_points(root: Path, modules: dict[str, Module]) -> Iterator[str]:
+    """The programs of the project, its `python -m` modules, and all names of the scripts."""
+    project = tomllib.loads((root / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    yield from project["scripts"].values()
+    for name, module in modules.items():
         if name.endswith(".__main__"):
-            walk.start(name)
-    for module in modules.values():
-        if module.name not in sources:
-            for name in module.definitions:
-                walk.start(f"{module.name}:{name}")
-            walk.start(module.name)
-    found = []
-    for name in sources:
-        for key, owner in _definitions(modules[name]):
-            reached_owner = owner is None or (name, owner) in walk.reached
-            if (name, key) not in walk.reached and reached_owner:
-                found.append(f"{name}:{key}")
-    return found
+            yield name
+        elif name.split(".")[0] in SCRIPTS:
+            yield from (name, *(f"{name}:{each}" for each in module.definitions))
 
 
 def _public_names(package: Module) -> list[str]:
