@@ -60,6 +60,7 @@ class PerExecutor:
     period_s: Annotated[float, Meta(gt=0)] = 15.0
 
     default_limits: ClassVar[Limits] = Limits(stabilize_down_s=120.0)
+    wakes_on_surge: ClassVar[bool] = False
 
     def decide(self, snapshot: Snapshot, knowledge: Knowledge) -> Decision:
         load = snapshot.arrival_rps

@@ -12,6 +12,7 @@ from msgspec import Struct
 from penstock.core.errors import ConfigError
 from penstock.core.journal import (
     FileJournal,
+    JournalHeader,
     read_header,
     read_rotated,
     read_steps,
@@ -56,7 +57,7 @@ def step(at_s: float, target: int = 3, *, moved: bool = False) -> Step:
 
 def test_what_was_written_is_read_back(tmp_path: Path) -> None:
     path = tmp_path / "run.jsonl"
-    with FileJournal(path, run={"policy": "hpa"}) as journal:
+    with FileJournal(path, JournalHeader.of({"policy": "hpa"})) as journal:
         for at_s in (0.0, 15.0):
             journal.write(step(at_s))
     first, second = read_steps(path)
@@ -91,7 +92,7 @@ def test_a_journal_cut_anywhere_keeps_every_whole_line(
     tmp_path_factory: pytest.TempPathFactory, cut: int
 ) -> None:
     path = tmp_path_factory.mktemp("cut") / "run.jsonl"
-    write_all(path, [step(15.0 * i) for i in range(5)], {})
+    write_all(path, [step(15.0 * i) for i in range(5)])
     whole = path.read_bytes()
     kept = whole[: max(len(whole) - cut, whole.index(b"\n") + 1)]
     path.write_bytes(kept)
@@ -152,13 +153,13 @@ def test_a_place_that_cannot_be_written_is_named(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match=r"cannot write journal .*nowhere.*: No such file"):
         FileJournal(tmp_path / "nowhere" / "run.jsonl")
     with pytest.raises(ConfigError, match=r"cannot write .*nowhere.*: No such file"):
-        write_all(tmp_path / "nowhere" / "run.jsonl", [], {})
+        write_all(tmp_path / "nowhere" / "run.jsonl", [])
 
 
 def test_knowledge_is_a_fold_over_the_journal(tmp_path: Path) -> None:
     path = tmp_path / "run.jsonl"
     steps = [step(15.0 * turn, moved=turn % 3 == 0) for turn in range(10)]
-    write_all(path, steps, {})
+    write_all(path, steps)
     live, restarted = Knowledge.from_steps(steps), Knowledge.from_steps(read_steps(path))
     assert list(live.history) == list(restarted.history)
     assert list(live.rescales) == list(restarted.rescales)

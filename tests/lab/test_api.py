@@ -29,6 +29,7 @@ class Five:
 
     period_s: float = 60.0
     default_limits: ClassVar[penstock.Limits] = penstock.Limits()
+    wakes_on_surge: ClassVar[bool] = False
 
     def decide(
         self, snapshot: penstock.Snapshot, knowledge: penstock.Knowledge

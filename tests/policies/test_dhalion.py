@@ -19,13 +19,14 @@ from penstock.core.model import (
     Receipt,
     Snapshot,
 )
+from penstock.core.protocols import InstantActuator
 from penstock.policies.dhalion import Dhalion, DhalionMemory
 from penstock.policies.dhalion_adapted import DhalionAdapted, grown, shrunk
 from penstock.settings.policy_spec import PolicySpec
 from penstock.settings.wiring import wire
 
 
-class Job:
+class Job(InstantActuator):
     """A job that shows the pressure it is told to and takes any size."""
 
     def __init__(self, executors: int = 4) -> None:

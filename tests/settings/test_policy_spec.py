@@ -13,8 +13,9 @@ from penstock.policies import POLICIES
 from penstock.policies.kubernetes.behavior import Behavior, ScalingPolicy, ScalingRules
 from penstock.policies.kubernetes.hpa import Hpa
 from penstock.policies.phoebe import Phoebe
+from penstock.policies.static import Static
 from penstock.settings.goal import Goal
-from penstock.settings.policy_spec import PolicySpec, policy_text, read_policy_spec
+from penstock.settings.policy_spec import PolicySpec, policy_text, read_policy_spec, spec_of
 from tests.settings.random_policies import random_policies
 
 
@@ -31,8 +32,7 @@ def test_what_the_text_sets_wins_over_bounds_and_goal() -> None:
     assert (policy.slo_s, policy.late_price, spec.limits.max_executors) == (5.0, 3.0, 4)
 
 
-def test_an_slo_is_known_by_its_key_and_not_by_a_substring() -> None:
-    """A key that merely contains "slo", such as slope, is not the SLO."""
+def test_whether_the_slo_was_given_is_known_from_the_keys() -> None:
     text = "penstock:move_price=0.5"
     assert read_policy_spec(text, goal=Goal(slo_s=30.0)).policy.slo_s == 30.0  # type: ignore[attr-defined]
     positional = read_policy_spec("static:6", goal=Goal())
@@ -57,15 +57,32 @@ def test_nested_parameters_are_json_in_the_text() -> None:
 
 
 def test_a_policy_of_ones_own_is_named_by_its_class() -> None:
-    @dataclasses.dataclass
-    class Mine:
-        period_s: float = 1.0
-        default_limits = read_policy_spec("static").limits
+    @dataclasses.dataclass(frozen=True)
+    class Mine(Static):
+        """Not in the table, though it derives from a policy that is."""
 
-    spec = PolicySpec.of(Mine())  # type: ignore[arg-type]
+    spec = PolicySpec.of(Mine())
     assert spec.label == "Mine"
     with pytest.raises(ConfigError, match="unknown policy 'Mine'"):
         read_policy_spec(spec.label)
+
+
+@pytest.mark.parametrize(
+    ("policy", "sentence"),
+    [
+        (42, "and 42 has no decide, period_s, default_limits, wakes_on_surge"),
+        (None, "and None has no decide"),
+        (Static, r"pass Static\(\), not the class"),
+    ],
+)
+def test_what_is_no_policy_is_refused_in_one_sentence(policy: Any, sentence: str) -> None:
+    with pytest.raises(ConfigError, match=sentence):
+        spec_of(policy)
+
+
+def test_an_object_keeps_its_own_slo_and_gets_the_bounds() -> None:
+    spec = spec_of(Static(6), {"max_executors": 4}, Goal(slo_s=30.0))
+    assert (spec.label, spec.limits.max_executors) == ("static:executors=6", 4)
 
 
 def test_bounds_that_exclude_each_other_are_one_sentence() -> None:

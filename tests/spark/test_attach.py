@@ -41,6 +41,7 @@ class Dial:
     executors: int
     period_s: float = 0.5
     default_limits: ClassVar[Limits] = Limits()
+    wakes_on_surge: ClassVar[bool] = False
     seen: list[int] = field(default_factory=list)
 
     def decide(self, snapshot: Snapshot, knowledge: Knowledge) -> Decision:

@@ -49,6 +49,7 @@ class Dial:
     needs: str = ""
     period_s: float = 0.5
     default_limits: ClassVar[Limits] = Limits()
+    wakes_on_surge: ClassVar[bool] = False
 
     def decide(self, snapshot: Snapshot, knowledge: Knowledge) -> Decision:
         if self.needs and getattr(snapshot, self.needs) in (None, ()):

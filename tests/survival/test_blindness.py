@@ -107,7 +107,7 @@ class Sick:
 @contextmanager
 def sick(handle: Attachment, organ: str, suffer: Callable[[], None]) -> Iterator[None]:
     """Make the scheduler or the status store of a running attachment sick."""
-    driver = handle._driver
+    driver = handle._loop._driver
     healthy = getattr(driver, organ)
     setattr(driver, organ, Sick(healthy, suffer))
     try:

@@ -52,6 +52,7 @@ class Turns(msgspec.Struct, frozen=True, tag=True):
 class Growing:
     period_s: float = 1.0
     default_limits: ClassVar[Limits] = Limits()
+    wakes_on_surge: ClassVar[bool] = False
     told: bool = False
 
     def decide(self, snapshot, knowledge):

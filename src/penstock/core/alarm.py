@@ -1,9 +1,8 @@
-"""Tells a surge of the load from its usual swings, second by second.
+"""Tells a surge of the load from its usual variation, and when a surge wakes the policy.
 
 A policy is asked every few seconds, and most of the time that is often enough. A load that jumps is
-the exception: each second until somebody looks is a second of backlog. So whoever counts arrivals
-also watches for a second that does not belong to those before, and a policy that wants to be woken
-is asked at once.
+the exception: each second until the next turn is a second of backlog. So whoever counts arrivals
+compares each second with those before it, and a policy with `wakes_on_surge` is asked at once.
 
 >>> usual = RateBaseline()
 >>> for rate_rps in [100.0, 110.0, 95.0, 105.0, 100.0, 90.0, 105.0, 100.0]:
@@ -11,7 +10,7 @@ is asked at once.
 >>> usual.is_surge(140.0), usual.is_surge(400.0)
 (False, True)
 
-Producers that write in bursts swing all the time, and one burst more is no news:
+Producers that write in bursts vary all the time, and one more burst is no surge:
 
 >>> usual = RateBaseline()
 >>> for rate_rps in [0.0, 0.0, 300.0] * 6:
@@ -27,15 +26,15 @@ from math import sqrt
 
 from msgspec import Struct
 
-#: A surge is so much more than the mean, and so many deviations away from it.
-MORE = 1.25
-DEVIATIONS = 5.0
-#: Before so many samples nobody knows what is usual.
-ENOUGH = 6
-#: About the last twenty samples count.
-FORGET = 0.05
-#: The least time between two turns, and the time to the second look at a surge: its first second
-#: is only a part of one.
+#: A surge is at least this multiple of the mean, and this many standard deviations above it.
+SURGE_RATIO = 1.25
+SURGE_DEVIATIONS = 5.0
+#: With fewer samples than this, nothing is a surge.
+MIN_SAMPLES = 6
+#: The weight of a new sample: about the last twenty count.
+SAMPLE_WEIGHT = 0.05
+#: The least time between two turns, and the time from the turn that a surge causes to the next:
+#: the first sees only a part of the surge's first second.
 LOOK_AGAIN_S = 2.0
 
 
@@ -48,8 +47,8 @@ class RateBaseline(Struct, frozen=True):
 
     def updated(self, rate_rps: float) -> RateBaseline:
         if self._is_fall(rate_rps):
-            return RateBaseline(rate_rps, 0.0, 1)  # what was usual before tells nothing of now
-        weight = max(FORGET, 1.0 / (self.samples + 1))
+            return RateBaseline(rate_rps, 0.0, 1)  # what was usual before says nothing of now
+        weight = max(SAMPLE_WEIGHT, 1.0 / (self.samples + 1))
         off = rate_rps - self.mean_rps
         return RateBaseline(
             self.mean_rps + weight * off,
@@ -58,17 +57,17 @@ class RateBaseline(Struct, frozen=True):
         )
 
     def is_surge(self, rate_rps: float) -> bool:
-        limit = max(MORE * self.mean_rps, self.mean_rps + self._far_rps)
-        return self.samples >= ENOUGH and rate_rps > limit
+        limit = max(SURGE_RATIO * self.mean_rps, self.mean_rps + self._far_rps)
+        return self.samples >= MIN_SAMPLES and rate_rps > limit
 
     def _is_fall(self, rate_rps: float) -> bool:
-        limit = min(self.mean_rps / MORE, self.mean_rps - self._far_rps)
-        return self.samples >= ENOUGH and rate_rps < limit
+        limit = min(self.mean_rps / SURGE_RATIO, self.mean_rps - self._far_rps)
+        return self.samples >= MIN_SAMPLES and rate_rps < limit
 
     @property
     def _far_rps(self) -> float:
-        # Records that come one by one swing by the root of their number, however few were seen.
-        return DEVIATIONS * sqrt(max(self.variance, self.mean_rps))
+        # Records that come one by one vary by the root of their number, however few were seen.
+        return SURGE_DEVIATIONS * sqrt(max(self.variance, self.mean_rps))
 
 
 def alarms_s(rates_rps: Iterable[float]) -> Iterator[float]:
@@ -80,8 +79,28 @@ def alarms_s(rates_rps: Iterable[float]) -> Iterator[float]:
     usual = RateBaseline()
     for second, rate_rps in enumerate(rates_rps, 1):
         if usual.is_surge(rate_rps):
-            # What is usual begins anew: a load that stays there is no second surge.
+            # Start over: a load that stays at its new rate is no second surge.
             usual = RateBaseline()
             yield float(second)
         else:
             usual = usual.updated(rate_rps)
+
+
+def next_turn(
+    turned_at_s: float, gap_s: float, every_s: float, surge_at_s: float
+) -> tuple[float, float]:
+    """When the next turn is due, and how long after it the one that follows it.
+
+    A turn was taken at `turned_at_s`, and the regular next one is `gap_s` later. A surge causes one
+    at once, but not sooner than `LOOK_AGAIN_S` after the last, and another `LOOK_AGAIN_S` later.
+
+    >>> next_turn(60.0, 10.0, 10.0, surge_at_s=63.0)
+    (63.0, 2.0)
+    >>> next_turn(60.0, 10.0, 10.0, surge_at_s=60.5)
+    (62.0, 2.0)
+    >>> next_turn(62.0, 2.0, 10.0, surge_at_s=float("inf"))
+    (64.0, 10.0)
+    """
+    regular_s = turned_at_s + gap_s
+    woken_s = max(surge_at_s, turned_at_s + LOOK_AGAIN_S)
+    return (woken_s, LOOK_AGAIN_S) if woken_s < regular_s else (regular_s, every_s)

@@ -1,6 +1,7 @@
 """Where time comes from; the only file that may read a clock.
 
-Time arrives as iteration: a clock hands out the instants at which to take a turn.
+Time arrives as iteration: a clock yields the instants at which to take a turn. `SimulatedClock`
+and `SurgeClock` run as fast as they are asked, `WallClock` and `LiveClock` wait in real time.
 """
 
 from __future__ import annotations
@@ -10,7 +11,15 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from math import inf
 
-from penstock.core.alarm import LOOK_AGAIN_S
+from penstock.core.alarm import next_turn
+from penstock.core.protocols import Meanwhile
+
+#: How often a live clock wakes up between turns; mostly there is nothing to do then.
+POLL_S = 0.1
+
+
+def _nothing(now_s: float) -> None:
+    """What there is to do between turns, where nothing is."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,7 +35,7 @@ class SimulatedClock:
     end_s: float
     start_s: float = 0.0
 
-    def ticks(self, every_s: float) -> Iterator[float]:
+    def ticks(self, every_s: float, meanwhile: Meanwhile = _nothing) -> Iterator[float]:
         turn = 0
         while (now_s := self.start_s + turn * every_s) < self.end_s:
             yield now_s
@@ -34,44 +43,38 @@ class SimulatedClock:
 
 
 @dataclass(frozen=True, slots=True)
-class AlarmedClock:
-    """Simulated instants, and those at which an alarm rings; after one the next comes early.
+class SurgeClock:
+    """Simulated instants for a policy that wakes on surges; when these come is known before.
 
-    Alarms that ring sooner than `again_s` after an instant wait for so long.
-
-    >>> list(AlarmedClock(end_s=45.0, alarms_s=(16.0, 33.0)).ticks(every_s=15.0))
+    >>> list(SurgeClock(end_s=45.0, surges_s=(16.0, 33.0)).ticks(every_s=15.0))
     [0.0, 15.0, 17.0, 19.0, 33.0, 35.0]
     """
 
     end_s: float
     start_s: float = 0.0
-    alarms_s: Sequence[float] = ()
-    again_s: float = LOOK_AGAIN_S
+    surges_s: Sequence[float] = ()
 
-    def ticks(self, every_s: float) -> Iterator[float]:
-        alarms = [*self.alarms_s, inf]
+    def ticks(self, every_s: float, meanwhile: Meanwhile = _nothing) -> Iterator[float]:
+        surges = [*self.surges_s, inf]
         now_s, gap_s, place = self.start_s, every_s, 0
         while now_s < self.end_s:
             yield now_s
-            while alarms[place] <= now_s:
+            while surges[place] <= now_s:
                 place += 1
-            regular_s = now_s + gap_s
-            rings_s = max(alarms[place], now_s + self.again_s)
-            gap_s = self.again_s if rings_s < regular_s else every_s
-            now_s = min(rings_s, regular_s)
+            now_s, gap_s = next_turn(now_s, gap_s, every_s, surges[place])
 
 
 @dataclass(frozen=True, slots=True)
 class WallClock:
     """Instants of the real world, on the grid ``start + k * every_s``.
 
-    A turn that took too long skips the instants that it missed instead of bunching them.
+    A turn that took too long skips the instants that it missed.
     """
 
     now: Callable[[], float] = time.time
     sleep: Callable[[float], object] = time.sleep
 
-    def ticks(self, every_s: float) -> Iterator[float]:
+    def ticks(self, every_s: float, meanwhile: Meanwhile = _nothing) -> Iterator[float]:
         start_s = self.now()
         turn = 0
         while True:
@@ -79,3 +82,44 @@ class WallClock:
             elapsed_s = self.now() - start_s
             turn = max(turn + 1, int(elapsed_s / every_s) + 1)
             self.sleep(max(0.0, start_s + turn * every_s - self.now()))
+
+
+@dataclass(frozen=True, slots=True)
+class LiveClock:
+    """Turns of a running job: at regular times, soon after a surge, none while paused.
+
+    Parameters
+    ----------
+    is_over
+        Whether the run is over: the clock stops.
+    is_paused
+        Whether turns have to wait. A turn that is due is taken when this ends.
+    may_turn
+        Asked when a turn is due: if not, that turn is left out.
+    has_surged
+        Whether the load has jumped since the last turn.
+    wall
+        The clock that is polled.
+    """
+
+    is_over: Callable[[], bool]
+    is_paused: Callable[[], bool] = lambda: False
+    may_turn: Callable[[], bool] = lambda: True
+    has_surged: Callable[[], bool] = lambda: False
+    wall: WallClock = WallClock()
+
+    def ticks(self, every_s: float, meanwhile: Meanwhile = _nothing) -> Iterator[float]:
+        turned_at_s, gap_s, surge_at_s = -inf, every_s, inf
+        for now_s in self.wall.ticks(POLL_S):
+            if self.is_over():
+                return
+            meanwhile(now_s)
+            if not self.has_surged():
+                surge_at_s = inf
+            elif surge_at_s == inf:
+                surge_at_s = now_s
+            due_at_s, next_gap_s = next_turn(turned_at_s, gap_s, every_s, surge_at_s)
+            if now_s >= due_at_s and not self.is_paused():
+                turned_at_s, gap_s, surge_at_s = now_s, next_gap_s, inf
+                if self.may_turn():
+                    yield now_s

@@ -1,8 +1,9 @@
 """The loop: monitor, analyse, plan, execute. Read this file first.
 
-One turn reads the job, lets the policy say what size it should have, lets the guards bend that,
-asks for it, and writes the turn down. The same loop runs a live job, a simulated one and a
-recording; only what stands behind the seams of `protocols` differs.
+One turn reads the job, asks the policy which size it should have, lets the guards override that,
+asks the actuator for it, and writes all of it to the journal as one `Step`. The same loop runs a
+live job, a simulated one and a recorded one. Only what implements the interfaces of `protocols`
+differs; `settings.wiring.wire` puts them together.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from penstock.core.protocols import Actuator, Clock, Guard, Journal, Policy, Sen
 
 
 class Controller:
-    """One policy, its guards, and the job that it keeps at size."""
+    """One policy, its guards, and the job whose size they decide."""
 
     def __init__(
         self,
@@ -35,38 +36,44 @@ class Controller:
         self.knowledge = Knowledge() if knowledge is None else knowledge
 
     def run(self, clock: Clock, every_s: float | None = None) -> Iterator[Step]:
-        """Take a turn at each tick, and hand out the steps as they are taken."""
-        for now_s in clock.ticks(self.policy.period_s if every_s is None else every_s):
+        """Take a turn at each tick of the clock and yield its step; reconcile in between.
+
+        Without `every_s`, turns are as far apart as the policy asks for.
+        """
+        period_s = self.policy.period_s if every_s is None else every_s
+        for now_s in clock.ticks(period_s, self.actuator.reconcile):
             yield self.turn(now_s)
 
     def turn(self, now_s: float) -> Step:
-        """See, decide, act, write down. A fault of the world means: hold, and say so."""
+        """Read, decide, act, record. If the job cannot be read or changed, hold and say why."""
         knowledge = self.knowledge
         try:
             snapshot = self.sensor.read(now_s)
         except SensorError as error:
-            step = Step(now_s, None, self._blind(error))
+            step = Step(now_s, None, self._hold_blind(error))
         else:
             knowledge.learn(snapshot, now_s)
+            self.actuator.observe(snapshot)
             decision = self.policy.decide(snapshot, knowledge)
             for guard in self.guards:
                 decision = guard.check(decision, snapshot, knowledge)
             receipt = None
             if decision.target_executors != snapshot.fleet.target:
-                receipt = self._act(decision.target_executors, now_s)
+                receipt = self._apply(decision.target_executors, now_s)
             step = Step(now_s, snapshot, decision, receipt)
         knowledge.remember(step)
         if self.journal is not None:
             self.journal.write(step)
         return step
 
-    def _act(self, executors: int, now_s: float) -> Receipt:
+    def _apply(self, executors: int, now_s: float) -> Receipt:
         try:
             return self.actuator.apply(executors, now_s)
         except ActuatorError as error:
             return Receipt(accepted=False, text=str(error))
 
-    def _blind(self, error: SensorError) -> Decision:
+    def _hold_blind(self, error: SensorError) -> Decision:
+        """Keep the last target, and the policy's memory, while nothing can be read."""
         last = self.knowledge.last_step
         executors = 0 if last is None else last.decision.target_executors
         memory = None if last is None else last.decision.memory

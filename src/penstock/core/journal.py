@@ -1,8 +1,8 @@
 """The one file format: a JSON line per turn of the loop, append-only.
 
 Recording, audit log, dashboard feed and lab input are the same file, and the only state: a
-restarted controller reads its tail and goes on. The first line names the version of the format
-and the run; every other line is a `Step`.
+restarted controller reads its last steps and continues. The first line is a `JournalHeader`: the
+version of the format, and what the run was made of. Every other line is a `Step`.
 
 A line is written whole and handed to the operating system at once, so a crash loses at most the
 line that was being written: a torn last line is dropped with a warning when it is read.
@@ -11,9 +11,11 @@ line that was being written: a torn last line is dropped with a warning when it 
 from __future__ import annotations
 
 import os
+import sys
 from collections import deque
 from collections.abc import Iterable, Iterator
-from itertools import chain
+from functools import lru_cache
+from itertools import chain, islice
 from pathlib import Path
 from typing import Literal
 
@@ -24,7 +26,7 @@ from penstock.core.errors import ConfigError
 from penstock.core.files import write_whole
 from penstock.core.jsonl import cut_torn_line, decode_lines
 from penstock.core.knowledge import HISTORY_SNAPSHOTS
-from penstock.core.model import Step
+from penstock.core.model import Limits, Step
 
 FORMAT = "penstock-journal"
 VERSION = 1
@@ -36,12 +38,59 @@ _encode = msgspec.json.Encoder().encode
 _decode = msgspec.json.Decoder(Step).decode
 
 
-class JournalHeader(Struct, frozen=True):
-    """The first line of a journal: what the file is, and what was run."""
+class JournalHeader(Struct, frozen=True, omit_defaults=True):
+    """The first line of a journal: what the file is, and what a replay of it needs.
+
+    It is true of every step in its file. Journals of Penstock 0.1 have only `run`.
+
+    Parameters
+    ----------
+    format, version
+        What the file is.
+    run
+        Facts for people: the policy as the user wrote it, workload, engine, seed, ...
+    penstock
+        The version of Penstock that wrote the file.
+    policy
+        The text that reads back to the policy that decided, or the name of its class.
+    limits, goal
+        What the guards enforced, and what was asked of the run, field by field.
+    """
 
     format: str
     version: int
     run: dict[str, str] = {}
+    penstock: str = ""
+    policy: str = ""
+    limits: dict[str, float | int | None] = {}
+    goal: dict[str, float] = {}
+
+    @classmethod
+    def of(
+        cls,
+        run: dict[str, str] | None = None,
+        *,
+        policy: str = "",
+        limits: Limits | None = None,
+        goal: dict[str, float] | None = None,
+    ) -> JournalHeader:
+        """The header of a file that this Penstock writes."""
+        fields = {} if limits is None else msgspec.structs.asdict(limits)
+        for name, value in fields.items():
+            if value == float("inf"):  # JSON has no infinity; no measurement is that old either
+                fields[name] = sys.float_info.max
+        return cls(FORMAT, VERSION, run or {}, _version(), policy, fields, goal or {})
+
+
+@lru_cache(maxsize=1)
+def _version() -> str:
+    """The version that is installed; empty where Penstock runs from its sources alone."""
+    from importlib import metadata  # takes longer to load than all the rest of this module
+
+    try:
+        return metadata.version("penstock")
+    except metadata.PackageNotFoundError:
+        return ""
 
 
 class MemoryJournal:
@@ -59,6 +108,8 @@ class FileJournal:
 
     An existing journal is continued, its torn last line cut off first. When the file passes
     `max_bytes` it becomes ``NAME.1`` (and that ``NAME.2``, up to `keep`) and a new one begins.
+    So it does when the `header` differs from that of the existing file: with another policy,
+    other limits or another goal it would not be true of the steps to come.
 
     Examples
     --------
@@ -67,7 +118,7 @@ class FileJournal:
     >>> step = Step(0.0, None, Decision.of(3, Reason("sensor_blind", "holding: no answer")))
     >>> with TemporaryDirectory() as directory:
     ...     path = Path(directory, "run.jsonl")
-    ...     with FileJournal(path, run={"policy": "hpa"}) as journal:
+    ...     with FileJournal(path, JournalHeader.of({"policy": "hpa"})) as journal:
     ...         journal.write(step)
     ...     read_header(path).run, list(read_steps(path)) == [step]
     ({'policy': 'hpa'}, True)
@@ -76,19 +127,19 @@ class FileJournal:
     def __init__(
         self,
         path: Path,
+        header: JournalHeader | None = None,
         *,
-        run: dict[str, str] | None = None,
         fsync: Fsync = "rescale",
         max_bytes: int = 64 * 1024 * 1024,
         keep: int = 4,
     ) -> None:
         self.path = path
-        self._header = JournalHeader(FORMAT, VERSION, run or {})
+        self.header = header or JournalHeader.of()
         self._fsync = fsync
         self._max_bytes = max_bytes
         self._keep = keep
         if path.exists() and path.stat().st_size:
-            read_header(path)  # refuses a file that is no journal of ours
+            self.header = read_header(path)  # refuses a file that is no journal of ours
             cut_torn_line(path)
         try:
             self._file = path.open("ab", buffering=0)
@@ -96,7 +147,20 @@ class FileJournal:
             raise ConfigError(f"cannot write journal {path}: {error.strerror}") from error
         self._size = self._file.tell()
         if self._size == 0:
-            self._append(_encode(self._header))
+            self._append(_encode(self.header))
+        self.begin(header or self.header)
+
+    def begin(self, header: JournalHeader) -> None:
+        """What is written from now on belongs to this header; if it is another, to a new file."""
+        if header == self.header:
+            return
+        self.header = header
+        if any(True for _ in islice(_lines(self.path), 1)):
+            self._rotate()
+        else:  # a file without a step is not worth keeping
+            self._file.truncate(0)
+            self._size = 0
+            self._append(_encode(header))
 
     def write(self, step: Step) -> None:
         if self._size >= self._max_bytes:
@@ -129,7 +193,7 @@ class FileJournal:
                 newer.replace(older)
         self._file = self.path.open("ab", buffering=0)
         self._size = 0
-        self._append(_encode(self._header))
+        self._append(_encode(self.header))
 
 
 def read_header(path: Path) -> JournalHeader:
@@ -158,10 +222,7 @@ def read_header(path: Path) -> JournalHeader:
 
 def read_steps(path: Path) -> Iterator[Step]:
     """The steps of one file, oldest first."""
-    read_header(path)
-    with path.open("rb") as file:
-        file.readline()
-        yield from decode_lines(path, enumerate(file, start=2), _decode, "a step of a journal")
+    yield from decode_lines(path, _lines(path), _decode, "a step of a journal")
 
 
 def read_rotated(path: Path) -> Iterator[Step]:
@@ -170,23 +231,41 @@ def read_rotated(path: Path) -> Iterator[Step]:
         yield from read_steps(file)
 
 
+def read_last_run(path: Path) -> tuple[list[Step], list[Step]]:
+    """The steps under the newest header, and those before them that its controller knew of."""
+    files = _files(path)
+    headers = [read_header(file) for file in files]
+    count = next((n for n, each in enumerate(headers) if each != headers[0]), len(files))
+    steps = [step for file in reversed(files[:count]) for step in read_steps(file)]
+    return list(_tail(files[count:], HISTORY_SNAPSHOTS)), steps
+
+
 def read_tail(path: Path, count: int = HISTORY_SNAPSHOTS) -> Iterator[Step]:
     """The last `count` steps of a journal, the files that it was rotated into included.
 
-    Only these are decoded: a controller that starts again after weeks starts at once.
+    Only these are decoded, so a controller that restarts after weeks starts at once.
     """
+    return _tail(_files(path), count)
+
+
+def _tail(files: Iterable[Path], count: int) -> Iterator[Step]:
     tails: list[tuple[Path, deque[tuple[int, bytes]]]] = []
-    for file in _files(path):
-        read_header(file)
-        with file.open("rb") as lines:
-            lines.readline()
-            tail = deque(enumerate(lines, start=2), maxlen=count)
+    for file in files:
+        tail = deque(_lines(file), maxlen=count)
         tails.append((file, tail))
         count -= len(tail)
         if count <= 0:
             break
     for file, tail in reversed(tails):
         yield from decode_lines(file, tail, _decode, "a step of a journal")
+
+
+def _lines(path: Path) -> Iterator[tuple[int, bytes]]:
+    """The lines of a file after its header, with their numbers."""
+    read_header(path)
+    with path.open("rb") as file:
+        file.readline()
+        yield from enumerate(file, start=2)
 
 
 def _files(path: Path) -> list[Path]:
@@ -197,9 +276,9 @@ def _files(path: Path) -> list[Path]:
     return files
 
 
-def write_all(path: Path, steps: Iterable[Step], run: dict[str, str]) -> None:
+def write_all(path: Path, steps: Iterable[Step], header: JournalHeader | None = None) -> None:
     """A whole journal at once."""
-    lines = chain([_encode(JournalHeader(FORMAT, VERSION, run))], map(_encode, steps))
+    lines = chain([_encode(header or JournalHeader.of())], map(_encode, steps))
     write_whole(path, (line + b"\n" for line in lines))
 
 

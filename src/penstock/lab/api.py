@@ -5,6 +5,7 @@ They take the same texts as the command line, or objects, and give the same numb
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
@@ -18,6 +19,7 @@ from penstock.lab.experiments.process_pool import run_in_processes
 from penstock.lab.experiments.scenario import ENGINES, Run, Scenario, run
 from penstock.lab.experiments.tournament import ORACLE, Cell, Row, cells, judged_by_oracle, play
 from penstock.settings.goal import Goal
+from penstock.settings.header import journal_header
 from penstock.settings.policy_spec import PolicySpec, read_policy_spec
 from penstock.settings.toml import merged_limits
 from penstock.simulation.faults import Fault, read_fault
@@ -74,8 +76,9 @@ def simulate(
     scenario = Scenario(workload, engine, seed, duration_s, start_executors, _faults(faults))
     result = run(scenario, spec.policy, spec.limits, goal)
     if journal is not None:
-        facts = {"policy": spec.label, "workload": workload, "engine": engine, "seed": str(seed)}
-        write_all(Path(journal), result.steps, facts)
+        ran = dataclasses.replace(spec, policy=result.policy)
+        header = journal_header(ran, goal, workload=workload, engine=engine, seed=str(seed))
+        write_all(Path(journal), result.steps, header)
     return result
 
 

@@ -1,7 +1,9 @@
-"""A journal as clock, sensor and actuator at once: what another policy would have decided.
+"""A journal as clock, sensor and actuator at once: what a policy would have decided on it.
 
-Replay is open loop, and says so: the recorded job does not react to other decisions. It explains
-and it catches regressions; claims on performance come from the simulator.
+A replay is open loop: the recorded job does not react to other decisions. It explains decisions and
+finds regressions; claims on performance come from the simulator. The policy that wrote the journal
+decides the same again at every turn, because the header of the journal holds all that it was made
+from (`settings.header`).
 """
 
 from __future__ import annotations
@@ -10,20 +12,21 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from msgspec import Struct
 
-from penstock.core.controller import Controller
 from penstock.core.errors import ConfigError, SensorError
 from penstock.core.model import Receipt, Snapshot, Step
-from penstock.core.protocols import Guard, Policy
+from penstock.core.protocols import InstantActuator, Meanwhile
+from penstock.settings.policy_spec import PolicySpec
+from penstock.settings.wiring import wire
 
 
-class RecordedJob:
-    """Recorded steps in the role of the world: ticks when they were taken, shows what was seen."""
+class RecordedJob(InstantActuator):
+    """Recorded steps as the world: ticks when they were taken, reads what was seen then."""
 
     def __init__(self, steps: Sequence[Step]) -> None:
         self.steps = steps
         self._step: Step | None = None
 
-    def ticks(self, every_s: float) -> Iterator[float]:
+    def ticks(self, every_s: float, meanwhile: Meanwhile | None = None) -> Iterator[float]:
         for step in self.steps:
             self._step = step
             yield step.at_s
@@ -34,13 +37,13 @@ class RecordedJob:
         return self._step.snapshot
 
     def apply(self, target_executors: int, now_s: float) -> Receipt:
-        """The recorded answer; a change that was never asked for is accepted on paper.
+        """The recorded answer; a change that was never asked for is accepted.
 
-        Answering like the recorded actuator keeps cooldowns of the replayed policy in step.
+        So a cooldown of the replayed policy begins when that of the recorded one did.
         """
         if self._step is not None and self._step.receipt is not None:
             return self._step.receipt
-        return Receipt(accepted=True, text=f"{target_executors} executors, on paper")
+        return Receipt(accepted=True, text=f"{target_executors} executors, in a replay")
 
 
 class Difference(Struct, frozen=True):
@@ -51,13 +54,16 @@ class Difference(Struct, frozen=True):
     replayed: Step
 
 
-def replay(steps: Iterable[Step], policy: Policy, guards: Sequence[Guard]) -> list[Step]:
-    """What `policy` decides at each recorded turn."""
+def replay(steps: Iterable[Step], spec: PolicySpec, past: Iterable[Step] = ()) -> list[Step]:
+    """What the policy of `spec` decides at each recorded turn.
+
+    `past` are the steps that its controller knew of when it began.
+    """
     recorded = list(steps)
     if not recorded:
         raise ConfigError("the journal holds no step to replay")
-    recording = RecordedJob(recorded)
-    return list(Controller(recording, policy, guards, recording).run(recording))
+    job = RecordedJob(recorded)
+    return list(wire(spec, job, job, past=past).run(job))
 
 
 def differences(recorded: Sequence[Step], replayed: Sequence[Step]) -> list[Difference]:

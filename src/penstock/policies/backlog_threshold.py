@@ -82,6 +82,7 @@ class BacklogThreshold:
     period_s: Annotated[float, Meta(gt=0)] = 30.0
 
     default_limits: ClassVar[Limits] = Limits(max_executors=15)
+    wakes_on_surge: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
         if self.low_records >= self.high_records:

@@ -145,6 +145,7 @@ class Dhalion:
     period_s: Annotated[float, Meta(gt=0)] = 60.0
 
     default_limits: ClassVar[Limits] = Limits(cooldown_s=180.0)
+    wakes_on_surge: ClassVar[bool] = False
 
     def decide(self, snapshot: Snapshot, knowledge: Knowledge) -> Decision:
         memory = knowledge.recall(DhalionMemory)

@@ -106,6 +106,7 @@ class DhalionAdapted:
     period_s: Annotated[float, Meta(gt=0)] = 10.0
 
     default_limits: ClassVar[Limits] = Limits(cooldown_s=120.0)
+    wakes_on_surge: ClassVar[bool] = False
 
     def decide(self, snapshot: Snapshot, knowledge: Knowledge) -> Decision:
         lag_s = _mean(excess_delay_s, snapshot, knowledge, self.lag_window_s)

@@ -87,6 +87,7 @@ class Ds2:
     period_s: Annotated[float, Meta(gt=0)] = 20.0
 
     default_limits: ClassVar[Limits] = Limits(cooldown_s=240.0)
+    wakes_on_surge: ClassVar[bool] = False
 
     def decide(self, snapshot: Snapshot, knowledge: Knowledge) -> Decision:
         flow = measure(snapshot, knowledge.window(self.window_s), self.sharing)

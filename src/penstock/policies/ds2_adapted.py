@@ -80,6 +80,7 @@ class Ds2Adapted:
     period_s: Annotated[float, Meta(gt=0)] = 20.0
 
     default_limits: ClassVar[Limits] = Limits(cooldown_s=240.0)
+    wakes_on_surge: ClassVar[bool] = False
 
     def decide(self, snapshot: Snapshot, knowledge: Knowledge) -> Decision:
         fleet = snapshot.fleet.target

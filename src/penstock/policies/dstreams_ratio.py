@@ -71,6 +71,7 @@ class DstreamsRatio:
     period_s: Annotated[float, Meta(gt=0)] = 60.0
 
     default_limits: ClassVar[Limits] = Limits()
+    wakes_on_surge: ClassVar[bool] = False
 
     def decide(self, snapshot: Snapshot, knowledge: Knowledge) -> Decision:
         memory = knowledge.recall(BatchTimes)

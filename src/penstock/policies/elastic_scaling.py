@@ -72,6 +72,7 @@ class ElasticScaling:
     period_s: Annotated[float, Meta(gt=0)] = 10.0
 
     default_limits: ClassVar[Limits] = Limits(max_executors=10)
+    wakes_on_surge: ClassVar[bool] = False
 
     def decide(self, snapshot: Snapshot, knowledge: Knowledge) -> Decision:
         memory = knowledge.recall(Usage)

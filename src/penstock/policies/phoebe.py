@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import inf, isfinite
 from typing import Annotated, ClassVar, NamedTuple
 
@@ -14,7 +14,7 @@ from penstock.core.knowledge import Knowledge
 from penstock.core.model import Decision, Limits, Reason, Snapshot, not_measured
 from penstock.policies.algorithms import arima
 from penstock.policies.algorithms.arima import Series
-from penstock.policies.algorithms.profile import Profile
+from penstock.policies.algorithms.profile import CapacityPoint, LatencyPoint, Profile
 from penstock.policies.algorithms.recovery import catch_up_s, repeated_s
 
 #: Rates are forecast in bins of so many seconds, from so much past, so far ahead.
@@ -123,10 +123,20 @@ class Phoebe:
     period_s: Annotated[float, Meta(gt=0)] = 60.0
 
     default_limits: ClassVar[Limits] = Limits()
+    wakes_on_surge: ClassVar[bool] = False
 
     @property
     def is_profiled(self) -> bool:
         return bool(self.capacity) and bool(self.latency)
+
+    def with_profile(
+        self,
+        capacity: tuple[CapacityPoint, ...],
+        latency: tuple[LatencyPoint, ...],
+        downtime_s: float,
+    ) -> Phoebe:
+        """The same policy with what profiling runs found."""
+        return replace(self, capacity=capacity, latency=latency, downtime_s=downtime_s)
 
     def decide(self, snapshot: Snapshot, knowledge: Knowledge) -> Decision:
         memory = knowledge.recall(PhoebeMemory)

@@ -84,6 +84,7 @@ class SparkDra:
     period_s: Annotated[float, Meta(gt=0)] = 1.0
 
     default_limits: ClassVar[Limits] = Limits()
+    wakes_on_surge: ClassVar[bool] = False
 
     def decide(self, snapshot: Snapshot, knowledge: Knowledge) -> Decision:
         memory = knowledge.recall(AllocationMemory)

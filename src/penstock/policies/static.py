@@ -50,6 +50,7 @@ class Static:
     period_s: Annotated[float, Meta(gt=0)] = 60.0
 
     default_limits: ClassVar[Limits] = Limits()
+    wakes_on_surge: ClassVar[bool] = False
 
     def decide(self, snapshot: Snapshot, knowledge: Knowledge) -> Decision:
         text = f"a fixed fleet of {self.executors} executors"

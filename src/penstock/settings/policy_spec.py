@@ -26,6 +26,9 @@ from penstock.policies import POLICIES
 from penstock.settings.goal import Goal
 from penstock.settings.notation import Notation, build, describe, keys_of, parse, realize
 
+#: What `core.protocols.Policy` asks for.
+_MEMBERS = ("decide", "period_s", "default_limits", "wakes_on_surge")
+
 
 @dataclass(frozen=True, slots=True)
 class PolicySpec:
@@ -43,6 +46,7 @@ class PolicySpec:
     @classmethod
     def of(cls, policy: Policy, limits: Limits | None = None) -> PolicySpec:
         """The spec of a policy object; without limits, those that it ships with."""
+        _check_policy(policy)
         return cls(policy_text(policy), policy, policy.default_limits if limits is None else limits)
 
 
@@ -88,6 +92,16 @@ def read_policy_spec(
     return PolicySpec(text, policy, both, frozenset(given | guarded.keys()))
 
 
+def spec_of(
+    policy: str | Policy, bounds: Mapping[str, Any] | None = None, goal: Goal | None = None
+) -> PolicySpec:
+    """The spec of a policy text, or of a policy object, which keeps its own SLO and prices."""
+    if isinstance(policy, str):
+        return read_policy_spec(policy, bounds, goal)
+    _check_policy(policy)
+    return PolicySpec.of(policy, msgspec.structs.replace(policy.default_limits, **(bounds or {})))
+
+
 def with_goal(policy: Policy, goal: Goal, given: Set[str]) -> Policy:
     """The policy with the SLO and the prices of the goal, where it has a use for them.
 
@@ -97,6 +111,21 @@ def with_goal(policy: Policy, goal: Goal, given: Set[str]) -> Policy:
     """
     shared = {field.name for field in dataclasses.fields(policy)} & set(goal.__struct_fields__)  # type: ignore[arg-type]
     return dataclasses.replace(policy, **{name: getattr(goal, name) for name in shared - given})  # type: ignore[type-var]
+
+
+def _check_policy(policy: Any) -> None:
+    """Refuse what cannot decide, in one sentence."""
+    if isinstance(policy, type):
+        name = policy.__name__
+        raise ConfigError(f"policy must be a text or an object: pass {name}(), not the class")
+    lacking = [name for name in _MEMBERS if not hasattr(policy, name)]
+    if lacking:
+        raise ConfigError(
+            f"policy must be a text such as 'ds2:cooldown=60s' or a policy object, "
+            f"and {policy!r} has no {', '.join(lacking)}"
+        )
+    if not isinstance(policy.default_limits, Limits):
+        raise ConfigError(f"default_limits of {policy!r} must be Limits")
 
 
 def policy_text(policy: Policy) -> str:

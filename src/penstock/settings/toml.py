@@ -31,7 +31,7 @@ import msgspec
 from msgspec import Struct
 
 from penstock.core.errors import ConfigError, unknown
-from penstock.core.journal import FileJournal, Fsync
+from penstock.core.journal import FileJournal, Fsync, JournalHeader
 from penstock.core.model import Limits
 from penstock.core.protocols import Policy
 from penstock.policies import DEFAULT_POLICY
@@ -67,13 +67,13 @@ class JournalSettings(Struct, frozen=True, forbid_unknown_fields=True):
     max_bytes: int = 64 * 1024 * 1024
     keep: int = 4
 
-    def open(self, policy_name: str) -> FileJournal | None:
+    def open(self, header: JournalHeader | None = None) -> FileJournal | None:
         """The journal to write, continued if it is there; ``None`` where none is kept."""
         if not self.path:
             return None
         return FileJournal(
             Path(self.path),
-            run={"policy": policy_name},
+            header,
             fsync=self.fsync,
             max_bytes=self.max_bytes,
             keep=self.keep,

@@ -13,7 +13,7 @@ import pytest
 
 from penstock.cli.commands.report import names, report
 from penstock.core.errors import ConfigError
-from penstock.core.journal import FORMAT, write_all
+from penstock.core.journal import FORMAT, JournalHeader, write_all
 from penstock.core.model import Decision, Reason, Receipt, Step
 from penstock.observe.report import page, write
 from tests.observe.report.example_steps import blind, seen, six_hours, turn
@@ -150,7 +150,8 @@ def test_a_page_is_written_whole_or_not_at_all(tmp_path: Path) -> None:
 @pytest.fixture
 def journal(tmp_path: Path) -> Path:
     path = tmp_path / "night.jsonl"
-    write_all(path, six_hours(60), {"policy": "hpa", "workload": "sine", "engine": "micro-batch"})
+    facts = {"policy": "hpa", "workload": "sine", "engine": "micro-batch"}
+    write_all(path, six_hours(60), JournalHeader.of(facts))
     return path
 
 
@@ -177,8 +178,8 @@ def test_journals_of_one_policy_are_told_apart_by_their_files(
     journal: Path, tmp_path: Path
 ) -> None:
     other, nameless = tmp_path / "day.jsonl", tmp_path / "third.jsonl"
-    write_all(other, [turn(0.0)], {"policy": "hpa"})
-    write_all(nameless, [turn(0.0)], {})
+    write_all(other, [turn(0.0)], JournalHeader.of({"policy": "hpa"}))
+    write_all(nameless, [turn(0.0)])
     assert names([journal, other, nameless]) == ["hpa (night)", "hpa (day)", "third"]
     assert names([journal, journal]) == [str(journal), str(journal)]
 
@@ -187,7 +188,7 @@ def test_bad_input_is_one_sentence_and_leaves_no_page(journal: Path, tmp_path: P
     empty, old, bare = tmp_path / "empty", tmp_path / "old", tmp_path / "bare"
     empty.write_text("")
     old.write_text(json.dumps({"format": FORMAT, "version": 99}) + "\n")
-    write_all(bare, [], {})
+    write_all(bare, [])
     out = tmp_path / "page.html"
     cases: list[tuple[tuple[Path, ...], dict[str, Any], str]] = [
         ((), {}, "report needs at least one journal"),

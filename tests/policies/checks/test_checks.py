@@ -43,6 +43,7 @@ def policy_of(rule: Rule) -> Policy:
 
         period_s: Annotated[float, Meta(gt=0)] = 10.0
         default_limits: ClassVar[Limits] = Limits()
+        wakes_on_surge: ClassVar[bool] = False
 
         def decide(self, snapshot: Snapshot, knowledge: Knowledge) -> Decision:
             return rule(snapshot, knowledge)
@@ -196,6 +197,7 @@ def test_a_policy_that_can_be_changed_is_refused() -> None:
     class Loose:
         period_s: float = 1.0
         default_limits: ClassVar[Limits] = Limits()
+        wakes_on_surge: ClassVar[bool] = False
 
         def decide(self, snapshot: Snapshot, knowledge: Knowledge) -> Decision:
             return say(1)
@@ -210,6 +212,15 @@ def test_a_policy_without_default_limits_is_told_what_to_write() -> None:
 
     with pytest.raises(AssertionError, match="Unlimited has no default_limits: write `default_l"):
         declaration.has_default_limits(Unlimited())  # type: ignore[arg-type]
+
+
+def test_a_policy_that_does_not_say_whether_a_surge_wakes_it_is_told_what_to_write() -> None:
+    @dataclass(frozen=True)
+    class Silent:
+        period_s: float = 1.0
+
+    with pytest.raises(AssertionError, match="Silent has no wakes_on_surge: write `wakes_on_surge"):
+        declaration.is_frozen_with_sound_parameters(Silent())  # type: ignore[arg-type]
 
 
 def test_default_limits_of_another_type_are_refused() -> None:
@@ -228,6 +239,7 @@ def documented(parameters: str) -> Policy:
         rate_rps: float = 1.0
         period_s: float = 10.0
         default_limits: ClassVar[Limits] = Limits()
+        wakes_on_surge: ClassVar[bool] = False
 
         def decide(self, snapshot: Snapshot, knowledge: Knowledge) -> Decision:
             return say(1)

@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from penstock.cli.app import main
-from penstock.core.journal import read_header, read_steps
+from penstock.core.journal import JournalHeader, read_header, read_steps
 from penstock.core.model import Decision, Reason, Step
 from penstock.testbed import java, wait_until
 from penstock.testbed.demo.attached import WatchedJournal
@@ -80,7 +80,7 @@ def test_without_java_it_says_what_to_install(
 
 def test_what_is_shown_is_what_the_journal_says(tmp_path: Path) -> None:
     step = Step(0.0, None, Decision.of(3, Reason("sensor_blind", "holding: no answer")))
-    journal = WatchedJournal(tmp_path / "run.jsonl", run={"policy": "hpa"})
+    journal = WatchedJournal(tmp_path / "run.jsonl", JournalHeader.of({"policy": "hpa"}))
     with journal:
         journal.write(step)
     assert journal.steps == list(read_steps(tmp_path / "run.jsonl")) == [step]

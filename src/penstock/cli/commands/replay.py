@@ -1,20 +1,24 @@
-"""``penstock replay``: what another policy would have decided."""
+"""``penstock replay``: what a policy would have decided on a recorded journal."""
 
 from __future__ import annotations
 
+import dataclasses
 from pathlib import Path
 from typing import Annotated
 
+import msgspec
 from cyclopts import Parameter
 
-from penstock.cli.commands.options import FleetOptions, bounds_of
 from penstock.cli.views.output import console, print_json
-from penstock.core.guards import chain
-from penstock.core.journal import read_header, read_rotated
+from penstock.core.journal import JournalHeader, read_header, read_last_run
+from penstock.core.model import Limits
 from penstock.lab.replay import Difference, differences
 from penstock.lab.replay import replay as replayed_steps
 from penstock.observe.formatting import instant, rate, reasons
-from penstock.settings.policy_spec import read_policy_spec
+from penstock.settings.goal import Goal
+from penstock.settings.header import recorded_goal, recorded_limits, recorded_spec
+from penstock.settings.notation import quantity
+from penstock.settings.policy_spec import PolicySpec, read_policy_spec, with_goal
 
 
 def replay(
@@ -24,32 +28,32 @@ def replay(
     policy: str | None = None,
     min: int | None = None,  # noqa: A002
     max: int | None = None,  # noqa: A002
+    slo: str | None = None,
     json: Annotated[bool, Parameter(help="The differences as JSON.")] = False,
 ) -> int:
     """Show what another policy would have decided on a journal. Exits with 1 if it differs.
 
     A replay is open loop: the recorded job does not react to other decisions. To see what would
-    have become of it, simulate.
+    have become of it, simulate. Bounds and SLO are those of the journal, unless given here. Of a
+    journal that was continued with another policy or other limits, the last part is replayed.
 
     Parameters
     ----------
     journal
         A journal written by simulate or by a live run.
     policy
-        The policy to ask; without it the recorded one, which must decide the same again.
+        The policy to ask; without it the recorded one, which decides the same again.
     min
         Fewest executors.
     max
         Most executors.
+    slo
+        A record that waits longer is late.
     """
     header = read_header(journal)
-    recorded = list(read_rotated(journal))
-    entry = read_policy_spec(
-        policy or header.run.get("policy", "static"),
-        bounds_of(FleetOptions(min=min, max=max).settings()),
-    )
-    replayed = replayed_steps(recorded, entry.policy, chain(entry.limits))
-    found = differences(recorded, replayed)
+    spec = _spec(header, policy, {"min_executors": min, "max_executors": max}, slo)
+    past, recorded = read_last_run(journal)
+    found = differences(recorded, replayed_steps(recorded, spec, past))
     if json:
         print_json(
             [
@@ -62,11 +66,33 @@ def replay(
             ]
         )
     else:
-        _tell(found, len(recorded), entry.label)
+        _print_differences(found, len(recorded), spec.label)
     return 1 if found else 0
 
 
-def _tell(found: list[Difference], total: int, label: str) -> None:
+def _spec(
+    header: JournalHeader, policy: str | None, bounds: dict[str, int | None], slo: str | None
+) -> PolicySpec:
+    """What was recorded, with what the command line gives in its place."""
+    given = {name: value for name, value in bounds.items() if value is not None}
+    goal = recorded_goal(header) or Goal()
+    if slo is not None:
+        goal = msgspec.structs.replace(goal, slo_s=quantity(slo, "--slo"))
+    if policy is not None:
+        limits = recorded_limits(header) or Limits()
+        fleet = {name: getattr(limits, name) for name in bounds}
+        return read_policy_spec(policy, {**fleet, **given}, goal)
+    spec = recorded_spec(header)
+    limits = msgspec.structs.replace(spec.limits, **given)
+    if slo is None:
+        return dataclasses.replace(spec, limits=limits)
+    others = set(goal.__struct_fields__) - {"slo_s"}
+    return dataclasses.replace(
+        spec, policy=with_goal(spec.policy, goal, given=others), limits=limits
+    )
+
+
+def _print_differences(found: list[Difference], total: int, label: str) -> None:
     screen = console()
     for each in found:
         old, new = each.recorded.decision, each.replayed.decision

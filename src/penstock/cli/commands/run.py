@@ -17,6 +17,7 @@ from penstock.cli.views.output import note, print_json
 from penstock.core.errors import ConfigError, PenstockError
 from penstock.core.files import check_place
 from penstock.core.phrases import counted
+from penstock.settings.header import journal_header
 from penstock.settings.toml import Settings
 from penstock.testbed.java import find_java
 
@@ -67,12 +68,10 @@ def run(
     def attach(spark: SparkSession) -> Attachment:
         return Attachment(
             spark,
-            settings.policy,
-            settings.limits,
-            name=settings.spec.label,
+            settings.spec,
+            goal=settings.goal,
             live=settings.live,
-            slo_s=settings.goal.slo_s,
-            journal=settings.journal.open(settings.spec.label),
+            journal=settings.journal.open(journal_header(settings.spec, settings.goal)),
         )
 
     launch = Launch(check, attach, master)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import sys
 import time
 from pathlib import Path
@@ -31,6 +32,7 @@ from penstock.core.phrases import duration, executors
 from penstock.lab.experiments.scenario import Run, Scenario, run
 from penstock.lab.experiments.tournament import Cell
 from penstock.observe.formatting import seconds
+from penstock.settings.header import journal_header
 from penstock.settings.toml import Settings
 
 FRAMES = 60
@@ -63,8 +65,9 @@ def simulate(
     announce([cell], processes=1)
     result = _run(scenario, settings, play, json=json)
     if journal is not None:
-        facts = {"policy": settings.spec.label, "workload": workload, "engine": engine}
-        write_all(journal, result.steps, {**facts, "seed": str(seed)})
+        ran = dataclasses.replace(settings.spec, policy=result.policy)
+        facts = {"workload": workload, "engine": engine, "seed": str(seed)}
+        write_all(journal, result.steps, journal_header(ran, settings.goal, **facts))
     if json:
         print_json(result.score)
     else:

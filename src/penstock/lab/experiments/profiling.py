@@ -7,16 +7,15 @@ any score.
 
 from __future__ import annotations
 
-import dataclasses
 from functools import lru_cache
 
 import numpy as np
 from msgspec import Struct
 
 from penstock.core.errors import ConfigError
+from penstock.core.protocols import Policy
 from penstock.lab.experiments.score import Delays
-from penstock.policies.algorithms.profile import CapacityPoint, LatencyPoint
-from penstock.policies.phoebe import Phoebe
+from penstock.policies.algorithms.profile import CapacityPoint, LatencyPoint, NeedsProfile
 from penstock.simulation.engines.engine import Curve, Outcome, SimulatedJob
 
 #: How many sizes are run, and at which shares of what each can carry.
@@ -41,20 +40,19 @@ class ProfilingResult(Struct, frozen=True):
     downtime_s: float
 
 
-def profiled(policy: Phoebe, job: SimulatedJob, most_executors: int = 16) -> Phoebe:
-    """The same policy with the profile of this job; one that has a profile keeps it.
+def profiled(policy: Policy, job: SimulatedJob, most_executors: int = 16) -> Policy:
+    """The policy with the profile of this job, if it needs one and has none.
 
+    >>> from penstock.policies.phoebe import Phoebe
     >>> from penstock.simulation.engines.continuous import ContinuousJob
     >>> phoebe = profiled(Phoebe(), ContinuousJob(), most_executors=4)
     >>> [executors for executors, _ in phoebe.capacity]
     [1, 2, 3, 4]
     """
-    if policy.is_profiled:
+    if not isinstance(policy, NeedsProfile) or policy.is_profiled:
         return policy
     found: ProfilingResult = _found(job, most_executors)  # type: ignore[arg-type]  # jobs are frozen
-    return dataclasses.replace(
-        policy, capacity=found.capacity, latency=found.latency, downtime_s=found.downtime_s
-    )
+    return policy.with_profile(found.capacity, found.latency, found.downtime_s)
 
 
 def findings(job: SimulatedJob, most_executors: int = 16, seed: int = 1) -> ProfilingResult:

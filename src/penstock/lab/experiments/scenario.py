@@ -7,14 +7,13 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 
 from penstock.core.alarm import alarms_s
-from penstock.core.clock import AlarmedClock, SimulatedClock
+from penstock.core.clock import SimulatedClock, SurgeClock
 from penstock.core.errors import ConfigError, unknown
 from penstock.core.journal import MemoryJournal
 from penstock.core.model import Limits, Step
 from penstock.core.protocols import Clock, Journal, Policy
 from penstock.lab.experiments.profiling import profiled
 from penstock.lab.experiments.score import Score, score
-from penstock.policies.phoebe import Phoebe
 from penstock.policies.static import Static
 from penstock.settings.goal import Goal
 from penstock.settings.policy_spec import PolicySpec
@@ -114,11 +113,12 @@ class Scenario:
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """What is left of an experiment under a policy."""
+    """The result of an experiment. `policy` is the one that ran, with its profile if it has one."""
 
     outcome: Outcome
     steps: list[Step]
     score: Score
+    policy: Policy
 
 
 def run(
@@ -130,8 +130,9 @@ def run(
 ) -> Run:
     """Let `policy` run the job of `scenario` to its end, and rate what came of it."""
     journal = MemoryJournal()
+    policy = profiled(policy, scenario.job, limits.max_executors)
     outcome = simulate(scenario, policy, limits, journal, watch)
-    return Run(outcome, journal.steps, score(outcome, goal, limits.max_executors))
+    return Run(outcome, journal.steps, score(outcome, goal, limits.max_executors), policy)
 
 
 def simulate(
@@ -145,8 +146,7 @@ def simulate(
 
     A policy that needs profiling runs first gets them, against the same job.
     """
-    if isinstance(policy, Phoebe):
-        policy = profiled(policy, scenario.job, limits.max_executors)
+    policy = profiled(policy, scenario.job, limits.max_executors)
     rates = scenario.rates()
     engine = impaired(
         scenario.job.start(
@@ -166,8 +166,8 @@ def simulate(
 
 
 def _clock(scenario: Scenario, policy: Policy, end_s: float) -> Clock:
-    if getattr(policy, "wakes_on_surge", False):
-        return AlarmedClock(end_s, policy.period_s, scenario.alarms_s())
+    if policy.wakes_on_surge:
+        return SurgeClock(end_s, policy.period_s, scenario.alarms_s())
     return SimulatedClock(end_s, policy.period_s)
 
 

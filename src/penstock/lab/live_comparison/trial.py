@@ -145,6 +145,7 @@ class WaitingIsWork:
 
     policy: Policy
     default_limits: ClassVar[Limits] = Limits()
+    wakes_on_surge: ClassVar[bool] = False
 
     @property
     def period_s(self) -> float:

@@ -17,6 +17,7 @@ import numpy as np
 from msgspec import Struct
 
 from penstock.core.model import ExecutorSample, Fleet, Receipt, Snapshot
+from penstock.core.protocols import InstantActuator
 from penstock.simulation.engines.engine import Curve, Outcome
 from penstock.simulation.engines.fleet import Roster, SimulatedExecutor, Startup
 from penstock.simulation.faults import Fault
@@ -99,7 +100,7 @@ class Vm:
         return busy_s
 
 
-class CloudRun:
+class CloudRun(InstantActuator):
     """One run: sensor and actuator, and afterwards how long each image took.
 
     `image_s` are the times of all images in the order in which they came, `vm_s` is what all VMs

@@ -7,6 +7,7 @@ from collections import deque
 import msgspec
 
 from penstock.core.model import ExecutorSample, OperatorSample, Receipt, Snapshot
+from penstock.core.protocols import InstantActuator
 from penstock.simulation.engines.engine import Engine, Outcome
 
 #: The metrics server of that time took a sample each minute, of the minute before; the recorded
@@ -25,7 +26,7 @@ def as_the_study_measured(
     )
 
 
-class Instruments:
+class Instruments(InstantActuator):
     """An engine seen through gauges of its operators.
 
     Throughput is that of the last operator. While the job is down there are no operators, and so

@@ -10,6 +10,7 @@ from bisect import bisect_left
 from collections.abc import Sequence
 from itertools import pairwise
 from math import inf
+from typing import Protocol, Self, runtime_checkable
 
 from msgspec import Struct
 
@@ -17,6 +18,23 @@ from msgspec import Struct
 CapacityPoint = tuple[int, float]
 #: A size, a rate, and the latency there, in seconds.
 LatencyPoint = tuple[int, float, float]
+
+
+@runtime_checkable
+class NeedsProfile(Protocol):
+    """A policy that decides from profiling runs, and holds without them."""
+
+    @property
+    def is_profiled(self) -> bool: ...
+
+    def with_profile(
+        self,
+        capacity: tuple[CapacityPoint, ...],
+        latency: tuple[LatencyPoint, ...],
+        downtime_s: float,
+    ) -> Self:
+        """The same policy with what the runs found."""
+        ...
 
 
 class Profile(Struct, frozen=True, gc=False):

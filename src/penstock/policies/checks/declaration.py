@@ -37,6 +37,10 @@ def is_frozen_with_sound_parameters(policy: Policy) -> None:
     period_s = getattr(policy, "period_s", None)
     assert isinstance(period_s, int | float), f"{name} must have a field period_s in seconds"
     assert 0.0 < period_s < inf, f"period_s must be positive and finite, not {period_s}"
+    wakes = getattr(kind, "wakes_on_surge", None)
+    assert isinstance(wakes, bool), (
+        f"{name} has no wakes_on_surge: write `wakes_on_surge: ClassVar[bool] = False`"
+    )
     back = msgspec.convert(msgspec.to_builtins(policy), kind)
     assert back == policy, f"parameters changed on their way through a file: {policy} -> {back}"
 

@@ -158,6 +158,7 @@ class Daedalus:
     period_s: Annotated[float, Meta(gt=0)] = 60.0
 
     default_limits: ClassVar[Limits] = Limits()
+    wakes_on_surge: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
         if self.auto_arima:

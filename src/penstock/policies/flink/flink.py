@@ -150,6 +150,7 @@ class Flink(Options):
     period_s: Annotated[float, Meta(gt=0)] = 60.0
 
     default_limits: ClassVar[Limits] = Limits()
+    wakes_on_surge: ClassVar[bool] = False
 
     def decide(self, snapshot: Snapshot, knowledge: Knowledge) -> Decision:
         current = snapshot.fleet.target

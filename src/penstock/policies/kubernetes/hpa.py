@@ -107,6 +107,7 @@ class Hpa:
     period_s: Annotated[float, Meta(gt=0)] = 15.0
 
     default_limits: ClassVar[Limits] = Limits()
+    wakes_on_surge: ClassVar[bool] = False
 
     def decide(self, snapshot: Snapshot, knowledge: Knowledge) -> Decision:
         current = snapshot.fleet.target

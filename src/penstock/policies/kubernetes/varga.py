@@ -129,6 +129,7 @@ class Varga:
     period_s: Annotated[float, Meta(gt=0)] = 15.0
 
     default_limits: ClassVar[Limits] = Limits()
+    wakes_on_surge: ClassVar[bool] = False
 
     def decide(self, snapshot: Snapshot, knowledge: Knowledge) -> Decision:
         current, now_s = snapshot.fleet.target, snapshot.at_s

@@ -122,6 +122,7 @@ class Queueing:
     period_s: Annotated[float, Meta(gt=0)] = 30.0
 
     default_limits: ClassVar[Limits] = Limits(max_executors=15)
+    wakes_on_surge: ClassVar[bool] = False
 
     def decide(self, snapshot: Snapshot, knowledge: Knowledge) -> Decision:
         memory = knowledge.recall(QueueingMemory)

@@ -175,6 +175,7 @@ class Thresholds:
     period_s: Annotated[float, Meta(gt=0)] = 0.5
 
     default_limits: ClassVar[Limits] = Limits(max_executors=32)
+    wakes_on_surge: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
         if self.rate_effects and len(self.rate_effects) != len(self.metrics):

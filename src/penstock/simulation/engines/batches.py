@@ -19,6 +19,7 @@ from random import Random
 from typing import TYPE_CHECKING
 
 from penstock.core.model import Batch, Fleet, OperatorSample, Receipt, Snapshot
+from penstock.core.protocols import InstantActuator
 from penstock.simulation.engines.batch_scheduler import BatchScheduler
 from penstock.simulation.engines.engine import Curve, Outcome
 from penstock.simulation.engines.fleet import Roster, SimulatedExecutor, edges_s
@@ -36,7 +37,7 @@ def _draws(rng: Random, table: list[float]) -> Iterator[float]:
         yield from rng.choices(table, k=1024)
 
 
-class MicroBatchRun:
+class MicroBatchRun(InstantActuator):
     """One run of a `MicroBatchJob`: sensor and actuator.
 
     The tight loop is `_run_batches`; it knows only the line `base + s_per_record x records`.

@@ -17,6 +17,7 @@ from random import Random
 from typing import TYPE_CHECKING
 
 from penstock.core.model import Receipt, Snapshot
+from penstock.core.protocols import InstantActuator
 from penstock.simulation.engines.dataflow import IDLE, Dataflow
 from penstock.simulation.engines.engine import Outcome
 from penstock.simulation.engines.fleet import Roster, SimulatedExecutor, active, edges_s
@@ -34,7 +35,7 @@ _IN_TIME_S = 1.0
 _WARMUP_STEPS = 4
 
 
-class ContinuousRun:
+class ContinuousRun(InstantActuator):
     """One run of a `ContinuousJob`: sensor and actuator."""
 
     def __init__(

@@ -12,7 +12,7 @@ from typing import ClassVar, Protocol
 
 from msgspec import Struct
 
-from penstock.core.model import Receipt, Snapshot
+from penstock.core.protocols import Actuator, Sensor
 from penstock.simulation.faults import Fault
 
 
@@ -48,16 +48,12 @@ class Outcome(Struct, frozen=True, gc=False):
     targets: list[Level]
 
 
-class Engine(Protocol):
-    """One run of a simulated job: its sensor and its actuator."""
+class Engine(Sensor, Actuator, Protocol):
+    """One run of a simulated job: its sensor and its actuator.
 
-    def read(self, now_s: float) -> Snapshot:
-        """Run on to `now_s` and report what that engine's own metrics would show."""
-        ...
-
-    def apply(self, target_executors: int, now_s: float) -> Receipt:
-        """Ask for a fleet of that size; asking for what there is changes nothing."""
-        ...
+    `read` and `apply` first run on to `now_s`. `read` reports what that engine's own metrics would
+    show.
+    """
 
     def finish(self) -> Outcome:
         """Run on to the end of the rates."""

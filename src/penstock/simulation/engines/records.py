@@ -16,6 +16,7 @@ from msgspec import Meta, Struct
 
 from penstock.core.errors import ConfigError, unknown
 from penstock.core.model import ExecutorSample, Fleet, OperatorSample, Receipt, Snapshot
+from penstock.core.protocols import InstantActuator
 from penstock.simulation.engines.dataflow import Dataflow, Operator
 from penstock.simulation.engines.engine import Curve, Engine, Outcome
 from penstock.simulation.engines.fleet import Roster, Startup
@@ -137,7 +138,7 @@ class _Station:
         )
 
 
-class RecordRun(Engine):
+class RecordRun(InstantActuator, Engine):
     """One run of a `RecordJob`. `responses_s` are how long each answered record took."""
 
     def __init__(

@@ -9,12 +9,13 @@ import msgspec
 
 from penstock.core.errors import SensorError
 from penstock.core.model import Receipt, Snapshot
+from penstock.core.protocols import InstantActuator
 from penstock.simulation.engines.engine import Engine, Outcome
 from penstock.simulation.engines.fleet import active
 from penstock.simulation.faults import Fault, SensorBlind, SensorLate
 
 
-class Impaired:
+class Impaired(InstantActuator):
     """An engine behind a sensor with faults; its actuator works.
 
     While the sensor is blind, the engine is not asked: what it shows afterwards are the means

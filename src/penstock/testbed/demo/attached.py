@@ -10,8 +10,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from penstock.core.clock import WallClock
-from penstock.core.journal import FileJournal
+from penstock.core.journal import FileJournal, JournalHeader
 from penstock.core.model import Step
+from penstock.settings.goal import Goal
+from penstock.settings.header import journal_header
 from penstock.settings.policy_spec import PolicySpec
 from penstock.testbed.demo import plan as sizes
 from penstock.testbed.demo.environment import (
@@ -32,8 +34,8 @@ if TYPE_CHECKING:
 class WatchedJournal(FileJournal):
     """A journal whose steps can be looked at while it is written: what is shown is what it says."""
 
-    def __init__(self, path: Path, run: dict[str, str]) -> None:
-        super().__init__(path, run=run)
+    def __init__(self, path: Path, header: JournalHeader) -> None:
+        super().__init__(path, header)
         self.steps: list[Step] = []
 
     def write(self, step: Step) -> None:
@@ -109,9 +111,9 @@ def attached_demo(
             demo_environment(plan, say, kafka_port=kafka_port, warmup_s=warmup_s)
         )
         workload = f"wave of {plan.load_s} s, {sizes.LOW_RPS:g} to {plan.peak_rps:g} records/s"
-        facts = {"policy": entry.label, "workload": workload, "job": plan.job}
-        facts |= {"engine": "spark", "pace": f"{plan.pace_s:g} s per record"}
-        book = WatchedJournal(journal, run=facts)
+        facts = {"workload": workload, "job": plan.job, "pace": f"{plan.pace_s:g} s per record"}
+        header = journal_header(entry, Goal(slo_s=sizes.SLO_S), engine="spark", **facts)
+        book = WatchedJournal(journal, header)
         handle = _attach(environment.spark, plan, entry, book, admission)
         stack.callback(handle.stop)
         yield AttachedDemo(plan, book, log, handle, environment)
@@ -126,12 +128,10 @@ def _attach(
 
     return Attachment(
         spark,
-        entry.policy,
-        entry.limits,
-        name=entry.label,
+        entry,
+        goal=Goal(slo_s=sizes.SLO_S),
         # A backlog in one batch would hide for minutes what new executors are good for.
         live=LiveSettings(every_s=plan.every_s, admission=admission),
-        slo_s=sizes.SLO_S,
         journal=book,
         # Short batches leave a gap soon; a demo of minutes cannot wait a minute for one.
         patience=Patience(look_every_s=0.5, quiet_s=5.0),

@@ -1,0 +1,231 @@
+"""The loop of a live job: `Controller.run` over Spark's sensor and actuator, in a thread.
+
+Whatever goes wrong in it, the job continues at the size that it has.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections import deque
+from contextlib import suppress
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from penstock.core.clock import LiveClock, WallClock
+from penstock.core.journal import FileJournal, read_tail
+from penstock.core.model import Receipt, Step
+from penstock.core.protocols import InstantActuator
+from penstock.observe.formatting import sentence
+from penstock.settings.goal import Goal
+from penstock.settings.header import journal_header
+from penstock.settings.live import LiveSettings
+from penstock.settings.policy_spec import PolicySpec
+from penstock.settings.wiring import wire
+from penstock.spark.actuator.actuator import Patience, SparkActuator
+from penstock.spark.actuator.admission import Admission
+from penstock.spark.fitness import check_application, findings_of, present_size, unscalable
+from penstock.spark.internals import JVM_ERRORS, Capabilities, Driver, first_line
+from penstock.spark.sensor.sensor import SparkSensor
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+log = logging.getLogger(__name__)
+
+#: Steps that `Attachment.explain` can show.
+EXPLAINED_STEPS = 100
+#: Whether the application still runs is asked at each so many wake-ups of the clock.
+POLLS_PER_CHECK = 10
+
+
+class RecommendOnly(InstantActuator):
+    """An actuator that moves nothing."""
+
+    def apply(self, target_executors: int, now_s: float) -> Receipt:
+        return Receipt(False, "recommended only, nothing was moved")
+
+
+class ScalingLoop:
+    """Scales one application until it is stopped; `run` is the body of a thread.
+
+    What others may read while it runs: `steps`, `decisions`, `rescales`, `error`, `actuator`.
+    """
+
+    def __init__(
+        self,
+        spark: SparkSession,
+        spec: PolicySpec,
+        *,
+        goal: Goal,
+        live: LiveSettings,
+        journal: str | Path | FileJournal | None = None,
+        patience: Patience | None = None,
+    ) -> None:
+        self.steps: deque[Step] = deque(maxlen=EXPLAINED_STEPS)
+        self.decisions = self.rescales = 0
+        self.error = ""
+        self.is_paused = threading.Event()
+        self.stopping = threading.Event()
+        self._spark = spark
+        self._live = live
+        self._driver = Driver(spark)
+        capabilities = check_application(spark, spec.limits, live)
+        for finding in findings_of(self._driver, spec.limits):
+            if finding.level == "warning":
+                log.info("%s; better: %s", finding.reason, finding.change)
+        self._is_blind = False
+        self._refused_queries: set[str] = set()
+        self._last_refusal: tuple[int, str] | None = None
+        self._polls = 0
+        self._journal, past = _open_journal(journal, spec, goal)
+        self._admission = self._admission_control(capabilities, goal.slo_s)
+        self.actuator: SparkActuator | None = None
+        if live.mode == "act":
+            self.actuator = self._take_over(capabilities, spec, patience)
+        self._sensor = SparkSensor(spark, driver=self._driver, target=self._requested_size)
+        self._controller = wire(
+            spec,
+            self._sensor,
+            self.actuator or RecommendOnly(),
+            journal=self._journal,
+            past=past,
+        )
+
+    def run(self) -> None:
+        """Take turns until the loop is stopped, the application ends, or something fails."""
+        try:
+            for step in self._controller.run(self._clock(), self._live.every_s):
+                self._after_turn(step)
+        except Exception as error:
+            # Nothing of ours may take the job down; an application that ended is no failure.
+            if not self._driver.is_stopped():
+                self.error = f"{type(error).__name__}: {error}"
+                log.exception("Penstock failed and lets go; the job goes on at its size")
+        finally:
+            self._let_go()
+
+    def _clock(self) -> LiveClock:
+        wakes = self._controller.policy.wakes_on_surge
+        return LiveClock(
+            is_over=self._is_over,
+            is_paused=self.is_paused.is_set,
+            may_turn=self._is_scalable,
+            has_surged=self._sensor.has_surged if wakes else lambda: False,
+            wall=WallClock(sleep=self.stopping.wait),
+        )
+
+    def _is_over(self) -> bool:
+        self._polls += 1
+        is_check = self._polls % POLLS_PER_CHECK == 1
+        return self.stopping.is_set() or (is_check and self._driver.is_stopped())
+
+    def _is_scalable(self) -> bool:
+        """Whether all queries can be scaled; one that cannot is logged once."""
+        is_scalable = True
+        try:
+            for query in self._spark.streams.active:
+                if (refusal := unscalable(self._driver, query)) is None:
+                    continue
+                is_scalable = False
+                if str(query.runId) not in self._refused_queries:
+                    self._refused_queries.add(str(query.runId))
+                    log.warning("%s; the fleet is left alone while it runs", refusal)
+        except JVM_ERRORS as error:
+            # A query ended while it was read; there is a next turn.
+            log.debug("the queries cannot be listed now: %s", first_line(error))
+            return False
+        return is_scalable
+
+    def _after_turn(self, step: Step) -> None:
+        self.steps.append(step)
+        self.decisions += 1
+        self._log(step)
+        if self._admission is not None and step.snapshot is not None:
+            with suppress(*JVM_ERRORS):  # a query ended while it was listed
+                self._admission.reconcile(step.snapshot, self._spark.streams.active)
+
+    def _log(self, step: Step) -> None:
+        """Changes only: a rescale, another refusal, the job no longer visible, or visible again."""
+        is_blind = step.snapshot is None
+        if is_blind and not self._is_blind:
+            log.warning("%s", step.decision.reasons[0].text)
+        elif self._is_blind and not is_blind:
+            log.info("the job can be seen again")
+        self._is_blind = is_blind
+        receipt, refused_before = step.receipt, self._last_refusal
+        self._last_refusal = None
+        if receipt is None:
+            return
+        if receipt.accepted:
+            self.rescales += 1
+        else:
+            self._last_refusal = (step.decision.target_executors, receipt.text)
+        if receipt.accepted or self._last_refusal != refused_before:
+            log.info("%s", sentence(step))
+
+    # -- Before the first turn and after the last -------------------------------------------------
+
+    def _take_over(
+        self, capabilities: Capabilities, spec: PolicySpec, patience: Patience | None
+    ) -> SparkActuator:
+        """Be the only one who sizes the fleet, and start from the size that it has."""
+        driver = self._driver
+        if driver.stop_dynamic_allocation():
+            log.info("Spark's dynamic allocation is stopped: Penstock sizes the fleet from now on")
+        actuator = SparkActuator(
+            driver,
+            self._committed_batches,
+            can_decommission=capabilities.decommission.available,
+            patience=patience,
+        )
+        actuator.begin(present_size(driver, spec.limits), WallClock().now())
+        return actuator
+
+    def _admission_control(self, capabilities: Capabilities, slo_s: float) -> Admission | None:
+        if not self._live.admission or self._live.mode != "act":
+            return None
+        if not capabilities.admission_control.available:
+            log.warning("no admission control: %s", capabilities.admission_control.reason)
+            return None
+        # Half of the time that a record may wait: it waits for one batch and is in the next.
+        return Admission(self._driver, slo_s / 2)
+
+    def _let_go(self) -> None:
+        for each in (self._admission, self.actuator):
+            if each is not None and not self._driver.is_stopped():
+                each.end()
+        with suppress(Exception):  # the loop is over: there is nothing left to do about it
+            self._sensor.close()
+        if self._journal is not None:
+            self._journal.close()
+
+    def _requested_size(self) -> int | None:
+        """What was asked for here; in recommend mode, what Spark itself has."""
+        return None if self.actuator is None else self.actuator.target
+
+    def _committed_batches(self) -> dict[str, int]:
+        """The last batch of each query that did some work."""
+        batches = {}
+        for query in self._spark.streams.active:
+            progress: Any = query.lastProgress
+            if progress is not None and "addBatch" in progress["durationMs"]:
+                batches[str(progress["runId"])] = int(progress["batchId"])
+        return batches
+
+
+def _open_journal(
+    journal: str | Path | FileJournal | None, spec: PolicySpec, goal: Goal
+) -> tuple[FileJournal | None, list[Step]]:
+    """The journal to write, with the header of this run, and the steps that it already has."""
+    if journal is None:
+        return None, []
+    path = journal.path if isinstance(journal, FileJournal) else Path(journal)
+    past = list(read_tail(path)) if path.exists() else []
+    header = journal_header(spec, goal)
+    if not isinstance(journal, FileJournal):
+        return FileJournal(path, header), past
+    own = journal.header  # its own facts stay if the rest is that of this run
+    if (own.policy, own.limits, own.goal) != (header.policy, header.limits, header.goal):
+        journal.begin(header)
+    return journal, past
