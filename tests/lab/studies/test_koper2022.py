@@ -9,7 +9,7 @@ import pytest
 from penstock.core.knowledge import Knowledge
 from penstock.core.model import Decision, ExecutorSample, Fleet, Snapshot
 from penstock.lab.studies import koper2022
-from penstock.lab.studies.koper2022 import SCALERS, KoperCell, KoperResult, measure, run
+from penstock.lab.studies.koper2022 import KoperCell, KoperResult, measure, policy_text, run
 from penstock.lab.studies.koper_claims import QUERIES, claims
 from penstock.lab.studies.koper_recordings import (
     busiest_to_mean,
@@ -18,7 +18,7 @@ from penstock.lab.studies.koper_recordings import (
     sink_records,
     template,
 )
-from penstock.lab.studies.koper_sensors import as_the_study_measured
+from penstock.lab.studies.koper_sensors import StudyGauges
 from penstock.lab.studies.study import Claim, Comparison, Entry
 from penstock.policies.algorithms.dataflow import measure as dataflow_of
 from penstock.settings.policy_spec import read_policy_spec
@@ -33,7 +33,7 @@ def test_all_54_published_rows_are_there_and_their_runs_recompute_to_them() -> N
     for query in QUERIES:
         rows = {(row.scaler, row.setting): row for row in recordings().published(query)}
         assert len(rows) == 18
-        assert {scaler for scaler, _ in rows} == set(SCALERS)
+        assert {scaler for scaler, _ in rows} == set(recordings().scalers)
         for one in recordings().runs:
             if one.query != query:
                 continue
@@ -125,7 +125,7 @@ STEADY = ContinuousJob(
 
 
 def test_flink_tells_nothing_of_a_job_that_is_down() -> None:
-    engine = as_the_study_measured(STEADY.start([5e3] * 200, executors=2, seed=1), minute_cpu=False)
+    engine = StudyGauges(STEADY.start([5e3] * 200, executors=2, seed=1), minute_cpu=False)
     engine.read(15.0)
     engine.apply(1, 15.0)
     down = engine.read(30.0)
@@ -137,7 +137,7 @@ def test_flink_tells_nothing_of_a_job_that_is_down() -> None:
 
 
 def test_operators_that_start_up_are_not_idle() -> None:
-    engine = as_the_study_measured(STEADY.start([5e3] * 200, executors=2, seed=1))
+    engine = StudyGauges(STEADY.start([5e3] * 200, executors=2, seed=1))
     idle = []
     for at_s in (15.0, 30.0, 45.0, 60.0, 75.0):
         seen = engine.read(at_s)
@@ -152,7 +152,7 @@ def test_operators_that_start_up_are_not_idle() -> None:
 def test_cpu_is_a_mean_over_a_minute_and_unknown_before_the_first() -> None:
     rates = [2e3] * 60 + [8e3] * 60
     run = STEADY.start(rates, executors=1, seed=1)
-    engine = as_the_study_measured(run, minute_cpu=True)
+    engine = StudyGauges(run, minute_cpu=True)
     plain = STEADY.start(rates, executors=1, seed=1)
     seen = {at_s: engine.read(float(at_s)).executors[0].cpu_fraction for at_s in range(15, 121, 15)}
     raw = {at_s: plain.read(float(at_s)).executors[0].cpu_fraction for at_s in range(15, 121, 15)}
@@ -163,7 +163,7 @@ def test_cpu_is_a_mean_over_a_minute_and_unknown_before_the_first() -> None:
 
 def test_a_worker_that_came_in_the_middle_of_a_minute_is_not_measured_yet() -> None:
     run = STEADY.start([5e3] * 200, executors=1, seed=1)
-    engine = as_the_study_measured(run, minute_cpu=True)
+    engine = StudyGauges(run, minute_cpu=True)
     for at_s in range(15, 91, 15):
         engine.read(float(at_s))
     engine.apply(2, 90.0)
@@ -177,7 +177,7 @@ def test_the_lag_is_the_largest_of_the_last_45_s() -> None:
     # Two workers do 20 k records/s: 10 s of 40 k leave 200 k, nearly worked off by second 30.
     rates = [40e3] * 10 + [10e3] * 200
     run = STEADY.start(rates, executors=2, seed=1)
-    engine = as_the_study_measured(run)
+    engine = StudyGauges(run)
     lags = [engine.read(float(at_s)).backlog_records for at_s in range(10, 71, 10)]
     assert lags[0] == pytest.approx(200e3, rel=0.05)
     assert lags[1:5] == [lags[0]] * 4
@@ -187,8 +187,8 @@ def test_the_lag_is_the_largest_of_the_last_45_s() -> None:
 def test_varga_is_shown_the_lag_and_the_throughput_of_one_worker() -> None:
     # Two workers do 20 k records/s of the 30 k that arrive.
     runs = [STEADY.start([30e3] * 60, executors=2, seed=1) for _ in range(2)]
-    whole = as_the_study_measured(runs[0]).read(30.0)
-    shared = as_the_study_measured(runs[1], lag_per_worker=True).read(30.0)
+    whole = StudyGauges(runs[0]).read(30.0)
+    shared = StudyGauges(runs[1], lag_per_worker=True).read(30.0)
     assert whole.backlog_records is not None
     assert whole.throughput_rps is not None
     assert shared.backlog_records == pytest.approx(whole.backlog_records / 2)
@@ -199,7 +199,7 @@ def test_ds2_takes_an_instance_of_two_chained_operators_for_two() -> None:
     needed = []
     for counted in (1, 2):
         run = STEADY.start([5e3] * 60, executors=4, seed=1)
-        seen = as_the_study_measured(run, counted=counted).read(30.0)
+        seen = StudyGauges(run, counted=counted).read(30.0)
         flow = dataflow_of(seen, [seen])
         assert not isinstance(flow, Decision)
         needed.append(flow.executors)
@@ -209,7 +209,7 @@ def test_ds2_takes_an_instance_of_two_chained_operators_for_two() -> None:
 def test_the_hpa_at_90_percent_grows_at_99_percent_as_kubernetes_did_then() -> None:
     busy = tuple(ExecutorSample(str(i), 0.0, cpu_fraction=0.99) for i in range(2))
     now = Snapshot(600.0, Fleet(2, 2, 2), executors=busy)
-    study = read_policy_spec(SCALERS["hpa"](90)).policy
+    study = read_policy_spec(policy_text("hpa", 90)).policy
     assert study.decide(now, Knowledge()).target_executors == 3
     assert (
         read_policy_spec("hpa:cpu_target=0.9").policy.decide(now, Knowledge()).target_executors == 2
@@ -232,7 +232,7 @@ def test_lag_workers_and_rescales_are_sampled_every_15_s() -> None:
     assert found.rescales == 1.0
 
 
-@pytest.mark.parametrize("scaler", SCALERS)
+@pytest.mark.parametrize("scaler", recordings().scalers)
 def test_every_scaler_runs_for_140_minutes_inside_the_bounds(scaler: str) -> None:
     setting = recordings().published("q1")[0].setting if scaler == "hpa" else 50
     job = ContinuousJob(operators=(Operator("source", 6e-6), Operator("sink", 6e-6, ("source",))))

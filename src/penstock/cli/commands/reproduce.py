@@ -108,7 +108,7 @@ def show(study: Study, screen: Console) -> None:
         screen.print(_distances(study.distances))
     for calibration in study.calibrations:
         screen.print()
-        _tell(calibration, screen)
+        _print_calibration(calibration, screen)
     screen.print()
     screen.print(Text(f"source: {study.source}", style="dim"))
 
@@ -153,7 +153,7 @@ def _distances(distances: tuple[Distance, ...]) -> Table:
     return shown
 
 
-def _tell(calibration: Calibration, screen: Console) -> None:
+def _print_calibration(calibration: Calibration, screen: Console) -> None:
     screen.print(Text(f"engine for {calibration.job}: {calibration.text}"))
     found = ", ".join(f"{name} {value:.4g}" for name, value in calibration.fitted.items())
     screen.print(Text(f"  found: {found}", style="dim"))

@@ -12,8 +12,8 @@ from penstock.observe.formatting import thousandths
 from penstock.observe.report.frame import framed, template
 from penstock.settings.goal import Goal
 
-#: A bar that would be longer than this many times the shortest is broken off: the others must
-#: still be told apart.
+#: A bar that would be longer than this many times the shortest is broken off, so that the
+#: others can be distinguished.
 LONGEST_BAR = 4.0
 #: Below this, regret is drawn on a straight scale, above it on a logarithmic one.
 STRAIGHT_TO = 0.1
@@ -51,7 +51,7 @@ def _load(group: Sequence[Standing], goal: Goal) -> str:
     """The ranking on one load, with what each cost is made of."""
     top = min(group[-1].cost, LONGEST_BAR * group[0].cost) or 1.0
     numbers = [
-        (name, tell) for name, tell in _numbers(goal) if any(tell(row) != "–" for row in group)
+        (name, shown) for name, shown in _numbers(goal) if any(shown(row) != "–" for row in group)
     ]
     head = _heads("", "policy", "cost", "what it is made of", *(name for name, _ in numbers))
     body = "".join(
@@ -59,7 +59,7 @@ def _load(group: Sequence[Standing], goal: Goal) -> str:
         f'<th class="name" scope="row">{escape(row.policy)}</th>'
         f'<td class="number cost" data-label="cost">{_cost(row)}</td>'
         f'<td class="drawn">{_bar(row, goal, top)}</td>'
-        + "".join(_cell(name, tell(row)) for name, tell in numbers)
+        + "".join(_cell(name, shown(row)) for name, shown in numbers)
         + "</tr>"
         for rank, row in enumerate(group, start=1)
     )
@@ -106,15 +106,15 @@ def cost_parts(row: Standing, goal: Goal) -> tuple[float, float, float]:
 
 def _bar(row: Standing, goal: Goal, top: float) -> str:
     parts = zip(("hours", "late", "moves"), cost_parts(row, goal), strict=True)
-    drawn, begin, told = "", 0.0, []
+    drawn, begin, texts = "", 0.0, []
     for name, value in parts:
         width = max(0.0, min(begin + value, top) - min(begin, top))
         begin += value
-        told.append(f"{name} {value:.1f}")
+        texts.append(f"{name} {value:.1f}")
         if width > 0.0:
             drawn += f'<i class="part-{name}" style="width:{100.0 * width / top:.2f}%"></i>'
     beyond = " beyond" if row.cost > top * 1.0001 else ""
-    about = escape(f"{row.policy}: cost {row.cost:.1f} of {', '.join(told)}")
+    about = escape(f"{row.policy}: cost {row.cost:.1f} of {', '.join(texts)}")
     return (
         f'<div class="parts{beyond}" role="img" aria-label="{about}" title="{about}">{drawn}</div>'
     )

@@ -21,13 +21,13 @@ from penstock.simulation.engines.engine import Curve, Outcome, SimulatedJob
 #: How many sizes are run, and at which shares of what each can carry.
 SIZES = 8
 SHARES = (0.25, 0.5, 0.7, 0.8, 0.9, 0.95)
-#: Each run settles for so long and is then watched for so long.
+#: How long each run settles, and how long it is then watched.
 SETTLE_S, WATCH_S = 300, 120
 #: A rate at which latency is this many times the lowest of its size is an overload.
 NORMAL_LATENCY_FACTOR = 2.0
-#: The search for an overload begins with this rate per executor and ends after so many runs.
+#: The search for an overload begins with this rate per executor, and how many runs it may take.
 FIRST_RPS, MOST_RUNS = 1000.0, 40
-#: Capacity is measured at so many times of what can be processed.
+#: Capacity is measured at this multiple of what can be processed.
 OVERLOAD = 1.2
 READ_EVERY_S = 15
 
@@ -65,7 +65,7 @@ def findings(job: SimulatedJob, most_executors: int = 16, seed: int = 1) -> Prof
 
 
 def capacity_rps(job: SimulatedJob, executors: int, seed: int = 1) -> float:
-    """What so many executors process when more arrives than they can.
+    """What a fleet processes when more arrives than it can.
 
     First rates double until the job falls behind. Then it is run a little above what it processed
     there, for a micro-batch job far behind commits too seldom to be measured well.

@@ -81,14 +81,14 @@ class Scenario:
         return _rates(self.workload, self.engine, self.seed, self.duration_s)
 
     def alarms_s(self) -> Sequence[float]:
-        """When a surge wakes who wants to be woken; a sensor with faults wakes nobody."""
+        """When a surge wakes a policy that asks for it; none while the sensor has faults."""
         if is_impaired(self.faults):
             return ()
         silences = tuple(fault for fault in self.faults if isinstance(fault, SourceSilence))
         return _alarms_s(self.workload, self.engine, self.seed, self.duration_s, silences)
 
     def notes(self) -> list[str]:
-        """What this run does that nobody asked for, as sentences for the user."""
+        """What this run does that the user may not expect, one sentence each."""
         workload = parse_workload(self.workload)
         duration_s = float(len(self.rates()))
         return notes(workload, self.job.capacity_rps) + faults_outside(self.faults, duration_s)

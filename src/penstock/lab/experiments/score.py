@@ -71,7 +71,7 @@ def score(outcome: Outcome, goal: Goal, max_executors: int) -> Score:
 
 @dataclass(frozen=True, slots=True)
 class Delays:
-    """The delays of all records as straight pieces: so many records between two delays.
+    """The delays of all records as straight pieces: a number of records between two delays.
 
     Examples
     --------
@@ -94,7 +94,7 @@ class Delays:
         """The delays of the records that arrived from `begin_s` on; waiting ones count by age."""
         at, arrived = _arrays(outcome.arrivals)
         gone_at, gone = _arrays(outcome.departures)
-        # Whoever waits at the end is taken to leave then: its delay is its age.
+        # A record that waits at the end counts as leaving then: its delay is its age.
         gone_at = np.append(gone_at, [outcome.duration_s, outcome.duration_s])
         gone = np.append(gone, [gone[-1], max(gone[-1], arrived[-1])])
         first = np.interp(begin_s, at, arrived)

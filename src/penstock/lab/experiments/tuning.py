@@ -1,9 +1,9 @@
 """Search of a policy's parameters: successive halving, judged on runs that it has not seen.
 
-Many candidates meet each load once; the better third of them goes on to more seeds, and so on
-until a few are left (Jamieson and Talwalkar, 2016). What counts is the cost as a multiple of that
-of the policy's defaults on the same run, so that a dear load weighs no more than a cheap one. The
-best of the last round then has to beat the defaults on seeds and loads that were held back.
+Many candidates run once on each load; the better third continues with more seeds, and so on until
+a few are left (Jamieson and Talwalkar, 2016). They are ranked by cost relative to that of the
+policy's defaults on the same run, so that all loads weigh the same. The best of the last round then
+has to beat the defaults on seeds and loads that were held back.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from penstock.settings.goal import Goal
 from penstock.settings.notation import keys_of, parse
 from penstock.settings.policy_spec import PolicySpec, read_policy_spec
 
-#: Of how many candidates one goes on to the next round.
+#: One of this many candidates continues in the next round.
 ONE_OF = 3
 #: How many are left for the last round.
 FINALISTS = 3
@@ -74,7 +74,7 @@ class Judged(Struct, frozen=True):
 
 
 class Round(Struct, frozen=True):
-    """All candidates of a round, best first, on so many runs each."""
+    """All candidates of a round, best first, and the number of runs of each."""
 
     runs: int
     candidates: tuple[Judged, ...]
@@ -269,7 +269,7 @@ def tune(
     goal: Goal,
     bounds: dict[str, Any],
     play: Play,
-    tell: Callable[[Round], None] = lambda _: None,
+    on_round: Callable[[Round], None] = lambda _: None,
 ) -> Tuning:
     """Halve the candidates until a few are left, then validate them."""
     known: dict[tuple[str, Scenario], Row] = {}
@@ -287,10 +287,10 @@ def tune(
         runs = [run for seed in parts.training[:seeds] for run in seed]
         ranked = sorted(judge(left[:count], runs), key=lambda each: each.cost_ratio)
         rounds.append(Round(len(runs), tuple(ranked)))
-        tell(rounds[-1])
+        on_round(rounds[-1])
         left = [each.policy for each in ranked]
     finalists = left[:FINALISTS]
-    # The defaults are there to be beaten; nobody who costs as much in training takes their place.
+    # A candidate that costs as much as the defaults in training does not replace them.
     place = 0 if rounds[-1].candidates[0].cost_ratio >= 1.0 else len(finalists)
     finalists.insert(place, defaults)
     return Tuning(defaults, tuple(rounds), tuple(judge(finalists, parts.validation)))

@@ -50,7 +50,7 @@ GOAL = Goal(slo_s=sizes.SLO_S, warmup_s=0.0)
 
 
 class LiveScaler(Struct, frozen=True):
-    """Who sizes the fleet: a policy of Penstock, Spark itself by its settings, or nobody."""
+    """What sizes the fleet: a policy of Penstock, Spark by its settings, or nothing."""
 
     name: str
     words: str

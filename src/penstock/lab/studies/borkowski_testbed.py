@@ -1,4 +1,4 @@
-"""The testbed of Borkowski et al. (2019) on paper: image by image, VM by VM.
+"""The simulated testbed of Borkowski et al. (2019): image by image, VM by VM.
 
 A load generator submits images at even intervals. Each is dealt to the next VM in turn as soon as
 it comes, and waits in that VM's own queue: a VM that was there when the load jumped works for
@@ -27,7 +27,7 @@ _SPEED_SPREAD, _IMAGE_SPREAD = 0.05, 0.3
 #: How long a slow swing of the testbed lasts.
 _SWING_S = 5.0
 _IDLE_CPU = 0.03
-#: Assumed: a quarter that Java takes for its heap unless told otherwise, a tenth for the system.
+#: Assumed: a quarter that Java takes for its heap by default, a tenth for the system.
 _MEMORY = 0.35
 
 
@@ -152,7 +152,7 @@ class CloudRun(InstantActuator):
         )
 
     def apply(self, target_executors: int, now_s: float) -> Receipt:
-        """Ask for so many VMs; those that leave work off their queue, and take no more images."""
+        """Ask for VMs; those that leave finish their queue, and take no more images."""
         self._advance(now_s)
         asked = self._roster.ask(target_executors, now_s)
         self._roster.release(now_s)

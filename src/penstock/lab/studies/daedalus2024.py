@@ -47,9 +47,7 @@ from penstock.policies.phoebe import Phoebe
 from penstock.policies.static import Static
 from penstock.simulation.engines.continuous import ContinuousJob
 from penstock.simulation.engines.continuous_run import ContinuousRun
-from penstock.simulation.engines.dataflow import Operator
 from penstock.simulation.engines.engine import Curve, Outcome
-from penstock.simulation.engines.fleet import Startup
 
 Array = NDArray[np.float64]
 
@@ -103,7 +101,8 @@ class DaedalusCell(Struct, frozen=True):
         return Hpa(cpu_target_fraction=target, stabilize_down_s=_HPA_WAITS_S), patient
 
 
-class _Loads(Struct, frozen=True):
+class _Data(Struct, frozen=True):
+    job: ContinuousJob
     every_s: int
     ysb: list[float]
     traffic: list[float]
@@ -170,27 +169,8 @@ def findings(requests: dict[str, float], every: Results) -> Findings:
 
 def engine_job(name: str) -> ContinuousJob:
     """A job of the study; what differs is the latency that it has of its own."""
-    return ContinuousJob(
-        operators=(
-            Operator("source", 40e-6),
-            Operator("parse", 60e-6, upstream=("source",)),
-            Operator("window", 100e-6, upstream=("parse",), selectivity=0.01, keyed=True),
-        ),
-        contention=0.0,
-        hot_fraction=0.05,
-        speed_spread=0.02,
-        capacity_noise=0.034,
-        measurement_noise=0.02,
-        startup=Startup(10.0, 20.0),
-        restart_s=7.5,
-        join_s=7.5,
-        state_bytes=0.0,
-        checkpoint_interval_s=10.0,
-        partitions=most_workers(name),
-        idle_cpu_fraction=0.086,
-        full_cpu_fraction=1.0,
-        restart_cpu_fraction=0.5,
-        pipeline_latency_s=own_latency_s(name),
+    return msgspec.structs.replace(
+        _data().job, partitions=most_workers(name), pipeline_latency_s=own_latency_s(name)
     )
 
 
@@ -200,16 +180,16 @@ def load(name: str) -> list[float]:
         at_s = np.arange(RUN_S)
         shape = np.trunc(27_500.0 * np.sin(2.0 * np.pi * at_s / 10_800.0) + 32_500.0)
     else:
-        means = np.array(_loads().ysb if name == "YSB" else _loads().traffic)
-        middles_s = _loads().every_s * (np.arange(len(means)) + 0.5)
+        means = np.array(_data().ysb if name == "YSB" else _data().traffic)
+        middles_s = _data().every_s * (np.arange(len(means)) + 0.5)
         shape = np.interp(np.arange(RUN_S) + 0.5, middles_s, means)
     scale = PEAK_FRACTION * engine_job(name).capacity_rps(most_workers(name)) / float(shape.max())
     return [float(rate) for rate in shape * scale]
 
 
 @lru_cache(maxsize=1)
-def _loads() -> _Loads:
-    return data("daedalus2024", _Loads)
+def _data() -> _Data:
+    return data("daedalus2024", _Data)
 
 
 def run(cell: DaedalusCell) -> DaedalusResult:

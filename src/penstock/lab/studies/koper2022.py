@@ -8,7 +8,7 @@ number of workers changed.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from itertools import pairwise
 from statistics import fmean
 from typing import NamedTuple
@@ -29,7 +29,7 @@ from penstock.lab.studies.koper_recordings import (
     recordings,
     replayed,
 )
-from penstock.lab.studies.koper_sensors import as_the_study_measured
+from penstock.lab.studies.koper_sensors import StudyGauges
 from penstock.lab.studies.skeleton import Bench, Findings, StudyPlan
 from penstock.lab.studies.study import (
     Chart,
@@ -43,7 +43,7 @@ from penstock.lab.studies.study import (
 from penstock.settings.policy_spec import read_policy_spec
 from penstock.settings.wiring import wire
 from penstock.simulation.engines.continuous import ContinuousJob
-from penstock.simulation.engines.engine import Level, Outcome
+from penstock.simulation.engines.engine import Outcome
 
 DURATION_S = 140 * 60
 SAMPLE_S = 15.0
@@ -52,27 +52,9 @@ BOUNDS = {"min_executors": 1, "max_executors": 16}
 #: The study has one run of each setting. A scaler that is lucky once is not lucky on average.
 SEEDS = (1, 2, 3, 4, 5)
 
-#: A tenth, but for one thing: Kubernetes 1.21, on which the study ran, subtracts the ratio from 1
-#: before it compares, and in floating point 99 % over 90 % is then more than a tenth too much.
-TOLERANCE_UP = 0.0999
-
-#: Pauses of the study count from when the number of registered workers last changed, which is so
-#: long after the decision.
+#: Pauses of the study count from when the number of registered workers last changed, which is
+#: this long after the decision. It is part of each cooldown in the settings of the scalers.
 REGISTERED_AFTER_S = 15.0
-
-#: The settings of section 4.6, by the names of the tables.
-SCALERS: dict[str, Callable[[int], str]] = {
-    "hpa": lambda percent: (
-        f"hpa:cpu_target={percent / 100},metric_window=1min,tolerance_up={TOLERANCE_UP}"
-    ),
-    "varga-v1": lambda percent: _varga(1, percent),
-    "varga-v2": lambda percent: _varga(2, percent),
-    "dhalion-adapted": lambda seconds: (
-        f"dhalion_adapted:latency_threshold={seconds}s,lag_window=0s,{_pause(120)}"
-    ),
-    "ds2": lambda percent: _ds2("ds2", percent),
-    "ds2-adapted": lambda percent: _ds2("ds2_adapted", percent),
-}
 
 METRICS = (
     Metric("latency", "s"),
@@ -190,7 +172,7 @@ def _with_single_runs(
 def against(table: Comparison, metric: Metric) -> Chart:
     """All settings of a query as points: across what the paper has, upwards what we have."""
     lines, labels = [], []
-    for scaler in SCALERS:
+    for scaler in recordings().scalers:
         settings = [e for e in table.entries if e.label.rsplit(" ", 1)[0] == scaler]
         x = [entry.paper[metric.name] or 0.0 for entry in settings]
         lines.append(ChartLine(scaler, x, [entry.ours[metric.name] for entry in settings]))
@@ -202,14 +184,26 @@ def against(table: Comparison, metric: Metric) -> Chart:
     )  # fmt: skip
 
 
+def policy_text(scaler: str, setting: int) -> str:
+    """A setting of section 4.6.
+
+    The tolerance of the HPA is a tenth, but Kubernetes 1.21, on which the study ran, subtracts the
+    ratio from 1 before it compares: in floating point 99 % over 90 % is then above the tolerance.
+
+    >>> policy_text("ds2", 33)
+    'ds2:overprovisioning=0.33,whole_instances=true,cooldown=255s'
+    """
+    return recordings().scalers[scaler].format(setting=setting, fraction=setting / 100)
+
+
 def run(cell: KoperCell) -> KoperResult:
     """One run of 140 minutes, measured as in the study."""
-    entry = read_policy_spec(SCALERS[cell.scaler](cell.setting), BOUNDS)
+    entry = read_policy_spec(policy_text(cell.scaler, cell.setting), BOUNDS)
     rates = [rps for rps in recordings().loads_rps[cell.query] for _ in range(60)]
     by_kubernetes = cell.scaler == "hpa"
     # Kubernetes counts the cpu time that was used; the others read gauges, which err.
     job = structs.replace(cell.job, measurement_noise=0.0) if by_kubernetes else cell.job
-    engine = as_the_study_measured(
+    engine = StudyGauges(
         job.start(rates, executors=START_WORKERS, seed=cell.seed),
         minute_cpu=by_kubernetes,
         lag_per_worker=cell.scaler.startswith("varga"),
@@ -230,32 +224,10 @@ def measure(outcome: Outcome, base_s: float) -> KoperResult:
     departed = np.interp(at_s, outcome.departures.at_s, outcome.departures.records)
     arrived_at_s = np.interp(departed, outcome.arrivals.records, outcome.arrivals.at_s)
     waited_s = np.maximum(0.0, at_s - arrived_at_s)
-    workers = _sampled(outcome.paid, at_s.tolist())
+    levels = np.searchsorted([level.at_s for level in outcome.paid], at_s, side="right") - 1
+    workers = [outcome.paid[place].executors for place in levels.tolist()]
     changes = sum(before != after for before, after in pairwise(workers))
     return KoperResult(float(waited_s.mean()) + base_s, fmean(workers), float(changes))
-
-
-def _sampled(levels: Sequence[Level], at_s: Sequence[float]) -> list[int]:
-    """The level at each instant."""
-    values, index = [], 0
-    for now_s in at_s:
-        while index + 1 < len(levels) and levels[index + 1].at_s <= now_s:
-            index += 1
-        values.append(levels[index].executors)
-    return values
-
-
-def _varga(version: int, percent: int) -> str:
-    target = f"version={version},utilization_target={percent / 100}"
-    return f"varga:{target},count_sources=true,{_pause(120)}"
-
-
-def _ds2(policy: str, percent: int) -> str:
-    return f"{policy}:overprovisioning={percent / 100},whole_instances=true,{_pause(240)}"
-
-
-def _pause(seconds: int) -> str:
-    return f"cooldown={seconds + REGISTERED_AFTER_S:g}s"
 
 
 def _table(query: str, results: Mapping[Setting, Sequence[KoperResult]]) -> Comparison:

@@ -18,7 +18,6 @@ from penstock.simulation.calibration.fit_search import ROUNDS
 from penstock.simulation.calibration.rows import Errors, RecordedSample, errors
 from penstock.simulation.engines.continuous import ContinuousJob
 from penstock.simulation.engines.dataflow import Dataflow, Operator
-from penstock.simulation.engines.fleet import Startup
 
 #: The recorded rates and busy times are means over a minute.
 WINDOW_S = 60.0
@@ -39,15 +38,6 @@ COUNTED = {"q1": 1, "q3": 1, "q11": 2}
 #: A fit to this part of every recorded run is judged on the rest.
 JUDGED_AFTER = 0.5
 JUDGED_ROUNDS = 3
-
-#: What no recording shows: from request to registration, and how long a restart waits for more
-#: workers; checkpoints as the study configured them.
-ASSUMED = ContinuousJob(
-    startup=Startup(8.0, 20.0),
-    wait_for_workers_s=2.0,
-    checkpoint_interval_s=10.0,
-    state_bytes=0.0,
-)
 
 
 class Published(NamedTuple):
@@ -72,12 +62,18 @@ class KoperRecording(Struct, frozen=True):
 class Recordings(Struct, frozen=True):
     """The file as it is."""
 
-    source: str
-    table_columns: list[str]
+    #: The policy of each scaler, as text to fill in.
+    scalers: dict[str, str]
+    #: The dataflow of each query (figures 4.1 to 4.3).
+    upstream: dict[str, dict[str, tuple[str, ...]]]
+    #: What no recording shows: from request to registration, and how long a restart waits for more
+    #: workers; checkpoints as the study configured them.
+    assumed_job: ContinuousJob
+    #: The parameters of the engine that the fit changes.
+    fitted: list[str]
     tables: dict[str, list[tuple[str, int, float, float, int]]]
     #: Records/s in each minute, the same in all runs of a query.
     loads_rps: dict[str, list[float]]
-    run_columns: list[str]
     runs: list[KoperRecording]
 
     def published(self, query: str) -> list[Published]:
@@ -120,8 +116,8 @@ def busiest_to_mean(query: str) -> float:
 
     Only the mean over operators was recorded. But DS2 asks for ``arrivals / (rate per instance /
     busy)`` instances, where `busy` is that of the busiest, rounds up, puts its margin on top and
-    rounds up again: each rescale that it made tells the busy time within a range. Taken is what
-    lies in most of them.
+    rounds up again: each rescale gives a range for the busy time. Taken is what lies in
+    most of them.
     """
     ranges = [
         found
@@ -129,7 +125,7 @@ def busiest_to_mean(query: str) -> float:
         if run.query == query and run.scaler.startswith("ds2")
         for rows in [rows_of(run)]
         for three in zip(rows, rows[1:], rows[2:], strict=False)
-        if (found := _told_by(*three, COUNTED[query])) is not None
+        if (found := _range_of_ratio(*three, COUNTED[query])) is not None
     ]
     cells = list(pairwise(sorted({edge for range_ in ranges for edge in range_})))
 
@@ -141,7 +137,7 @@ def busiest_to_mean(query: str) -> float:
     return (low + high) / 2.0
 
 
-def _told_by(
+def _range_of_ratio(
     seen: RecordedSample, last: RecordedSample, after: RecordedSample, counted: int
 ) -> tuple[float, float] | None:
     """From where to where the ratio lies if DS2 made this rescale; ``None`` if there was none."""
@@ -161,26 +157,18 @@ def template(query: str) -> ContinuousJob:
     One operator is the busiest; the others share evenly what is left of the mean.
     """
     ratio, kept = busiest_to_mean(query), sink_records(query)
-    names: dict[str, tuple[str, ...]]
-    if query == "q1":
+    upstream = recordings().upstream[query]
+    busiest, thinned = {
         # Reading is the most work: nothing was ever held back in front of a later operator.
-        names, busiest, thinned = _chain("source", "map", "sink"), "source", {}
-    elif query == "q11":
-        # Timestamps are chained to the source, the sink to the window: its input is all there is.
-        names, busiest, thinned = _chain("source", "window"), "window", {"source": kept}
-    else:
-        names = {
-            "auctions": (),
-            "persons": (),
-            "filter": ("persons",),
-            "join": ("auctions", "filter"),
-            "sink": ("join",),
-        }
+        "q1": ("source", {}),
         # Three of the generator's six states pass the filter; the join brings out what the sink
         # was seen to get.
-        busiest, thinned = "join", {"filter": 0.5, "join": kept / (0.5 + 0.5 * 0.5)}
-    operators = _with_work(names, thinned, busiest, _other_share(len(names), ratio))
-    return msgspec.structs.replace(ASSUMED, operators=operators)
+        "q3": ("join", {"filter": 0.5, "join": kept / (0.5 + 0.5 * 0.5)}),
+        # Timestamps are chained to the source, the sink to the window: its input is all there is.
+        "q11": ("window", {"source": kept}),
+    }[query]
+    operators = _with_work(upstream, thinned, busiest, _other_share(len(upstream), ratio))
+    return msgspec.structs.replace(recordings().assumed_job, operators=operators)
 
 
 class Fit(NamedTuple):
@@ -203,7 +191,7 @@ def fitted(one: Fit) -> ContinuousJob:
 
 
 def calibration(query: str, job: ContinuousJob, judged_job: ContinuousJob) -> Calibration:
-    """What was fitted, and how far that can be trusted: a fit to the first halves tells that."""
+    """What was fitted, and how far off a fit to the first halves is on the second."""
     runs = [run for run in recordings().runs if run.query == query]
     recorded = _rows(query)
     judged = _judged(judged_job, recorded)
@@ -212,7 +200,7 @@ def calibration(query: str, job: ContinuousJob, judged_job: ContinuousJob) -> Ca
     found = {
         "rps_per_worker": job.capacity_rps(1),
         "busy_at_saturation": job.busy_at_saturation,
-        **{name: float(getattr(job, name)) for name in _FITTED},
+        **{name: float(getattr(job, name)) for name in recordings().fitted},
     }
     off = {
         name: fmean([value for one in judged if (value := getattr(one, name)) is not None])
@@ -232,25 +220,24 @@ def _judged(job: ContinuousJob, recorded: list[list[RecordedSample]]) -> list[Er
 
 
 def replayed(query: str, job: ContinuousJob) -> list[Chart]:
-    """Recorded latency and lag of each run of a query beside what the job shows on paper."""
+    """Recorded latency and lag of each run of a query beside those of the simulated job."""
     charts = []
     for run in recordings().runs:
         if run.query != query:
             continue
         rows = rows_of(run)
         shown = replay(job, rows, WINDOW_S)
-        name = f"query {query[1:]}, {run.scaler} {run.setting}"
         at_s = [row.at_s for row in rows]
-        for what, unit, sides in (
-            ("latency", "s", [[_rounded(row.delay_s) for row in side] for side in (rows, shown)]),
-            (
-                "lag",
-                "records",
-                [[_rounded(row.backlog_records) for row in side] for side in (rows, shown)],
-            ),
+        for what, unit, field in (
+            ("latency", "s", "delay_s"),
+            ("lag", "records", "backlog_records"),
         ):
-            lines = (ChartLine("recorded", at_s, sides[0]), ChartLine("simulated", at_s, sides[1]))
-            charts.append(Chart(f"{name}: {what}", "time", unit, lines))
+            lines = tuple(
+                ChartLine(name, at_s, [_rounded(getattr(row, field)) for row in side])
+                for name, side in (("recorded", rows), ("simulated", shown))
+            )
+            title = f"query {query[1:]}, {run.scaler} {run.setting}: {what}"
+            charts.append(Chart(title, "time", unit, lines))
     return charts
 
 
@@ -258,21 +245,8 @@ def _rounded(value: float | None) -> float | None:
     return None if value is None else float(f"{value:.4g}")
 
 
-_FITTED = (
-    "contention", "late_contention", "late_after_s", "late_for_s", "restart_s", "join_s",
-    "cold_fraction", "warmup_s", "catch_up_fraction", "idle_cpu_fraction", "full_cpu_fraction",
-    "cpu_exponent", "restart_cpu_fraction", "calm_loss_in_cpu", "pressed_loss_in_cpu",
-    "busy_exponent", "calm_loss_in_busy", "pressed_loss_in_busy", "calm_backpressure_fraction",
-    "pressed_backpressure_fraction",
-)  # fmt: skip
-
-
-def _chain(*names: str) -> dict[str, tuple[str, ...]]:
-    return {name: (names[i - 1],) if i else () for i, name in enumerate(names)}
-
-
 def _other_share(count: int, ratio: float) -> float:
-    """The work of each other operator relative to the busiest, if that is so many times the mean.
+    """The work of each other operator relative to the busiest, if that is `ratio` times the mean.
 
     >>> _other_share(3, 1.5)  # mean of 1, 1/2, 1/2 is 2/3
     0.5

@@ -13,20 +13,11 @@ from penstock.simulation.engines.engine import Engine, Outcome
 #: The metrics server of that time took a sample each minute, of the minute before; the recorded
 #: steps of the autoscaler are a minute apart where it grows without a pause.
 CPU_WINDOW_S = 60.0
-#: Kafka's consumers tell the largest lag of the last 30 to 60 s: of two samples of 30 s each.
+#: Kafka's consumers report the largest lag of the last 30 to 60 s: of two samples of 30 s each.
 LAG_WINDOW_S = 45.0
 
 
-def as_the_study_measured(
-    engine: Engine, *, minute_cpu: bool = False, lag_per_worker: bool = False, counted: int = 1
-) -> Engine:
-    """The engine behind the study's instruments."""
-    return Instruments(
-        engine, minute_cpu=minute_cpu, lag_per_worker=lag_per_worker, counted=counted
-    )
-
-
-class Instruments(InstantActuator):
+class StudyGauges(InstantActuator):
     """An engine seen through gauges of its operators.
 
     Throughput is that of the last operator. While the job is down there are no operators, and so
@@ -41,11 +32,16 @@ class Instruments(InstantActuator):
     With `lag_per_worker` lag and throughput are those of one worker: the query that feeds Varga's
     autoscaler groups them by pod, so that its threshold holds for each.
 
-    Each instance of an operator is counted so many times as `counted` says.
+    Each instance of an operator counts `counted` times.
     """
 
     def __init__(
-        self, engine: Engine, *, minute_cpu: bool, lag_per_worker: bool, counted: int
+        self,
+        engine: Engine,
+        *,
+        minute_cpu: bool = False,
+        lag_per_worker: bool = False,
+        counted: int = 1,
     ) -> None:
         self._engine = engine
         self._minute_cpu = minute_cpu

@@ -14,10 +14,11 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 import msgspec
+from msgspec import Struct
 
 from penstock.core.errors import ConfigError
 from penstock.lab.experiments.statistics import Regression, regression
-from penstock.lab.studies.skeleton import Bench, Findings, Say, StudyPlan, printed, prose
+from penstock.lab.studies.skeleton import Bench, Findings, Say, StudyPlan, data, printed, prose
 from penstock.lab.studies.study import (
     Calibration,
     Chart,
@@ -40,19 +41,13 @@ EXPLAINS = 0.7
 #: Below this share a line explains hardly anything.
 HARDLY = 0.5
 
-_SETTINGS = {
-    "spark.sql.shuffle.partitions": str(PARTITIONS),
-    "spark.sql.streaming.stateStore.providerClass": (
-        "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
-    ),
-    # Each commit is a snapshot, not a log of changes.
-    "spark.sql.streaming.stateStore.rocksdb.changelogCheckpointing.enabled": "false",
-    "spark.sql.streaming.stateStore.rocksdb.compression": "none",
-    "spark.sql.streaming.noDataMicroBatches.enabled": "false",
-}
 WHATS = ("snapshot", "load")
 TEXT = prose("varga2021")
 PAPER = printed("varga2021")["section 5.4"]
+
+
+class _Settings(Struct, frozen=True):
+    spark: dict[str, str]
 
 
 def study(
@@ -99,6 +94,10 @@ def measure(
     say: Say, sizes_bytes: Sequence[float], fleets: Sequence[int], repeats: int
 ) -> Iterator[StateSample]:
     """Every snapshot and load, from a driver of its own for each size of the fleet."""
+    settings = {
+        "spark.sql.shuffle.partitions": str(PARTITIONS),
+        **data("varga2021", _Settings).spark,
+    }
     with Testbed(slots=max(fleets), kafka=False, say=say) as bed:
         for executors in fleets:
             order = Order(
@@ -106,7 +105,7 @@ def measure(
                 sizes_bytes=list(sizes_bytes),
                 repeats=repeats,
                 directory=str(bed.run_directory / "state"),
-                settings=bed.spark_conf(initial_executors=executors, **_SETTINGS),
+                settings=bed.spark_conf(initial_executors=executors, **settings),
             )
             yield from _driven(order, bed.driver_environment, say)
 
@@ -135,7 +134,7 @@ def _driven(order: Order, environment: dict[str, str], say: Say) -> Iterator[Sta
                 yield sample
             error = driver.stderr.read().decode(errors="replace")
             if driver.wait():
-                last = error.strip().splitlines()[-1:] or ["nobody knows why"]
+                last = error.strip().splitlines()[-1:] or ["it gave no reason"]
                 raise ConfigError(f"the state-size job failed: {last[0]}")
         finally:
             driver.kill()

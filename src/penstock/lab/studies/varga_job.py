@@ -1,8 +1,8 @@
-"""The state-size job of Varga et al. on real Spark: a driver of its own, told what to do by JSON.
+"""The state-size job of Varga et al. on real Spark: a driver of its own, which takes JSON.
 
 Each key holds one random string, in RocksDB. A batch that gives every key a new string makes all
 of the state new, so its commit writes a snapshot of all of it. A query that is started again from
-its checkpoint has to load that state anew: the stores belong to one run of a query. Its batches
+its checkpoint has to load that state again: the stores belong to one run of a query. Its batches
 bring one string each, so that loading is nearly all there is to do in the first of them.
 
 What is measured of a batch is the time of the tasks that hold state, as Spark adds it up: for a
@@ -57,7 +57,7 @@ class StateSample(Struct, frozen=True):
 
 
 def main(text: str) -> None:
-    """Carry out an order and write each sample to standard output as soon as it is there."""
+    """Measure as ordered, and write each sample to standard output at once."""
     order = msgspec.json.decode(text, type=Order)
     from pyspark import SparkConf
     from pyspark.sql import SparkSession
