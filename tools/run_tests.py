@@ -121,15 +121,25 @@ def run_alone(command: list[str], summary: Summary) -> int:
 
 
 def end_session(session: int) -> list[str]:
-    """End all processes of a session; what they were. Finds them where there is a /proc."""
-    found: list[str] = []
+    """End the processes of a session that do not end by themselves; what they were."""
+    deadline = time.monotonic() + END_WITHIN_S
+    while (left := members(session)) and time.monotonic() < deadline:
+        time.sleep(0.1)
+    for process in left:
+        with suppress(ProcessLookupError):
+            os.kill(process, signal.SIGKILL)
+    return list(left.values())
+
+
+def members(session: int) -> dict[int, str]:
+    """The running processes of a session with their commands, where there is a /proc."""
+    found: dict[int, str] = {}
     for path in Path("/proc").glob("[0-9]*"):
         with suppress(OSError):
             fields = (path / "stat").read_text().rpartition(")")[2].split()
             if int(fields[3]) == session and fields[0] != "Z":
                 command = (path / "cmdline").read_bytes().replace(b"\0", b" ").decode().strip()
-                os.kill(int(path.name), signal.SIGKILL)
-                found.append(command[:100] or path.name)
+                found[int(path.name)] = command[:100] or path.name
     return found
 
 
