@@ -107,7 +107,7 @@ def test_small_shrinks_are_not_worth_a_rescale() -> None:
 def test_load_beyond_every_size_asks_for_the_largest() -> None:
     decision = PHOEBE.decide(look(500e3, 4), Knowledge())
     assert decision.target_executors == 8
-    assert "overloaded at 500000 records/s" in decision.reasons[0].text
+    assert "overloaded at 500.0 k/s" in decision.reasons[0].text
 
 
 def test_it_looks_ten_minutes_ahead_and_plans_every_ten_minutes() -> None:

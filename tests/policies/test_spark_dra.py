@@ -65,7 +65,7 @@ def test_the_first_executor_waits_for_the_backlog_timeout() -> None:
     assert decision.target_executors == 1
     assert (
         decision.reasons[0].text
-        == "32 tasks need 8 executors: holding 1 until they have waited 1 s"
+        == "32 tasks need 8 executors: holding 1 executor until tasks have waited for 1 s"
     )
 
 

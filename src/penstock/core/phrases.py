@@ -32,6 +32,17 @@ def executors(count: int, verb: str = "") -> str:
     return counted(count, "executor", verb)
 
 
+def resized(before: int, after: int) -> str:
+    """What becomes of a fleet.
+
+    >>> resized(3, 4), resized(2, 1), resized(1, 1), resized(5, 5)
+    ('4 executors instead of 3', '1 executor instead of 2', '1 executor stays', '5 executors stay')
+    """
+    return (
+        executors(after, "stay") if before == after else f"{executors(after)} instead of {before}"
+    )
+
+
 def rate(rps: float) -> str:
     """Records per second in the unit that fits.
 

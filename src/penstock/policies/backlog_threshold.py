@@ -10,6 +10,8 @@ from msgspec import Meta
 from penstock.core.errors import ConfigError
 from penstock.core.knowledge import Knowledge
 from penstock.core.model import Decision, Limits, Reason, Snapshot, not_measured
+from penstock.core.phrases import counted, resized
+from penstock.policies.algorithms.measurements import hold
 
 
 def stepped(
@@ -37,7 +39,7 @@ class BacklogThreshold:
 
     The rule: per operator, ``backlog > high_records: k + 1``; ``backlog <= low_records: k - 1``;
     else ``k``. The executors run an instance of every operator each, so the fleet is the largest
-    of these wishes: it grows if any queue is long and shrinks only if all are short.
+    of these: it grows if any queue is long and shrinks only if all are short.
 
     Parameters
     ----------
@@ -57,7 +59,7 @@ class BacklogThreshold:
     >>> now = Snapshot(0.0, Fleet(3, 3, 3), operators=operators)
     >>> decision = BacklogThreshold().decide(now, Knowledge())
     >>> decision.target_executors, decision.reasons[0].text
-    (4, '420 records wait before recognise, more than 150: one executor more, 4')
+    (4, '420 records wait before recognise, more than 150: 4 executors instead of 3')
 
     References
     ----------
@@ -65,7 +67,7 @@ class BacklogThreshold:
 
     Where we differ
     ---------------
-    Pulsar scales each function by itself; we have one fleet, hence the largest wish. A job whose
+    Pulsar scales each function by itself; here one fleet takes the largest of them. A job whose
     operators have no queues of their own (Spark's stages have none) is one operator with the
     backlog of its source. A micro-batch job always has what arrived since the last trigger
     waiting: choose thresholds above that.
@@ -104,15 +106,14 @@ class BacklogThreshold:
             queues = {"the job": snapshot.backlog_records}
         longest = max(queues, key=lambda name: queues[name])
         queue = queues[longest]
-        # The rule never falls as the queue grows, so the largest wish is that of the longest queue.
+        # The rule never falls as the queue grows, so the longest queue asks for the most.
         target = stepped(fleet, queue, low_records=self.low_records, high_records=self.high_records)
-        waits = f"{queue:.0f} records wait before {longest}"
-        if target > fleet:
-            code = "scale_up"
-            text = f"{waits}, more than {self.high_records:g}: one executor more, {target}"
-        elif target < fleet:
-            code = "scale_down"
-            text = f"{waits}, no more than {self.low_records:g}: one executor fewer, {target}"
-        else:
-            code, text = "right_size", f"holding {fleet} executors: {waits}"
-        return Decision.of(target, Reason(code, text, {"backlog_records": queue}))
+        evidence = {"backlog_records": queue}
+        waits = f"{counted(round(queue), 'record', 'wait')} before {longest}"
+        if target == fleet:
+            return hold(fleet, "right_size", waits, evidence)
+        code, threshold = "scale_up", f"more than {self.high_records:g}"
+        if target < fleet:
+            code, threshold = "scale_down", f"no more than {self.low_records:g}"
+        text = f"{waits}, {threshold}: {resized(fleet, target)}"
+        return Decision.of(target, Reason(code, text, evidence))

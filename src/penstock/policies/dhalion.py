@@ -10,7 +10,9 @@ from msgspec import Meta, Struct
 
 from penstock.core.knowledge import Knowledge
 from penstock.core.model import Decision, Limits, Reason, Snapshot, not_measured
+from penstock.core.phrases import counted, resized
 from penstock.policies.algorithms.dataflow import instances_of
+from penstock.policies.algorithms.measurements import hold, missing
 from penstock.policies.algorithms.symptoms import (
     NOISE_MS,
     QUEUE_GROWTH_RPS,
@@ -68,28 +70,28 @@ class Dhalion:
     A queue in front of the source that grows by ``g`` records/s while ``c`` are read presses
     the job as a whole by ``1000 g / (g + c)``: then it grows by ``g / c``, so that it stops.
 
-    All operators share the executors, so the fleet grows to what the pressed operator needs (the
-    largest wish); where stages take turns the job is pressed as a whole.
+    All operators share the executors, so the fleet grows to what the pressed operator needs;
+    where stages take turns the job is pressed as a whole.
 
     Parameters
     ----------
     noise_ms
         Backpressure below this is noise (ms/s).
     skew_ratio
-        Executors differ when the fastest exceeds so many times the slowest.
+        Executors differ when the fastest exceeds this many times the slowest.
     growth_rps
         A queue in front of the source grows above this slope (records/s).
     quiet_s
-        A queue is almost empty if it holds less than arrives in so many seconds, besides what
+        A queue is almost empty if it holds less than arrives in this many seconds, besides what
         waits for the next trigger.
     shrink_fraction
         How much smaller to become at a time.
     wait_s
-        Judge a cure, and try the next, only after so long.
+        Judge a cure, and try the next, only after this time.
     blacklist_ratio
         The fraction of failures that blacklists a cure.
     blacklist_s
-        After so long a blacklisted cure may be tried again.
+        After this time a blacklisted cure may be tried again.
     period_s
         Seconds between decisions.
 
@@ -107,7 +109,8 @@ class Dhalion:
     ...                operators=operators)
     >>> decision = Dhalion().decide(now, Knowledge())
     >>> decision.target_executors, decision.reasons[0].text
-    (8, 'count holds back what feeds it for 500 ms/s, without skew: under-provisioned, 4 -> 8')
+    (8, 'count holds back what feeds it for 500 ms/s, without skew: under-provisioned, 8 executors
+    instead of 4')
 
     References
     ----------
@@ -162,8 +165,8 @@ class Dhalion:
                 memory = DhalionMemory(None, memory.records)
             elif snapshot.at_s - attempt.at_s < self.wait_s:
                 cure = attempt.cure.replace("_", " ")
-                text = f"holding {fleet} executors: the last {cure} is given {self.wait_s:.0f} s"
-                return Decision.of(fleet, Reason("waiting", text), memory=memory)
+                why = f"the last {cure} is given {self.wait_s:.0f} s to show its effect"
+                return hold(fleet, "waiting", why, memory=memory)
             else:
                 memory = self._judged(memory, attempt, max(pressure.values()), snapshot)
         culprit = max(pressure, key=lambda name: pressure[name])
@@ -200,31 +203,27 @@ class Dhalion:
         evidence = {"backpressure_ms": pressure_ms}
         seen = f"{culprit} holds back what feeds it for {pressure_ms:.0f} ms/s"
         if not under_provisioned(symptoms):
-            text = (
-                f"holding {fleet} executors: {seen}, but executors {', '.join(rates.high)} are "
-                f"{self.skew_ratio:g} times as fast as others: more would not help"
+            why = (
+                f"{seen}, but among the executors, {', '.join(rates.high)} process more than "
+                f"{self.skew_ratio:g} times as much as others: more executors would not help"
             )
-            return Decision.of(fleet, Reason("skewed", text, evidence), memory=memory)
+            return hold(fleet, "skewed", why, evidence, memory)
         target = _grown_fleet(culprit, pressure_ms, snapshot)
-        text = f"{seen}, without skew: under-provisioned, {fleet} -> {target}"
+        text = f"{seen}, without skew: under-provisioned, {resized(fleet, target)}"
         return self._cure("scale_up", target, pressure_ms, text, evidence, snapshot, memory)
 
     def _unpressed(self, snapshot: Snapshot, memory: DhalionMemory) -> Decision:
         fleet = snapshot.fleet.target
         backlog, arrival_rps = snapshot.backlog_records, snapshot.arrival_rps
         if backlog is None or arrival_rps is None:
-            names = (("backlog_records", backlog), ("arrival_rps", arrival_rps))
-            missing = [name for name, value in names if value is None]
-            return not_measured(fleet, *missing, memory=memory)
+            unknown = missing(backlog_records=backlog, arrival_rps=arrival_rps)
+            return not_measured(fleet, *unknown, memory=memory)
         evidence = {"backlog_records": backlog, "arrival_rps": arrival_rps}
         target = max(1, floor(fleet * (1.0 - self.shrink_fraction)))
+        waits = counted(round(backlog), "record", "wait")
         if not self._quiet(snapshot) or target >= fleet:
-            text = f"holding {fleet} executors: no backpressure, {backlog:.0f} records wait"
-            return Decision.of(fleet, Reason("healthy", text, evidence), memory=memory)
-        text = (
-            f"no backpressure and only {backlog:.0f} records wait: "
-            f"over-provisioned, {fleet} -> {target}"
-        )
+            return hold(fleet, "healthy", f"no backpressure, {waits}", evidence, memory)
+        text = f"no backpressure and only {waits}: over-provisioned, {resized(fleet, target)}"
         return self._cure("scale_down", target, 0.0, text, evidence, snapshot, memory)
 
     def _cure(
@@ -242,9 +241,9 @@ class Dhalion:
         if record.banned_at_s is not None:
             if snapshot.at_s - record.banned_at_s < self.blacklist_s:
                 name = cure.replace("_", " ")
-                why = f"{name} is blacklisted, {record.failed} of {record.tried} did not help"
-                text = f"holding {fleet} executors: {text}, but {why}"
-                return Decision.of(fleet, Reason("blacklisted", text, evidence), memory=memory)
+                failed = f"{record.failed} of {counted(record.tried, 'try', plural='tries')} failed"
+                why = f"{text}, but {name} is blacklisted, as {failed}"
+                return hold(fleet, "blacklisted", why, evidence, memory)
             memory = _with_record(memory, cure, Record())
         attempt = Attempt(cure, snapshot.at_s, pressure_ms, snapshot.throughput_rps)
         after = DhalionMemory(attempt, memory.records)

@@ -11,6 +11,8 @@ from msgspec import Meta
 
 from penstock.core.knowledge import Knowledge
 from penstock.core.model import Decision, Limits, Reason, Snapshot, not_measured
+from penstock.core.phrases import rate, resized
+from penstock.policies.algorithms.measurements import executor_mean, hold, missing, window_mean
 from penstock.policies.algorithms.slots import with_margin
 from penstock.policies.algorithms.symptoms import excess_delay_s, held_back_fraction
 
@@ -37,7 +39,7 @@ def shrunk(executors: int, fraction: float) -> int:
 
 @dataclass(frozen=True, slots=True)
 class DhalionAdapted:
-    """Grow by the ratio of arrivals to throughput when late; shrink by a fifth when at ease.
+    """Grow by the ratio of arrivals to throughput when late; shrink by a fifth when idle enough.
 
     The rule: if ``lag > latency_threshold_s`` and the backlog grows:
     ``n' = ceil(n x arrival / throughput x (1 + overprovisioning))``. Else, if backpressure,
@@ -56,7 +58,7 @@ class DhalionAdapted:
     shrink_fraction
         How much smaller to become at a time.
     window_s
-        Metrics are means, and growth is a slope, over so many seconds.
+        Metrics are means, and growth is a slope, over this window.
     lag_window_s
         The same for the lag alone: 0 in the study, which looks at the lag of the moment.
     period_s
@@ -75,7 +77,8 @@ class DhalionAdapted:
     ...     knowledge.learn(now, at_s)
     >>> decision = DhalionAdapted().decide(now, knowledge)
     >>> decision.target_executors, decision.reasons[0].text
-    (10, '8.0 s late and the backlog grows by 100 records/s: 4 x 200/100 x 1.2 executors')
+    (10, '8.0 s late and the backlog grows by 100/s: 200/s arrive, 100/s are processed, with 20% on
+    top: 10 executors instead of 4')
 
     References
     ----------
@@ -122,12 +125,9 @@ class DhalionAdapted:
         throughput_rps = _mean(lambda s: s.throughput_rps, snapshot, knowledge, self.window_s)
         growth_rps = knowledge.slope(lambda s: s.backlog_records, self.window_s)
         if arrival_rps is None or throughput_rps is None or growth_rps is None:
-            names = (
-                ("arrival_rps", arrival_rps),
-                ("throughput_rps", throughput_rps),
-                ("growth of backlog_records", growth_rps),
-            )
-            return not_measured(fleet, *(name for name, value in names if value is None))
+            unknown = missing(arrival_rps=arrival_rps, throughput_rps=throughput_rps)
+            growth = ["growth of backlog_records"] if growth_rps is None else []
+            return not_measured(fleet, *unknown, *growth)
         evidence = {
             "lag_s": lag_s,
             "backlog_growth_rps": growth_rps,
@@ -135,16 +135,17 @@ class DhalionAdapted:
             "throughput_rps": throughput_rps,
         }
         if growth_rps <= 0.0:
-            text = f"holding {fleet} executors: {lag_s:.1f} s late, but the backlog shrinks"
-            return Decision.of(fleet, Reason("catching_up", text, evidence))
+            why = f"{lag_s:.1f} s late, but the backlog shrinks"
+            return hold(fleet, "catching_up", why, evidence)
         if throughput_rps == 0.0:
-            text = f"holding {fleet} executors: {lag_s:.1f} s late, but nothing is processed"
-            return Decision.of(fleet, Reason("no_throughput", text, evidence))
+            why = f"{lag_s:.1f} s late, but nothing is processed"
+            return hold(fleet, "no_throughput", why, evidence)
         factor = 1.0 + self.overprovisioning
         target = max(fleet, grown(fleet, arrival_rps, throughput_rps, factor))
         text = (
-            f"{lag_s:.1f} s late and the backlog grows by {growth_rps:.0f} records/s: "
-            f"{fleet} x {arrival_rps:.0f}/{throughput_rps:.0f} x {factor:g} executors"
+            f"{lag_s:.1f} s late and the backlog grows by {rate(growth_rps)}: {rate(arrival_rps)} "
+            f"arrive, {rate(throughput_rps)} are processed, with {self.overprovisioning:.0%} on "
+            f"top: {resized(fleet, target)}"
         )
         expected_rps = throughput_rps * target / fleet if fleet > 0 else None
         return Decision.of(target, Reason("scale_up", text, evidence), expected_rps=expected_rps)
@@ -152,22 +153,19 @@ class DhalionAdapted:
     def _in_time(self, lag_s: float, snapshot: Snapshot, knowledge: Knowledge) -> Decision:
         fleet = snapshot.fleet.target
         # Between two long batches there is nothing new to see: the last ones still count.
-        held_back = knowledge.mean(held_back_fraction, self.window_s)
-        if held_back is None:
-            held_back = held_back_fraction(snapshot)
+        held_back = window_mean(held_back_fraction, snapshot, knowledge, self.window_s)
         cpu = _mean(_mean_cpu, snapshot, knowledge, self.window_s)
         if held_back is None or cpu is None:
-            names = (("backpressured_fraction", held_back), ("cpu_fraction", cpu))
-            return not_measured(fleet, *(name for name, value in names if value is None))
+            unknown = missing(backpressured_fraction=held_back, cpu_fraction=cpu)
+            return not_measured(fleet, *unknown)
         evidence = {"lag_s": lag_s, "backpressured_fraction": held_back, "cpu_fraction": cpu}
         state = f"{lag_s:.1f} s late, {held_back:.0%} backpressured, cpu at {cpu:.0%}"
         target = max(1, shrunk(fleet, self.shrink_fraction))
-        at_ease = held_back < self.backpressure_fraction and cpu < self.cpu_fraction
-        if at_ease and target < fleet:
-            text = f"{state}: {self.shrink_fraction:.0%} fewer executors, {target}"
+        has_room = held_back < self.backpressure_fraction and cpu < self.cpu_fraction
+        if has_room and target < fleet:
+            text = f"{state}: {self.shrink_fraction:.0%} fewer, {resized(fleet, target)}"
             return Decision.of(target, Reason("scale_down", text, evidence))
-        text = f"holding {fleet} executors: {state}"
-        return Decision.of(fleet, Reason("right_size", text, evidence))
+        return hold(fleet, "right_size", state, evidence)
 
 
 def _mean(
@@ -177,17 +175,10 @@ def _mean(
     window_s: float,
 ) -> float | None:
     """The mean over the window, provided that the metric is being measured now."""
-    now = metric(snapshot)
-    if now is None:
+    if metric(snapshot) is None:
         return None
-    mean = knowledge.mean(metric, window_s)
-    return now if mean is None else mean
+    return window_mean(metric, snapshot, knowledge, window_s)
 
 
 def _mean_cpu(snapshot: Snapshot) -> float | None:
-    values = [
-        executor.cpu_fraction
-        for executor in snapshot.executors
-        if executor.ready and executor.cpu_fraction is not None
-    ]
-    return sum(values) / len(values) if values else None
+    return executor_mean(snapshot.executors, "cpu_fraction")

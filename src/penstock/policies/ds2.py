@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from math import ceil
 from typing import Annotated, ClassVar
 
 from msgspec import Meta
 
 from penstock.core.knowledge import Knowledge
-from penstock.core.model import Decision, Limits, Reason, Snapshot
-from penstock.policies.algorithms.dataflow import Sharing, measure
-from penstock.policies.algorithms.slots import with_margin, worth_reconfiguring
+from penstock.core.model import Decision, Limits, Snapshot
+from penstock.policies.algorithms.dataflow import Sharing, measure, sized
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,7 +22,7 @@ class Ds2:
     ``ceil((1 + overprovisioning) x max_i instances_i)`` where operators share slots, and
     ``ceil((1 + overprovisioning) x sum_i instances_i)`` where stages take turns on the same
     slots (Spark): there the busy fraction is run time over slots x wall time, so ``instances_i``
-    is the full time of so many executors, and times add up.
+    counts executors at full time, and times add up.
 
     Parameters
     ----------
@@ -36,7 +34,7 @@ class Ds2:
         ``max`` for slot sharing, ``sum`` for stages that take turns, ``auto`` to tell by whether
         the job has a trigger.
     window_s
-        Rates are means over so many seconds: one look at a job of micro-batches may see none.
+        Rates are means over this window: one snapshot of a job of micro-batches may see no batch.
     least_shrink
         Smaller shrinks than this are not worth it; DS2's own manager has 2.
     period_s
@@ -56,7 +54,7 @@ class Ds2:
     >>> now = Snapshot(0.0, Fleet(2, 2, 2), arrival_rps=900.0, operators=operators)
     >>> decision = Ds2(overprovisioning=0.33).decide(now, Knowledge())
     >>> decision.target_executors, decision.reasons[0].text
-    (4, '900 records/s need 3.00 executors, most for join; with 33% on top: 4')
+    (4, '900/s need 3.00 executors, most for join; with 33% on top: 4 executors instead of 2')
 
     References
     ----------
@@ -67,8 +65,8 @@ class Ds2:
     ---------------
     The default is 33 % and not 0: engines report less than full time for a saturated operator
     (about 0.8 in Koper's query 1), so at 0 % the job is always a little too small. Rates are taken
-    over useful instance time of a window, so that a rescale or a restart inside it does not bend
-    them. Several sources share what arrives in proportion to what each reads. The sum over
+    over useful instance time of a window, so that a rescale or a restart inside it does not
+    distort them. Several sources share what arrives in proportion to what each reads. The sum over
     stages for Spark is ours; the original has no engine whose operators take turns. The fixed
     cost of a batch is not useful time: let `overprovisioning` cover it.
 
@@ -93,16 +91,10 @@ class Ds2:
         flow = measure(snapshot, knowledge.window(self.window_s), self.sharing)
         if isinstance(flow, Decision):
             return flow
-        needed = float(ceil(flow.executors)) if self.whole_instances else flow.executors
-        target = max(1, with_margin(needed, 1.0 + self.overprovisioning))
-        fleet = snapshot.fleet.target
-        evidence = {"arrival_rps": flow.arrival_rps, "needed_executors": needed}
-        text = (
-            f"{flow.arrival_rps:.0f} records/s need {needed:.2f} executors, most for "
-            f"{flow.slowest}; with {self.overprovisioning:.0%} on top: {target}"
+        return sized(
+            flow,
+            snapshot.fleet.target,
+            overprovisioning=self.overprovisioning,
+            whole_instances=self.whole_instances,
+            least_shrink=self.least_shrink,
         )
-        if not worth_reconfiguring([fleet], [target], self.least_shrink):
-            return Decision.of(fleet, Reason("right_size", text, evidence))
-        code = "scale_up" if target > fleet else "scale_down"
-        expected_rps = flow.arrival_rps * target / needed if needed > 0.0 else None
-        return Decision.of(target, Reason(code, text, evidence), expected_rps=expected_rps)

@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from math import ceil
 from typing import Annotated, ClassVar
 
 from msgspec import Meta
 
 from penstock.core.knowledge import Knowledge
 from penstock.core.model import Decision, Limits, Reason, Snapshot, not_measured
-from penstock.policies.algorithms.dataflow import Sharing, measure
-from penstock.policies.algorithms.slots import with_margin
+from penstock.policies.algorithms.dataflow import Sharing, measure, sized
+from penstock.policies.algorithms.measurements import hold
 from penstock.policies.algorithms.symptoms import excess_delay_s
 
 
@@ -36,7 +35,7 @@ class Ds2Adapted:
         ``max`` for slot sharing, ``sum`` for stages that take turns, ``auto`` to tell by whether
         the job has a trigger.
     window_s
-        Rates are means over so many seconds.
+        Rates are means over this window.
     period_s
         Seconds between decisions.
 
@@ -90,27 +89,18 @@ class Ds2Adapted:
         flow = measure(snapshot, knowledge.window(self.window_s), self.sharing)
         if isinstance(flow, Decision):
             return flow
-        needed = float(ceil(flow.executors)) if self.whole_instances else flow.executors
-        target = max(1, with_margin(needed, 1.0 + self.overprovisioning))
-        evidence = {
-            "arrival_rps": flow.arrival_rps,
-            "needed_executors": needed,
-            "wanted_executors": float(target),
-            "lag_s": lag_s,
-        }
-        if (refusal := self._refusal(target, fleet, lag_s)) is not None:
-            text = f"holding {fleet} executors: {target} wanted, but {refusal}"
-            return Decision.of(fleet, Reason("lag_forbids", text, evidence))
-        text = (
-            f"{flow.arrival_rps:.0f} records/s need {needed:.2f} executors, most for "
-            f"{flow.slowest}, at a lag of {lag_s:.1f} s; with {self.overprovisioning:.0%} "
-            f"on top: {target}"
+        wanted = sized(
+            flow,
+            fleet,
+            overprovisioning=self.overprovisioning,
+            whole_instances=self.whole_instances,
         )
-        if target == fleet:
-            return Decision.of(fleet, Reason("right_size", text, evidence))
-        code = "scale_up" if target > fleet else "scale_down"
-        expected_rps = flow.arrival_rps * target / needed if needed > 0.0 else None
-        return Decision.of(target, Reason(code, text, evidence), expected_rps=expected_rps)
+        target, reason = wanted.target_executors, wanted.reasons[0]
+        evidence = {**reason.evidence, "wanted_executors": float(target), "lag_s": lag_s}
+        if (refusal := self._refusal(target, fleet, lag_s)) is not None:
+            return hold(fleet, "lag_forbids", f"{target} wanted, but {refusal}", evidence)
+        reason = Reason(reason.code, f"{lag_s:.1f} s late, {reason.text}", evidence)
+        return Decision.of(target, reason, expected_rps=wanted.expected_rps)
 
     def _refusal(self, target: int, fleet: int, lag_s: float) -> str | None:
         if target > fleet and lag_s <= self.up_lag_s:

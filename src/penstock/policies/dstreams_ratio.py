@@ -10,13 +10,15 @@ from msgspec import Meta, Struct
 
 from penstock.core.knowledge import Knowledge
 from penstock.core.model import Decision, Limits, Reason, Snapshot, not_measured
+from penstock.core.phrases import counted, due, executors, resized
+from penstock.policies.algorithms.measurements import hold
 
 #: A tick that comes this close to the period is on time: a wall clock is never exact.
 ON_TIME = 0.99
 
 
 class BatchTimes(Struct, frozen=True, tag=True, omit_defaults=True):
-    """The batches since the last look."""
+    """The batches since the last decision."""
 
     since_s: float | None = None
     batches: int = 0
@@ -47,7 +49,7 @@ class DstreamsRatio:
     >>> snapshot = Snapshot(60.0, Fleet(4, 4, 4), trigger_interval_s=10.0, batches=batches)
     >>> decision = DstreamsRatio().decide(snapshot, Knowledge())
     >>> decision.target_executors, decision.reasons[0].text
-    (6, '2 batches took 1.50 of their interval, at least 0.9: 4 executors grow to 6')
+    (6, '2 batches took 1.50 of the trigger interval, at least 0.9: 6 executors instead of 4')
 
     References
     ----------
@@ -56,8 +58,8 @@ class DstreamsRatio:
 
     Where we differ
     ---------------
-    Spark removes a random executor; here the actuator chooses. A first look does not wait for the
-    interval to pass.
+    Spark removes a random executor; here the actuator chooses. The first decision does not wait
+    for the interval to pass.
 
     Wins and loses
     --------------
@@ -81,8 +83,9 @@ class DstreamsRatio:
         if memory.since_s is not None and 0.0 <= now_s - memory.since_s < ON_TIME * self.period_s:
             kept = BatchTimes(memory.since_s, count, seconds)
             left_s = self.period_s - (now_s - memory.since_s)
-            text = f"holding {target} executors: the next look is in {left_s:.0f} s"
-            return Decision.of(target, Reason("between_looks", text), memory=kept)
+            return hold(
+                target, "between_looks", f"the next decision is due {due(left_s)}", memory=kept
+            )
         kept = BatchTimes(since_s=now_s)
         if not snapshot.trigger_interval_s:
             return not_measured(target, "trigger_interval_s", memory=kept)
@@ -93,16 +96,17 @@ class DstreamsRatio:
 
     def _sized(self, snapshot: Snapshot, ratio: float, count: int, kept: BatchTimes) -> Decision:
         target, registered = snapshot.fleet.target, snapshot.fleet.registered
-        text = f"{count} batches took {ratio:.2f} of their interval, "
+        batches = counted(count, "batch", plural="batches")
+        text = f"{batches} took {ratio:.2f} of the trigger interval, "
         evidence = {"ratio": ratio, "batches": float(count)}
         if ratio >= self.up_ratio:
             # Halves round up, as Java's do.
             wanted = registered + max(1, floor(ratio + 0.5))
-            text += f"at least {self.up_ratio:g}: {registered} executors grow to {wanted}"
+            text += f"at least {self.up_ratio:g}: {resized(registered, wanted)}"
             return Decision.of(wanted, Reason("batches_slow", text, evidence), memory=kept)
         if ratio <= self.down_ratio:
             wanted = max(0, registered - 1)
-            text += f"at most {self.down_ratio:g}: {registered} executors shrink to {wanted}"
+            text += f"at most {self.down_ratio:g}: {resized(registered, wanted)}"
             return Decision.of(wanted, Reason("batches_fast", text, evidence), memory=kept)
-        text += f"between {self.down_ratio:g} and {self.up_ratio:g}: holding {target}"
+        text += f"between {self.down_ratio:g} and {self.up_ratio:g}: holding {executors(target)}"
         return Decision.of(target, Reason("batches_fit", text, evidence), memory=kept)

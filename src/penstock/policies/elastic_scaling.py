@@ -10,6 +10,7 @@ from msgspec import Meta, Struct
 
 from penstock.core.knowledge import Knowledge
 from penstock.core.model import Decision, Limits, Reason, Snapshot, not_measured
+from penstock.core.phrases import executors, resized
 
 
 class Usage(Struct, frozen=True, tag=True, omit_defaults=True):
@@ -47,7 +48,7 @@ class ElasticScaling:
     >>> snapshot = Snapshot(20.0, Fleet(4, 4, 4), trigger_interval_s=10.0, batches=batches)
     >>> decision = ElasticScaling().decide(snapshot, Knowledge())
     >>> decision.target_executors, decision.reasons[0].text
-    (7, 'batches use 1.62 of their trigger, outside of 0.75 to 1: 4 executors become 7')
+    (7, 'batches use 1.62 of their trigger, outside of 0.75 to 1: 7 executors instead of 4')
 
     References
     ----------
@@ -96,11 +97,11 @@ class ElasticScaling:
         band = f"{self.low_usage:g} to {self.high_usage:g}"
         evidence = {"usage": mean}
         if self.low_usage <= mean <= self.high_usage:
-            text += f", inside of {band}: holding {target} executors"
+            text += f", inside of {band}: {executors(target, 'stay')}"
             return Reason("usage_fits", text, evidence), target
         if active != target:
-            text += f", outside of {band}, but {active} of {target} executors are there: waiting"
+            text += f", outside of {band}, but {active} of {executors(target)} run: waiting"
             return Reason("scaling_in_progress", text, evidence), target
         wanted = ceil(active * mean)
-        text += f", outside of {band}: {active} executors become {wanted}"
+        text += f", outside of {band}: {resized(active, wanted)}"
         return Reason("usage_off", text, evidence), wanted

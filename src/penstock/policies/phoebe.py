@@ -12,19 +12,21 @@ from msgspec import Meta, Struct
 
 from penstock.core.knowledge import Knowledge
 from penstock.core.model import Decision, Limits, Reason, Snapshot, not_measured
+from penstock.core.phrases import due, executors, rate
 from penstock.policies.algorithms import arima
 from penstock.policies.algorithms.arima import Series
+from penstock.policies.algorithms.measurements import hold
 from penstock.policies.algorithms.profile import CapacityPoint, LatencyPoint, Profile
 from penstock.policies.algorithms.recovery import catch_up_s, repeated_s
 
-#: Rates are forecast in bins of so many seconds, from so much past, so far ahead.
+#: Width of the bins of a forecast, the past that it sees, and how far ahead it goes, in seconds.
 BIN_S, PAST_S, HORIZON_S = 60.0, 3600.0, 600
-#: Present rates are means over so many seconds.
+#: Present rates are means over this window.
 MEAN_S = 120.0
 
 
 class PhoebeMemory(Struct, frozen=True, tag=True, omit_defaults=True):
-    """When it last looked for a better size."""
+    """When it last planned."""
 
     planned_at_s: float | None = None
 
@@ -65,7 +67,7 @@ class Phoebe:
     indifference
         Latencies and recovery times within this fraction of the lowest count as equal.
     ignored_shrink
-        Giving back up to so many executors is not worth a rescale.
+        Giving back up to this many executors is not worth a rescale.
     loop_s
         Seconds between plans.
     period_s
@@ -86,7 +88,7 @@ class Phoebe:
     >>> now = Snapshot(0.0, Fleet(2, 2, 2), arrival_rps=15e3)
     >>> decision = phoebe.decide(now, Knowledge())
     >>> decision.target_executors, decision.reasons[0].text
-    (4, '4 executors: latency 0.50 s at 15000 records/s, recovery within 102 s of 180 s')
+    (4, '4 executors: latency 0.50 s at 15.0 k/s, recovery within 102 s of 180 s')
 
     References
     ----------
@@ -108,8 +110,8 @@ class Phoebe:
     Wins and loses
     --------------
     Wins where low latency matters more than executors: it buys latency until more would not
-    help. Loses on a flash crowd, for it looks at the load every ten minutes only, and wherever
-    the job is not what it was when it was profiled.
+    help. Loses on a flash crowd, for it plans every ten minutes only, and wherever the job is not
+    what it was when it was profiled.
     """
 
     capacity: tuple[tuple[int, float], ...] = ()
@@ -148,15 +150,13 @@ class Phoebe:
         last_s = memory.planned_at_s
         wait_s = 0.0 if last_s is None or now_s < last_s else self.loop_s - (now_s - last_s)
         if wait_s > 0.5 * self.period_s:
-            text = f"holding {fleet} executors: the next plan is due in {wait_s:.0f} s"
-            return Decision.of(fleet, Reason("between_plans", text), memory=memory)
-        arrival_rps = knowledge.mean(lambda s: s.arrival_rps, MEAN_S)
-        if arrival_rps is None:
-            arrival_rps = snapshot.arrival_rps
+            why = f"the next plan is due {due(wait_s)}"
+            return hold(fleet, "between_plans", why, memory=memory)
+        arrival_rps = knowledge.mean(lambda s: s.arrival_rps, MEAN_S) or snapshot.arrival_rps
         forecast = _forecast(knowledge.window(PAST_S), arrival_rps)
         candidates = self._candidates(snapshot, arrival_rps, forecast)
         best = self.choice(candidates)
-        return self._told(fleet, best, forecast, PhoebeMemory(now_s))
+        return self._decision(fleet, best, forecast, PhoebeMemory(now_s))
 
     def choice(self, candidates: Sequence[SizeCandidate]) -> SizeCandidate:
         """The lowest latency in time; else the larger of fastest recovery and lowest latency."""
@@ -188,8 +188,8 @@ class Phoebe:
         peak_rps = float(forecast_rps.max())
         checkpoint_s = repeated_s(snapshot, self.checkpoint_interval_s)
         candidates = []
-        for executors in range(1, profile.largest + 1):
-            capacity_rps = profile.capacity_rps(executors)
+        for size in range(1, profile.largest + 1):
+            capacity_rps = profile.capacity_rps(size)
             recovery_s = inf
             # Phoebe's sum ends with the forecast; who does not keep up never catches up.
             if capacity_rps > peak_rps:
@@ -200,21 +200,21 @@ class Phoebe:
                     downtime_s=self.downtime_s,
                     last_checkpoint_s=checkpoint_s,
                 )
-            latency_s = profile.latency_s(executors, peak_rps)
-            candidates.append(SizeCandidate(executors, recovery_s, latency_s))
+            latency_s = profile.latency_s(size, peak_rps)
+            candidates.append(SizeCandidate(size, recovery_s, latency_s))
         return candidates
 
-    def _told(
+    def _decision(
         self, fleet: int, best: SizeCandidate, forecast_rps: Series, memory: PhoebeMemory
     ) -> Decision:
         peak_rps = float(forecast_rps.max())
         evidence = {"forecast_peak_rps": peak_rps, "best_executors": float(best.executors)}
-        text = f"{best.executors} executors: "
+        text = f"{executors(best.executors)}: "
         if isfinite(best.latency_s):
             evidence["latency_s"] = best.latency_s
-            text += f"latency {best.latency_s:.2f} s at {peak_rps:.0f} records/s, "
+            text += f"latency {best.latency_s:.2f} s at {rate(peak_rps)}, "
         else:
-            text += f"overloaded at {peak_rps:.0f} records/s, "
+            text += f"overloaded at {rate(peak_rps)}, "
         if isfinite(best.recovery_s):
             evidence["recovery_s"] = best.recovery_s
             text += f"recovery within {best.recovery_s:.0f} s of {self.recovery_target_s:.0f} s"
@@ -224,8 +224,8 @@ class Phoebe:
         if shrink == 0:
             return Decision.of(fleet, Reason("right_size", text, evidence), memory=memory)
         if 0 < shrink <= self.ignored_shrink:
-            text = f"holding {fleet} executors: not worth a rescale; {text}"
-            return Decision.of(fleet, Reason("small_shrink", text, evidence), memory=memory)
+            why = f"fewer are not worth a rescale; {text}"
+            return hold(fleet, "small_shrink", why, evidence, memory)
         code = "scale_down" if shrink > 0 else "scale_up"
         expected_rps = Profile.of(self.capacity, self.latency).capacity_rps(best.executors)
         reason = Reason(code, text, evidence)
@@ -234,7 +234,7 @@ class Phoebe:
 
 def _forecast(past: Sequence[Snapshot], arrival_rps: float) -> Series:
     """The load now and at each of the next 600 s."""
-    rates = arima.binned(past, BIN_S)
+    rates = arima.mean_rates(past, BIN_S)
     bins = int(HORIZON_S / BIN_S)
     ahead = arima.forecast_rps(rates, bins)
     if ahead is None:

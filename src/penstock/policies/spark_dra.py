@@ -10,6 +10,7 @@ from msgspec import Meta, Struct
 
 from penstock.core.knowledge import Knowledge
 from penstock.core.model import Decision, ExecutorSample, Limits, Reason, Snapshot, not_measured
+from penstock.core.phrases import counted, executors, resized
 
 
 class AllocationMemory(Struct, frozen=True, tag=True, omit_defaults=True):
@@ -117,12 +118,12 @@ class SparkDra:
         # A due time further off than one timeout means that the clock was set back.
         if due_s is None or due_s - now_s > wait_s:
             due_s = now_s + wait_s
-        text = f"{tasks} tasks need {needed} executors"
+        text = f"{counted(tasks, 'task', 'need')} {executors(needed)}"
         evidence = {"tasks": float(tasks), "needed": float(needed)}
         # A tick that comes a little early, as those of a wall clock may, is on time.
         if now_s < due_s - 0.01 * wait_s:
             kept = AllocationMemory(due_s, memory.adding, idle_since_s)
-            text += f": holding {target} until they have waited {wait_s:g} s"
+            text += f": holding {executors(target)} until tasks have waited for {wait_s:g} s"
             return Decision.of(target, Reason("backlog_waits", text, evidence), memory=kept)
         added = min(memory.adding, needed - target)
         doubled = memory.adding * 2 if added == memory.adding else 1
@@ -141,11 +142,12 @@ class SparkDra:
         evidence = {"tasks": float(tasks), "needed": float(needed), "expired": float(expired)}
         if wanted < target:
             text = (
-                f"{expired} of {target} executors were idle for more than "
-                f"{self.idle_timeout_s:g} s and {needed} are needed: {wanted} stay"
+                f"{expired} of {executors(target)} idle for more than {self.idle_timeout_s:g} s, "
+                f"{needed} needed: {resized(target, wanted)}"
             )
             return Decision.of(wanted, Reason("idle", text, evidence), memory=kept)
-        text = f"{tasks} tasks need {needed} executors: holding {target}"
+        needs = f"{counted(tasks, 'task', 'need')} {executors(needed)}"
+        text = f"{needs}: {executors(target, 'stay')}"
         return Decision.of(target, Reason("enough", text, evidence), memory=kept)
 
 
@@ -164,7 +166,7 @@ def _at_work(snapshot: Snapshot) -> bool | None:
 
 
 def _idle(snapshot: Snapshot, memory: AllocationMemory) -> dict[str, float]:
-    """Since when each idle executor of this fleet has been idle; a clock set back starts anew."""
+    """Since when each idle executor of this fleet has been idle; a clock set back starts again."""
     now_s = snapshot.at_s
     before = memory.idle_since_s
     return {

@@ -9,6 +9,7 @@ from msgspec import Meta
 
 from penstock.core.knowledge import Knowledge
 from penstock.core.model import Decision, Limits, Reason, Snapshot
+from penstock.core.phrases import executors
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,5 +54,5 @@ class Static:
     wakes_on_surge: ClassVar[bool] = False
 
     def decide(self, snapshot: Snapshot, knowledge: Knowledge) -> Decision:
-        text = f"a fixed fleet of {self.executors} executors"
+        text = f"a fixed fleet of {executors(self.executors)}"
         return Decision.of(self.executors, Reason("static", text))

@@ -10,6 +10,8 @@ from msgspec import Meta, Struct
 
 from penstock.core.knowledge import Knowledge
 from penstock.core.model import Decision, Limits, Reason, Snapshot, not_measured
+from penstock.core.phrases import executors, rate
+from penstock.policies.algorithms.measurements import hold, missing
 from penstock.policies.algorithms.slots import with_margin
 from penstock.policies.algorithms.symptoms import excess_delay_s
 
@@ -65,8 +67,8 @@ class ThroughputTable:
     down_lag_s
         There is none below this event-time lag.
     window_s
-        Throughput, arrivals and growth are taken over so many seconds; nothing is recorded this
-        soon after a rescale.
+        Throughput, arrivals and growth are taken over this window; nothing is recorded this soon
+        after a rescale.
     period_s
         Seconds between decisions.
 
@@ -83,7 +85,7 @@ class ThroughputTable:
     ...     knowledge.learn(now, at_s)
     >>> decision = ThroughputTable().decide(now, knowledge)
     >>> decision.target_executors, decision.reasons[0].text
-    (8, '8.0 s late and falling behind: 600 records/s and 20% on top need 8 executors of 100 each')
+    (8, '8.0 s late and falling behind: 600/s and 20% on top need 8 executors of 100/s each')
 
     References
     ----------
@@ -115,31 +117,35 @@ class ThroughputTable:
         memory = knowledge.recall(ThroughputTableMemory)
         fleet = snapshot.fleet.target
         lag_s, arrival_rps = excess_delay_s(snapshot), snapshot.arrival_rps
-        throughput_rps, backlog = snapshot.throughput_rps, snapshot.backlog_records
-        if lag_s is None or arrival_rps is None or throughput_rps is None or backlog is None:
-            names = ("delay_s", "arrival_rps", "throughput_rps", "backlog_records")
-            missing = [name for name in names if getattr(snapshot, name) is None]
-            return not_measured(fleet, *missing, memory=memory)
+        unknown = missing(
+            delay_s=lag_s,
+            arrival_rps=arrival_rps,
+            throughput_rps=snapshot.throughput_rps,
+            backlog_records=snapshot.backlog_records,
+        )
+        if lag_s is None or arrival_rps is None or unknown:
+            return not_measured(fleet, *unknown, memory=memory)
         memory = self._recorded(memory, snapshot, knowledge)
         arrival_rps = knowledge.mean(lambda s: s.arrival_rps, self.window_s) or arrival_rps
         growth_rps = knowledge.slope(lambda s: s.backlog_records, self.window_s)
         late, growing = lag_s > self.up_lag_s, growth_rps is not None and growth_rps > 0.0
         evidence = {"lag_s": lag_s, "arrival_rps": arrival_rps}
         if (late and not growing) or self.down_lag_s <= lag_s <= self.up_lag_s:
-            text = f"holding {fleet} executors: {lag_s:.1f} s late and not falling behind"
-            return Decision.of(fleet, Reason("catching_up", text, evidence), memory=memory)
+            why = f"{lag_s:.1f} s late and not falling behind"
+            return hold(fleet, "catching_up", why, evidence, memory)
         best = memory.nearest(fleet)
         if best is None:
-            text = f"holding {fleet} executors: no throughput under lag is known yet"
-            return Decision.of(fleet, Reason("not_learned", text, evidence), memory=memory)
+            return hold(
+                fleet, "not_learned", "no throughput under lag is known yet", evidence, memory
+            )
         evidence["rps_per_executor"] = best.rps_per_executor
         needed = arrival_rps / best.rps_per_executor
         wanted = max(1, with_margin(needed, 1.0 + self.overprovisioning))
         target = max(fleet, wanted) if late else min(fleet, wanted)
         state = f"{lag_s:.1f} s late and falling behind" if late else "no lag"
         text = (
-            f"{state}: {arrival_rps:.0f} records/s and {self.overprovisioning:.0%} on top need "
-            f"{wanted} executors of {best.rps_per_executor:.0f} each"
+            f"{state}: {rate(arrival_rps)} and {self.overprovisioning:.0%} on top need "
+            f"{executors(wanted)} of {rate(best.rps_per_executor)} each"
         )
         code = "right_size" if target == fleet else "scale_up" if late else "scale_down"
         expected_rps = best.rps_per_executor * target if target != fleet else None
@@ -171,7 +177,7 @@ def _full_rps(under_lag: Sequence[Snapshot], settled_at_s: float) -> float:
     """What a fleet processes when it has to; zero if that cannot be told.
 
     A micro-batch job hands in all records of a batch at once, perhaps those of minutes in one
-    look: there it is records over batch time, of batches that ran on this fleet from their start.
+    snapshot: there it is records over batch time, of batches that ran on this fleet throughout.
     """
     if under_lag and under_lag[-1].trigger_interval_s is not None:
         batches = [b for s in under_lag for b in s.batches if b.started_at_s >= settled_at_s]

@@ -14,9 +14,9 @@ from penstock.core.model import Fleet, Snapshot
 from penstock.policies.algorithms import arima
 from penstock.policies.algorithms.arima import (
     Trust,
-    binned,
     forecast_rps,
     line_rps,
+    mean_rates,
     per_second,
     wape,
 )
@@ -31,24 +31,27 @@ def history(*points: tuple[float, float | None]) -> list[Snapshot]:
 def test_rates_are_cut_into_equal_bins() -> None:
     uneven = history((0.0, 0.0), (10.0, 60.0), (40.0, 90.0), (60.0, 30.0))
     # 600 + 20 x 90 in the first half minute, 10 x 90 + 20 x 30 in the second.
-    assert binned(uneven, 30.0).tolist() == [80.0, 50.0]
+    assert mean_rates(uneven, 30.0).tolist() == [80.0, 50.0]
 
 
 def test_the_rate_after_a_gap_covers_the_gap() -> None:
-    assert binned(history((0.0, 0.0), (30.0, None), (60.0, 80.0)), 30.0).tolist() == [80.0, 80.0]
+    assert mean_rates(history((0.0, 0.0), (30.0, None), (60.0, 80.0)), 30.0).tolist() == [
+        80.0,
+        80.0,
+    ]
 
 
 def test_a_clock_that_was_set_back_begins_a_new_past() -> None:
     jumped = history((3600.0, 999.0), (3660.0, 999.0), (60.0, 0.0), (120.0, 50.0))
-    assert binned(jumped, 60.0).tolist() == [50.0]
+    assert mean_rates(jumped, 60.0).tolist() == [50.0]
 
 
 def test_a_snapshot_that_is_shown_twice_counts_once() -> None:
-    assert binned(history((0.0, 0.0), (60.0, 50.0), (60.0, 50.0)), 60.0).tolist() == [50.0]
+    assert mean_rates(history((0.0, 0.0), (60.0, 50.0), (60.0, 50.0)), 60.0).tolist() == [50.0]
 
 
 def test_one_look_is_no_past() -> None:
-    assert binned(history((60.0, 50.0)), 60.0).tolist() == []
+    assert mean_rates(history((60.0, 50.0)), 60.0).tolist() == []
     assert forecast_rps(np.full(5, 10.0), 3) is None
 
 

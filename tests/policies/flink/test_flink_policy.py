@@ -110,7 +110,7 @@ def test_the_widest_vertex_sizes_the_fleet_and_tells_why() -> None:
     policy = replace(QUICK, utilization_target=0.5, utilization_max=0.8)
     decision = steer(policy, lambda at_s, n: flow(at_s, n, 0.1, 0.9), 3, executors=4)[-1]
     assert decision.reasons[0].text == (
-        "sink can do 2222 of 2000 records/s, 4000 are needed: 8 executors instead of 4"
+        "sink can process 2.2 k/s, 2.0 k/s arrive and 4.0 k/s are needed: 8 executors instead of 4"
     )
     # At 8 tasks the sink can do 4,444 and so lets 2,222 of the source's records through.
     assert decision.expected_rps == pytest.approx(2222.2, rel=1e-3)
@@ -131,7 +131,7 @@ def test_a_scale_down_waits_for_its_interval() -> None:
     assert (
         decisions[7]
         .reasons[0]
-        .text.endswith("3 executors instead of 6, the most of the last 300 s")
+        .text.endswith("3 executors instead of 6, the most of the last 5 min")
     )
 
 

@@ -1,6 +1,6 @@
 """What will arrive: an autoregression on differences, and the line that stands in for it.
 
-The history of a job is a list of mean rates over uneven intervals; `binned` turns it into equal
+The history of a job is a list of mean rates over uneven intervals; `mean_rates` turns it into equal
 ones. `forecast_rps` fits ``ARIMA(p, 1, 0)`` by least squares with the order that the corrected
 Akaike criterion chooses, in a fraction of a millisecond; `auto_arima_rps` asks statsforecast
 instead, which takes a thousand times as long and needs the extra ``arima``.
@@ -29,13 +29,13 @@ MOST_LAGS = 5
 FEWEST_BINS = 10
 #: A forecast leaves the range of the past by no more than this factor.
 MOST_GROWTH = 2.0
-#: A forecast is bad from this error on; so many in a row, and the model is trained anew.
+#: A forecast is bad from this error on; this many in a row, and the model is trained again.
 BAD_WAPE, MOST_BAD_FORECASTS = 0.1, 15
 #: From this error on the next forecast is not believed.
 USELESS_WAPE = 0.25
 
 
-def binned(history: Sequence[Snapshot], bin_s: float) -> Series:
+def mean_rates(history: Sequence[Snapshot], bin_s: float) -> Series:
     """Mean arrival rates of equal intervals that end with the last snapshot, oldest first.
 
     A rate holds since the snapshot before it, so intervals are cut exactly; where nothing was
@@ -45,7 +45,7 @@ def binned(history: Sequence[Snapshot], bin_s: float) -> Series:
     >>> from penstock.core.model import Fleet
     >>> rates = ((0.0, 9.0), (20.0, 100.0), (40.0, 130.0), (60.0, 70.0))
     >>> history = [Snapshot(at_s, Fleet(1, 1, 1), arrival_rps=rps) for at_s, rps in rates]
-    >>> binned(history, 30.0).tolist()
+    >>> mean_rates(history, 30.0).tolist()
     [110.0, 90.0]
     """
     at_s: list[float] = []
@@ -138,7 +138,7 @@ class Trust(Struct, frozen=True, gc=False, array_like=True):
         return self.wape is not None and self.wape < USELESS_WAPE
 
     def judged(self, actual_rps: float, now_s: float, loop_s: float) -> Trust:
-        """The trust after a loop in which so much arrived."""
+        """The trust after a loop in which `actual_rps` arrived."""
         if self.promised_rps is None:
             return self
         error = wape([actual_rps], [self.promised_rps])

@@ -11,21 +11,23 @@ How operators share the executors decides what that means for the fleet:
   **largest** of the operators' needs, one slot per instance;
 - *taking turns* (Spark's micro-batches): a stage has the whole fleet while it runs. Its busy
   fraction is its run time over slots x wall time, its true rate that of the fleet if it never
-  did anything else, and its need so many executors' full time. Those times **add up**.
+  did anything else, and its need the full time of executors. Those times **add up**.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from graphlib import CycleError, TopologicalSorter
-from math import inf, isinf
+from math import ceil, inf, isinf
 from typing import Literal
 
 from msgspec import Struct
 
 from penstock.core.errors import ModelError
 from penstock.core.model import Decision, Fleet, OperatorSample, Reason, Snapshot, not_measured
-from penstock.policies.algorithms.slots import with_margin
+from penstock.core.phrases import rate, resized
+from penstock.policies.algorithms.measurements import hold
+from penstock.policies.algorithms.slots import with_margin, worth_reconfiguring
 
 Sharing = Literal["auto", "max", "sum"]
 
@@ -162,48 +164,62 @@ def true_rates(
     """True rates over a window, and the names of what was nowhere measured in it.
 
     Input is divided by useful *instance* time, summed over the window, so that a rescale inside
-    it, a restart without any work, or a batch that spans two looks does not bend the rate.
+    it, a restart without any work, or a batch that spans two snapshots does not distort the rate.
     """
     latest = next((snapshot for snapshot in reversed(window) if snapshot.operators), None)
     if latest is None:
         return (), ("operators",)
-    # Per operator: input, useful instance time, and input and output where both were measured.
-    sums = {operator.name: [0.0, 0.0, 0.0, 0.0] for operator in latest.operators}
-    seen_busy, seen_output = set(), set()
-    for snapshot in window:
-        fleet = snapshot.fleet
-        for operator in snapshot.operators:
-            name, input_rps = operator.name, operator.input_rps
-            if input_rps is None or (sum_ := sums.get(name)) is None:
-                continue
-            if operator.busy_fraction is not None:
-                seen_busy.add(name)
-                instances = instances_of(operator, fleet, takes_turns=takes_turns)
-                sum_[0] += input_rps
-                sum_[1] += operator.busy_fraction * instances
-            if operator.output_rps is not None:
-                seen_output.add(name)
-                sum_[2] += input_rps
-                sum_[3] += operator.output_rps
+    sums = _summed(window, takes_turns=takes_turns)
     feeds = {feed for operator in latest.operators for feed in operator.upstream}
     missing: list[str] = []
     rates: list[TrueRates] = []
     for operator in latest.operators:
         name = operator.name
-        if name not in seen_busy:
+        flow = sums.get(name, _WindowSums())
+        if not flow.saw_busy:
             missing.append(f"input_rps or busy_fraction of {name}")
-            continue
-        if name in feeds and name not in seen_output:
+        elif name in feeds and not flow.saw_output:
             missing.append(f"output_rps of {name}")
-            continue
-        taken, useful, taken_too, given = sums[name]
-        instances = instances_of(operator, latest.fleet, takes_turns=takes_turns)
-        processing_rps = taken / useful * instances if useful > 0.0 else 0.0
-        output_rps = processing_rps * given / taken_too if taken_too > 0.0 else 0.0
-        rates.append(
-            TrueRates(name, operator.upstream, float(instances), processing_rps, output_rps)
-        )
+        else:
+            instances = instances_of(operator, latest.fleet, takes_turns=takes_turns)
+            processing_rps = flow.taken / flow.useful * instances if flow.useful > 0.0 else 0.0
+            output_rps = processing_rps * flow.given / flow.passed if flow.passed > 0.0 else 0.0
+            rates.append(
+                TrueRates(name, operator.upstream, float(instances), processing_rps, output_rps)
+            )
     return tuple(rates), tuple(missing)
+
+
+class _WindowSums(Struct, gc=False):
+    """One operator over a window: input and useful instance time, and where output was measured
+    too, input (`passed`) and output (`given`)."""
+
+    taken: float = 0.0
+    useful: float = 0.0
+    passed: float = 0.0
+    given: float = 0.0
+    saw_busy: bool = False
+    saw_output: bool = False
+
+
+def _summed(window: Sequence[Snapshot], *, takes_turns: bool) -> dict[str, _WindowSums]:
+    sums: dict[str, _WindowSums] = {}
+    for snapshot in window:
+        for operator in snapshot.operators:
+            input_rps = operator.input_rps
+            if input_rps is None:
+                continue
+            flow = sums.setdefault(operator.name, _WindowSums())
+            if operator.busy_fraction is not None:
+                instances = instances_of(operator, snapshot.fleet, takes_turns=takes_turns)
+                flow.saw_busy = True
+                flow.taken += input_rps
+                flow.useful += operator.busy_fraction * instances
+            if operator.output_rps is not None:
+                flow.saw_output = True
+                flow.passed += input_rps
+                flow.given += operator.output_rps
+    return sums
 
 
 def measure(
@@ -238,13 +254,36 @@ def measure(
     try:
         found = demands(rates, sources)
     except ModelError as error:
-        text = f"holding {holding} executors: {error}"
-        return Decision.of(holding, Reason("broken_dataflow", text))
+        return hold(holding, "broken_dataflow", str(error))
     unknown = [f"true rate of {name}" for name, need in found.items() if isinf(need.instances)]
     if unknown:
         return not_measured(holding, *unknown)
     cores = snapshot.fleet.cores_per_executor
     return OperatorDemands(rates, found, arrival_rps, takes_turns, cores)
+
+
+def sized(
+    flow: OperatorDemands,
+    fleet: int,
+    *,
+    overprovisioning: float,
+    whole_instances: bool,
+    least_shrink: int = 1,
+) -> Decision:
+    """The fleet that keeps up with the load and a fraction on top, as a decision."""
+    needed = float(ceil(flow.executors)) if whole_instances else flow.executors
+    target = max(1, with_margin(needed, 1.0 + overprovisioning))
+    if not worth_reconfiguring([fleet], [target], least_shrink):
+        target, code = fleet, "right_size"
+    else:
+        code = "scale_up" if target > fleet else "scale_down"
+    text = (
+        f"{rate(flow.arrival_rps)} need {needed:.2f} executors, most for {flow.slowest}; "
+        f"with {overprovisioning:.0%} on top: {resized(fleet, target)}"
+    )
+    evidence = {"arrival_rps": flow.arrival_rps, "needed_executors": needed}
+    expected_rps = flow.arrival_rps * target / needed if target != fleet and needed > 0.0 else None
+    return Decision.of(target, Reason(code, text, evidence), expected_rps=expected_rps)
 
 
 def _with_sources(

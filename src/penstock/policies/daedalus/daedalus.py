@@ -12,8 +12,10 @@ from msgspec import Meta, Struct, structs
 
 from penstock.core.knowledge import Knowledge
 from penstock.core.model import Decision, Limits, Reason, Snapshot, not_measured
+from penstock.core.phrases import due, executors, rate
 from penstock.policies.algorithms import arima
 from penstock.policies.algorithms.arima import Series, Trust
+from penstock.policies.algorithms.measurements import hold, missing
 from penstock.policies.algorithms.recovery import (
     FEWEST_SAMPLES,
     Downtime,
@@ -24,9 +26,9 @@ from penstock.policies.algorithms.recovery import (
 )
 from penstock.policies.daedalus.regression import RunningRegression, ScaleOuts, fleet_capacity_rps
 
-#: Rates are forecast in bins of so many seconds, from so much past, so far ahead.
+#: Width of the bins of a forecast, the past that it sees, and how far ahead it goes, in seconds.
 BIN_S, PAST_S, HORIZON_S = 60.0, 3600.0, 900
-#: The line that stands in for a bad forecast is laid through so much past, in so short bins.
+#: Width of the bins, and the past, of the line that stands in for a bad forecast.
 LINE_BIN_S, LINE_PAST_S = 15.0, 300.0
 #: From this cpu on (of full) throughput / cpu is a fair estimate, says section 3.1.
 RELIABLE_CPU = 0.7
@@ -49,7 +51,7 @@ class DaedalusMemory(Struct, frozen=True, tag=True, omit_defaults=True):
 
 
 class CapacityOutlook(NamedTuple):
-    """What Algorithm 1 looks at: C (by number of executors), W, TSF (by second), lag."""
+    """The inputs of Algorithm 1: C (by number of executors), W, TSF (by second), lag."""
 
     executors: int
     capacities_rps: Sequence[float]
@@ -62,7 +64,7 @@ class CapacityOutlook(NamedTuple):
 
 
 class SizeChoice(NamedTuple):
-    """What Algorithm 1 returns, and how long recovery would take there if it looked."""
+    """What Algorithm 1 returns, and how long recovery would take there, if it was worked out."""
 
     executors: int
     code: str
@@ -133,7 +135,7 @@ class Daedalus:
     is counted once, not twice, and lag is held against ``C_i``, as the paper has it and its code
     has not. Metrics come once per sample, not every second, so forecasts have bins of a minute
     and the stand-in line goes through five minutes. Instead of auto-ARIMA with orders up to 5 it
-    is an autoregression of order up to 5 on differences, fitted anew for each plan: 15 bad
+    is an autoregression of order up to 5 on differences, fitted for each plan: 15 bad
     forecasts in a row make it forget what was before them. An executor whose samples do not make
     a line borrows the slope of the fleet, or counts as throughput / cpu if that is above 70 %; if
     not, the table stays as it is. In a micro-batch job full is not 100 % cpu but the cpu at which
@@ -167,8 +169,8 @@ class Daedalus:
     def decide(self, snapshot: Snapshot, knowledge: Knowledge) -> Decision:
         memory = knowledge.recall(DaedalusMemory)
         fleet, now_s = snapshot.fleet.target, knowledge.now_s
-        if missing := _missing(snapshot):
-            return not_measured(fleet, *missing, memory=memory)
+        if unknown := _missing(snapshot):
+            return not_measured(fleet, *unknown, memory=memory)
         since_s = knowledge.since_rescale_s()
         if since_s is None or since_s < 0.0:
             since_s = inf
@@ -176,21 +178,23 @@ class Daedalus:
         memory = self._watched(memory, snapshot, knowledge)
         wait_s = _wait_s(memory.planned_at_s, now_s, self.loop_s)
         if wait_s > 0.5 * self.period_s:
-            return _hold(fleet, "between_plans", f"the next plan is due in {wait_s:.0f} s", memory)
+            why = f"the next plan is due {due(wait_s)}"
+            return hold(fleet, "between_plans", why, memory=memory)
         memory = self._sized(memory, snapshot, since_s)
         memory, outlook = self._outlook(memory, snapshot, knowledge)
         outlook = outlook._replace(since_rescale_s=since_s)
         if since_s < self.grace_s:
             text = f"the last rescale was {since_s:.0f} s ago, no plan for {self.grace_s:.0f} s"
-            return _hold(fleet, "settling", text, memory)
+            return hold(fleet, "settling", text, memory=memory)
         if not memory.scale_outs.executors:
-            return _hold(fleet, "warming_up", "no executor is known well enough yet", memory)
+            why = "too few samples of each executor yet"
+            return hold(fleet, "warming_up", why, memory=memory)
         plan = self.plan(outlook)
         if plan.executors != fleet:
             predicted_s = plan.recovery_s or self.recovery_target_s
             watch = Watch(now_s, plan.executors > fleet, float(predicted_s))
             memory = structs.replace(memory, watch=watch)
-        return _told(plan, outlook, memory)
+        return _decision(plan, outlook, memory)
 
     def plan(self, now: CapacityOutlook) -> SizeChoice:
         """Algorithm 1; all conditions must hold, so those that cost nothing are asked first."""
@@ -233,7 +237,7 @@ class Daedalus:
     ) -> DaedalusMemory:
         """The lines with one more sample per warm executor.
 
-        They start anew after a rescale: who shares the work with how many changes the line.
+        They start again after a rescale: with how many an executor shares the work changes it.
         """
         known: dict[str, RunningRegression] = (
             memory.lines if since_rescale_s >= self.executor_warmup_s else {}
@@ -326,23 +330,23 @@ class Daedalus:
         known = [snapshot for snapshot in past if snapshot.at_s >= trust.trained_from_s]
         predict = arima.auto_arima_rps if self.auto_arima else arima.forecast_rps
         bin_s = BIN_S
-        ahead = predict(arima.binned(known, bin_s), int(HORIZON_S / bin_s))
+        ahead = predict(arima.mean_rates(known, bin_s), int(HORIZON_S / bin_s))
         trust = trust.with_promise(ahead)
         if ahead is None or not trust.is_earned:
             bin_s = max(LINE_BIN_S, self.period_s)
             looks = round(LINE_PAST_S / self.period_s) + 1
-            recent = arima.binned(past[-looks:], bin_s)
+            recent = arima.mean_rates(past[-looks:], bin_s)
             recent = recent if len(recent) else np.array([arrival_rps])
             ahead = arima.line_rps(recent, int(HORIZON_S / bin_s))
         return trust, arima.per_second(arrival_rps, ahead, bin_s, HORIZON_S)
 
 
 def _missing(snapshot: Snapshot) -> list[str]:
-    missing = [n for n in ("arrival_rps", "backlog_records") if getattr(snapshot, n) is None]
+    names = missing(arrival_rps=snapshot.arrival_rps, backlog_records=snapshot.backlog_records)
     for name in ("cpu_fraction", "throughput_rps"):
         if all(getattr(executor, name) is None for executor in snapshot.executors):
-            missing.append(f"{name} of executors")
-    return missing
+            names.append(f"{name} of executors")
+    return names
 
 
 def _wait_s(planned_at_s: float | None, now_s: float, loop_s: float) -> float:
@@ -367,13 +371,7 @@ def _full_cpu(line: RunningRegression) -> float:
     return min(1.0, line.y_mean / line.x_mean) if line.x_mean > 0.0 else 1.0
 
 
-def _hold(executors: int, code: str, why: str, memory: DaedalusMemory) -> Decision:
-    return Decision.of(
-        executors, Reason(code, f"holding {executors} executors: {why}"), memory=memory
-    )
-
-
-def _told(plan: SizeChoice, now: CapacityOutlook, memory: DaedalusMemory) -> Decision:
+def _decision(plan: SizeChoice, now: CapacityOutlook, memory: DaedalusMemory) -> Decision:
     """The plan as a decision, with its numbers."""
     capacity_rps = float(now.capacities_rps[plan.executors])
     peak_rps = float(now.forecast_rps.max())
@@ -384,8 +382,8 @@ def _told(plan: SizeChoice, now: CapacityOutlook, memory: DaedalusMemory) -> Dec
         "lag_records": now.lag_records,
     }
     text = (
-        f"{plan.executors} executors carry {capacity_rps:.0f} records/s, {now.arrival_rps:.0f} "
-        f"arrive and up to {peak_rps:.0f} will within 15 min"
+        f"{executors(plan.executors, 'carry')} {rate(capacity_rps)}, {rate(now.arrival_rps)} "
+        f"arrive and up to {rate(peak_rps)} will within 15 min"
     )
     if plan.recovery_s is not None:
         evidence["recovery_s"] = float(plan.recovery_s)

@@ -10,6 +10,8 @@ from msgspec import Meta, Struct, structs
 
 from penstock.core.knowledge import Knowledge
 from penstock.core.model import Decision, Limits, Reason, Snapshot, not_measured
+from penstock.core.phrases import duration, resized
+from penstock.policies.algorithms.measurements import hold
 from penstock.policies.flink.evaluation import VertexLoad, evaluate
 from penstock.policies.flink.history import (
     Pending,
@@ -50,7 +52,7 @@ class Flink(Options):
     If any vertex has ``capacity < required(u_max)`` (without restart) or ``capacity >
     required(u_min)``, each vertex gets ``ceil(p x required(u_target) / capacity)`` tasks, and the
     job as many executors as its widest vertex needs. Growing happens at once; shrinking after
-    `scale_down_interval_s`, to the largest wish of that time.
+    `scale_down_interval_s`, to the largest size needed in that time.
 
     Parameters
     ----------
@@ -61,9 +63,9 @@ class Flink(Options):
     boundary
         Half the width of that band.
     window_s
-        Metrics are taken over so many seconds, all of the same fleet.
+        Metrics are taken over this window, all of the same fleet.
     stabilization_s
-        So long after a change of the fleet the window does not start yet.
+        This long after a change of the fleet the window does not start yet.
     catch_up_s
         Time in which a backlog should be worked off; 0 leaves backlog and restart out.
     restart_s
@@ -71,7 +73,7 @@ class Flink(Options):
     track_restarts, restart_limit_s
         Use the longest of the last restarts that were seen instead, up to the limit.
     backlog_threshold_s
-        With more backlog than so many seconds of input, nothing shrinks.
+        With more backlog than this many seconds of input, nothing shrinks.
     scale_down_interval_s
         How long a scale down waits; 0 is not at all.
     max_scale_down_factor, max_scale_up_factor
@@ -82,18 +84,18 @@ class Flink(Options):
         Whether sources get a parallelism that suits their partitions: the first above which
         each task has fewer, one that divides them evenly, or any.
     observed_lag_threshold_s, observed_switch_threshold, observed_min_observations
-        From so many seconds of backlog on, the rate of a source shows its capacity; so often
-        seen, it is believed if busy time promises more by this fraction.
+        From this many seconds of backlog on, the rate of a source shows its capacity; seen this
+        often, it is believed if busy time promises more by this fraction.
     effectiveness_enabled, effectiveness_threshold
         Refuse another scale up if the last one brought less than this part of its promise.
     observed_scalability, observed_scalability_min_observations
-        Learn from so many past scalings that capacity grows less than linearly.
+        Learn from this many past scalings that capacity grows less than linearly.
     observed_scalability_coefficient_min
         The least part of its nominal capacity that a task may be found to bring.
     heap_threshold
         Scale nothing while the fullest executor's memory is above this fraction on average.
     history_count, history_age_s
-        So many past scalings, up to that age, are remembered for each vertex.
+        This many past scalings, up to that age, are remembered for each vertex.
     period_s
         Seconds between decisions.
 
@@ -115,7 +117,7 @@ class Flink(Options):
     ...     knowledge.learn(now, at_s)
     >>> decision = Flink(window_s=60.0, stabilization_s=0.0).decide(now, knowledge)
     >>> decision.target_executors, decision.reasons[0].text
-    (8, 'map can do 3789 of 4500 records/s, 7209 are needed: 8 executors instead of 4')
+    (8, 'map can process 3.8 k/s, 4.5 k/s arrive and 7.2 k/s are needed: 8 executors instead of 4')
 
     References
     ----------
@@ -138,8 +140,8 @@ class Flink(Options):
     Wins and loses
     --------------
     Wins on a job whose rescale stops it for minutes: few rescales, each with room to catch up.
-    Loses on a load that doubles within ten minutes: with the defaults it looks at a mean over
-    fifteen, and after each rescale at nothing for twenty.
+    Loses on a load that doubles within ten minutes: with the defaults it takes a mean over
+    fifteen, and after each rescale decides nothing for twenty.
     """
 
     window_s: Seconds = 900.0
@@ -159,8 +161,8 @@ class Flink(Options):
         if unknown:
             return not_measured(current, *unknown, memory=memory)
         if snapshot.fleet.active == 0:
-            text = f"no executor is active, so there is nothing to judge; {current} are asked for"
-            return Decision.of(current, Reason("no_executors", text), memory=memory)
+            why = "none is active yet, so there is nothing to measure"
+            return hold(current, "no_executors", why, memory=memory)
 
         # A rescale that lies ahead was dated by a clock that has been set back since.
         rescaled_at_s = knowledge.rescales[-1].at_s if knowledge.rescales else -inf
@@ -209,11 +211,12 @@ class Flink(Options):
     def _too_early(self, snapshot: Snapshot, window: Collected, running_at_s: float) -> Reason:
         runs_s = snapshot.at_s - running_at_s
         if runs_s < self.stabilization_s:
-            text = f"the fleet is as it is for {runs_s:.0f} s; it settles for "
-            text += f"{self.stabilization_s:.0f} s before its measurements count"
+            text = f"the fleet is unchanged for {duration(runs_s)}; its measurements count "
+            text += f"after {duration(self.stabilization_s)}"
             return Reason("stabilizing", text, {"runs_s": runs_s})
         span_s = snapshot.at_s - window.at_s[0]
-        text = f"measurements of {span_s:.0f} s do not fill a window of {self.window_s:.0f} s yet"
+        window_s = duration(self.window_s)
+        text = f"measurements of {duration(span_s)} do not fill a window of {window_s} yet"
         return Reason("window_not_full", text, {"span_s": span_s})
 
     def _conclude(
@@ -239,10 +242,10 @@ class Flink(Options):
             executors=executors,
             proposed_at_s=knowledge.now_s,
         )
-        text = f"{outlook.story}: {executors} executors instead of {current}"
+        text = f"{outlook.story}: {resized(current, executors)}"
         code = "scale_up" if executors > current else "scale_down"
         if executors < current and self.scale_down_interval_s:
-            text += f", the most of the last {self.scale_down_interval_s:.0f} s"
+            text += f", the most of the last {duration(self.scale_down_interval_s)}"
         reason = Reason(code, text, outlook.evidence)
         return Decision.of(
             executors, reason, expected_rps=outlook.expected_rps(tasks), memory=memory
@@ -256,7 +259,7 @@ class Flink(Options):
         if memory.proposed and rescale and rescale.at_s == memory.proposed_at_s:
             pending = {}
             restarts = (*restarts, Restart(memory.proposed_at_s))
-            # A target that a guard bent promises nothing.
+            # A target that a guard overrode promises nothing.
             if rescale.after == memory.executors:
                 past = {
                     name: (*past.get(name, ()), scaling)

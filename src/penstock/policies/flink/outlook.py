@@ -7,6 +7,8 @@ from math import inf, isfinite, isinf
 from msgspec import Struct
 
 from penstock.core.model import Reason
+from penstock.core.phrases import counted, duration, rate
+from penstock.core.phrases import executors as count_executors
 from penstock.policies.flink.demand import required_rps
 from penstock.policies.flink.evaluation import VertexLoad
 from penstock.policies.flink.job import JobPlan
@@ -65,8 +67,8 @@ class JobEvaluation(Struct, frozen=True, gc=False):
             return f"{self.widest} is idle"
         target_rps = load.demand.target_rps or 0.0
         return (
-            f"{self.widest} can do {can_rps:.0f} of {target_rps:.0f} records/s, "
-            f"{self.needed_rps:.0f} are needed"
+            f"{self.widest} can process {rate(can_rps)}, {rate(target_rps)} arrive and "
+            f"{rate(self.needed_rps)} are needed"
         )
 
     @property
@@ -84,21 +86,21 @@ class JobEvaluation(Struct, frozen=True, gc=False):
         return {key: x for key, x in numbers.items() if x is not None and isfinite(x)}
 
     def reason_to_hold(self, now_s: float, executors: int) -> Reason:
-        """Why the fleet stays as it is, told of the widest vertex."""
+        """Why the fleet stays as it is, by its widest vertex."""
         widest, change = self.widest, self.plan.changes[self.widest]
         if change.cause == "scale_down_delayed" and change.pending is not None:
             waits_s, interval_s = now_s - change.pending.since_s, self.options.scale_down_interval_s
             text = (
-                f"{change.wanted} instead of {self.tasks[widest]} tasks would do for {widest} "
-                f"since {waits_s:.0f} s; a scale down waits for {interval_s:.0f} s"
+                f"{counted(change.wanted, 'task')} instead of {self.tasks[widest]} would do for "
+                f"{widest} since {duration(waits_s)}; a scale down waits for {duration(interval_s)}"
             )
         elif change.cause == "ineffective":
             text = (
                 f"the last scale up of {widest} brought {change.gained_fraction:.0%} of its "
-                f"promise: {executors} executors stay"
+                f"promise: {count_executors(executors, 'stay')}"
             )
         elif change.cause == "right_size":
-            text = f"{self.story}: {executors} executors are right"
+            text = f"{self.story}: {count_executors(executors, 'stay')}"
         else:
             return self._within_band(executors)
         return Reason(change.cause, text, self.evidence)
@@ -107,14 +109,15 @@ class JobEvaluation(Struct, frozen=True, gc=False):
         change, band = self.plan.changes[self.widest], self.loads[self.widest].band
         if change.outside:
             # Its tasks may change, but not by as much as an executor has.
-            text = f"{self.story}: that takes the slots of {executors} executors"
+            text = f"{self.story}: that takes the slots of {count_executors(executors)}"
             return Reason("right_size", text, self.evidence)
         low, high = band.scale_up_below_rps or 0.0, band.scale_down_above_rps or inf
-        text = f"{self.story}; between {low:.0f} and {high:.0f} nothing is done"
+        within = f"between {rate(low)} and {rate(high)}" if isfinite(high) else f"above {rate(low)}"
+        text = f"{self.story}; {within} nothing is done"
         if change.cause == "scale_down" and change.pending is not None:
             text = (
-                f"{change.parallelism} tasks are the most that {self.widest} wanted in "
-                f"{self.options.scale_down_interval_s:.0f} s, and that was within its band"
+                f"{counted(change.parallelism, 'task', 'are')} the most that {self.widest} needed "
+                f"in {duration(self.options.scale_down_interval_s)}, and that was within its band"
             )
         return Reason("within_band", text, self.evidence)
 

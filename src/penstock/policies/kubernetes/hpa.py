@@ -21,7 +21,13 @@ from penstock.core.model import (
 )
 from penstock.policies.kubernetes.behavior import Behavior
 from penstock.policies.kubernetes.metrics import MetricError, Tolerance, utilization_replicas
-from penstock.policies.kubernetes.pacing import Recommendations, seeded, settle
+from penstock.policies.kubernetes.pacing import (
+    Recommendations,
+    metric_reason,
+    seeded,
+    settle,
+    tolerance_of,
+)
 from penstock.policies.kubernetes.pods import Pod, PodSample, Readiness
 
 #: A fraction of 1 in the thousandths that Kubernetes counts in.
@@ -34,7 +40,7 @@ class Hpa:
 
     The rule: ``n' = max over metrics of ceil(ready x percent / target)`` where ``percent`` is
     ``100 x sum(usage) / sum(requests)`` cut to a whole number; no change while ``percent/target``
-    lies within the tolerance of 1. Then: not below any wish of the last `stabilize_down_s`, and
+    lies within the tolerance of 1. Then: not below any of the last `stabilize_down_s`, and
     not above ``max(2n, 4)``, or what `behavior` says.
 
     Executors that start or are not measured are filled in against the direction of scaling: idle
@@ -45,12 +51,12 @@ class Hpa:
     cpu_target_fraction
         Part of the requested cpu that should be in use.
     memory_target_fraction
-        The same of memory; left out, memory is not looked at.
+        The same of memory; left out, memory does not count.
     tolerance_up_fraction, tolerance_down_fraction
         How far off its target usage may lie before anything is done.
     cpu_initialization_s
-        So long after its start an executor that is not ready counts as starting, and the cpu of a
-        ready one counts only when it was sampled after the start.
+        This long after its start an executor that is not ready counts as starting, and the cpu of
+        a ready one counts only when it was sampled after the start.
     initial_readiness_delay_s
         An executor that was last ready this soon after its start was never ready.
     metric_window_s
@@ -86,7 +92,7 @@ class Hpa:
     An executor has no readiness condition with a time: one that is not ready but was seen ready
     later than `initial_readiness_delay_s` after its start is taken to be leaving, which Kubernetes
     marks as being deleted. Bounds are guards. Rescales that count against a rate are those that
-    the actuator accepted, whoever bent them.
+    the actuator accepted, also where a guard changed them.
 
     Wins and loses
     --------------
@@ -114,18 +120,17 @@ class Hpa:
         now_s = snapshot.at_s
         past = knowledge.recall(Recommendations)
         if current == 0:
-            text = "a fleet of 0 executors is switched off, and stays so"
+            text = "a fleet of 0 executors is switched off and stays so"
             return Decision.of(0, Reason("scaling_disabled", text), memory=past)
 
         percent = self._quick_percent(snapshot)
         if percent is not None and self.memory_target_fraction is None:
             target = round(self.cpu_target_fraction * 100)
-            ratio = percent / target
-            down, up = self._tolerance()
+            ratio, tolerance = percent / target, self._tolerance()
             wanted = current
-            if not 1.0 - down <= ratio <= 1.0 + up:
+            if not tolerance.covers(ratio):
                 wanted = ceil(ratio * len(snapshot.executors))
-            reason = _reason("cpu", percent, target, wanted, current)
+            reason = _reason("cpu", percent, target, wanted, current, tolerance)
         else:
             answer = self._all_metrics(snapshot, knowledge)
             if isinstance(answer, str):
@@ -162,8 +167,8 @@ class Hpa:
     def _all_metrics(self, snapshot: Snapshot, knowledge: Knowledge) -> tuple[int, Reason] | str:
         """The most that any metric asks for and why, or what could not be measured."""
         current = snapshot.fleet.target
-        pods = self._pods(snapshot, knowledge.history)
-        tolerance = Tolerance(*self._tolerance())
+        pods = [self._pod(executor, knowledge.history) for executor in snapshot.executors]
+        tolerance = self._tolerance()
         readiness = Readiness(self.cpu_initialization_s, self.initial_readiness_delay_s)
         best: tuple[int, Reason] | None = None
         blind = ""
@@ -185,7 +190,7 @@ class Hpa:
             wanted = proposal.replicas
             if best is None or wanted > best[0]:
                 percent = proposal.utilization_pct or 0
-                best = wanted, _reason(name, percent, target, wanted, current)
+                best = wanted, _reason(name, percent, target, wanted, current, tolerance)
         # Half blind, growing is safe and shrinking is not.
         if best is None or (blind and best[0] < current):
             return blind
@@ -193,24 +198,22 @@ class Hpa:
 
     def _metrics(self, snapshot: Snapshot) -> list[tuple[str, int, dict[str, PodSample]]]:
         """Name, target in percent and samples of each metric in use."""
-        at_s, window_s = snapshot.at_s, self.metric_window_s
-        cpu = {
-            executor.id: PodSample(int(used * MILLI + 0.5), at_s, window_s)
-            for executor in snapshot.executors
-            if (used := executor.cpu_fraction) is not None
-        }
-        metrics = [("cpu", round(self.cpu_target_fraction * 100), cpu)]
-        if self.memory_target_fraction is not None:
-            memory = {
-                executor.id: PodSample(int(used * MILLI + 0.5), at_s, window_s)
-                for executor in snapshot.executors
-                if (used := executor.memory_fraction) is not None
-            }
-            metrics.append(("memory", round(self.memory_target_fraction * 100), memory))
-        return metrics
-
-    def _pods(self, snapshot: Snapshot, history: Sequence[Snapshot]) -> list[Pod]:
-        return [self._pod(executor, history) for executor in snapshot.executors]
+        targets = {"cpu": self.cpu_target_fraction, "memory": self.memory_target_fraction}
+        return [
+            (
+                name,
+                round(target * 100),
+                {
+                    executor.id: PodSample(
+                        int(used * MILLI + 0.5), snapshot.at_s, self.metric_window_s
+                    )
+                    for executor in snapshot.executors
+                    if (used := getattr(executor, f"{name}_fraction")) is not None
+                },
+            )
+            for name, target in targets.items()
+            if target is not None
+        ]
 
     def _pod(self, executor: ExecutorSample, history: Sequence[Snapshot]) -> Pod:
         """An executor as a pod; one that became ready and is no more, is leaving."""
@@ -226,16 +229,8 @@ class Hpa:
             request_milli=MILLI,
         )
 
-    def _tolerance(self) -> tuple[float, float]:
-        """Down and up; a behaviour may have its own."""
-        behavior = self.behavior
-        if behavior is None:
-            return self.tolerance_down_fraction, self.tolerance_up_fraction
-        down, up = behavior.scale_down.tolerance, behavior.scale_up.tolerance
-        return (
-            self.tolerance_down_fraction if down is None else down,
-            self.tolerance_up_fraction if up is None else up,
-        )
+    def _tolerance(self) -> Tolerance:
+        return tolerance_of(self.behavior, self.tolerance_down_fraction, self.tolerance_up_fraction)
 
 
 def _last_ready_at_s(executor: ExecutorSample, history: Sequence[Snapshot]) -> float:
@@ -250,14 +245,13 @@ def _last_ready_at_s(executor: ExecutorSample, history: Sequence[Snapshot]) -> f
 
 
 @lru_cache(maxsize=1024)
-def _reason(name: str, percent: int, target: int, wanted: int, current: int) -> Reason:
+def _reason(
+    name: str, percent: int, target: int, wanted: int, current: int, tolerance: Tolerance
+) -> Reason:
     seen = f"{name} at {percent} % for a target of {target} %"
     evidence: dict[str, float] = {
         f"{name}_percent": percent,
         "target_percent": target,
         "wanted": wanted,
     }
-    if wanted == current:
-        return Reason("near_target", f"{seen}: {current} executors are right", evidence)
-    code = "above_target" if wanted > current else "below_target"
-    return Reason(code, f"{seen}: {wanted} executors instead of {current}", evidence)
+    return metric_reason(seen, percent / target, wanted, current, tolerance, evidence)

@@ -8,16 +8,23 @@ from typing import Annotated, ClassVar
 from msgspec import Meta
 
 from penstock.core.knowledge import Knowledge
-from penstock.core.model import Decision, Limits, Reason, Snapshot, not_measured
+from penstock.core.model import Decision, Fleet, Limits, Reason, Snapshot, not_measured
+from penstock.core.phrases import counted
 from penstock.policies.kubernetes.behavior import Behavior
 from penstock.policies.kubernetes.keda import LagRule, metric_value
-from penstock.policies.kubernetes.metrics import Tolerance, external_per_pod_replicas
-from penstock.policies.kubernetes.pacing import Recommendations, seeded, settle
+from penstock.policies.kubernetes.metrics import external_per_pod_replicas
+from penstock.policies.kubernetes.pacing import (
+    Recommendations,
+    metric_reason,
+    seeded,
+    settle,
+    tolerance_of,
+)
 
 
 @dataclass(frozen=True, slots=True)
 class KedaLag:
-    """So many executors that each has `lag_threshold` waiting records.
+    """As many executors as leave each with `lag_threshold` waiting records.
 
     The rule: ``n' = ceil(min(lag, partitions x threshold) / threshold)``, no change while
     ``lag / (threshold x n)`` lies within the tolerance of 1; then the stabilisation and the limit
@@ -38,7 +45,7 @@ class KedaLag:
     allow_idle_consumers
         More executors than partitions are allowed.
     cooldown_s
-        So long must a job have been inactive before it goes to 0.
+        How long a job must have been inactive before it goes to 0.
     tolerance_fraction
         How far off its target the lag per executor may lie before anything is done.
     stabilize_down_s
@@ -101,10 +108,8 @@ class KedaLag:
         if current == 0:
             return self._asleep(lag, past)
         if lag <= self.activation_lag_threshold and self._rested(now_s, knowledge):
-            text = (
-                f"a lag of at most {self.activation_lag_threshold} records "
-                f"for {self.cooldown_s:.0f} s: nothing to do"
-            )
+            at_most = counted(self.activation_lag_threshold, "record")
+            text = f"a lag of at most {at_most} for {self.cooldown_s:.0f} s: the job goes to sleep"
             return Decision.of(0, Reason("inactive", text, {"lag_records": lag}), memory=past)
         metric = self._metric(lag, snapshot.partitions)
         if metric is None:
@@ -113,7 +118,7 @@ class KedaLag:
             fleet.registered,
             self.lag_threshold * 1000,
             (metric * 1000,),
-            tolerance=self._tolerance(),
+            tolerance=tolerance_of(self.behavior, self.tolerance_fraction, self.tolerance_fraction),
         ).replicas
         # The autoscaler that KEDA makes never goes below 1: the step to 0 is KEDA's own.
         return settle(
@@ -121,7 +126,7 @@ class KedaLag:
             current,
             now_s,
             past,
-            self._reason(lag, metric, max(1, wanted), current),
+            self._reason(lag, metric, max(1, wanted), fleet),
             down_window_s=self.stabilize_down_s,
             behavior=self.behavior,
             changes=knowledge.rescales,
@@ -145,9 +150,9 @@ class KedaLag:
     def _asleep(self, lag: int, past: Recommendations) -> Decision:
         evidence: dict[str, float] = {"lag_records": lag}
         if lag > self.activation_lag_threshold:
-            text = f"a lag of {lag} records wakes the job with 1 executor"
+            text = f"a lag of {counted(lag, 'record')} wakes the job with 1 executor"
             return Decision.of(1, Reason("activated", text, evidence), memory=past)
-        text = f"asleep: a lag of {lag} records does not wake the job"
+        text = f"asleep: a lag of {counted(lag, 'record')} does not wake the job"
         return Decision.of(0, Reason("inactive", text, evidence), memory=past)
 
     def _rested(self, now_s: float, knowledge: Knowledge) -> bool:
@@ -160,24 +165,14 @@ class KedaLag:
                 return True
         return False
 
-    def _tolerance(self) -> Tolerance:
-        down = up = None
-        if self.behavior is not None:
-            down, up = self.behavior.scale_down.tolerance, self.behavior.scale_up.tolerance
-        return Tolerance(
-            self.tolerance_fraction if down is None else down,
-            self.tolerance_fraction if up is None else up,
-        )
-
-    def _reason(self, lag: int, metric: int, wanted: int, current: int) -> Reason:
-        seen = f"a lag of {lag} records at {self.lag_threshold} per executor"
+    def _reason(self, lag: int, metric: int, wanted: int, fleet: Fleet) -> Reason:
+        seen = f"a lag of {counted(lag, 'record')} at {self.lag_threshold} per executor"
         evidence: dict[str, float] = {
             "lag_records": lag,
             "metric": metric,
             "lag_threshold": self.lag_threshold,
             "wanted": wanted,
         }
-        if wanted == current:
-            return Reason("near_target", f"{seen}: {current} executors are right", evidence)
-        code = "above_target" if wanted > current else "below_target"
-        return Reason(code, f"{seen}: {wanted} executors instead of {current}", evidence)
+        ratio = metric / (self.lag_threshold * max(1, fleet.registered))
+        tolerance = tolerance_of(self.behavior, self.tolerance_fraction, self.tolerance_fraction)
+        return metric_reason(seen, ratio, wanted, fleet.target, tolerance, evidence)

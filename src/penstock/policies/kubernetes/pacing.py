@@ -1,8 +1,8 @@
-"""Stabilisation and limits for policies: `reconcile` without what the guards do.
+"""Stabilisation and limits for policies that scale the Kubernetes way.
 
-A policy that scales the Kubernetes way works out what its metrics ask for, and hands that to
-`settle`. The bounds are not looked at here: they are guards. What is remembered between turns is
-`Recommendations`, and only as much of it as can still matter.
+A policy works out what its metrics ask for, says so with `metric_reason`, and hands both to
+`settle`. Bounds are guards. What is remembered between turns is `Recommendations`, and only as
+much of it as can still matter.
 """
 
 from __future__ import annotations
@@ -14,7 +14,9 @@ from typing import Protocol
 from msgspec import Struct
 
 from penstock.core.model import Decision, Reason
+from penstock.core.phrases import executors, resized
 from penstock.policies.kubernetes.behavior import Behavior, ScaleEvent, paces, rate_limited
+from penstock.policies.kubernetes.metrics import Tolerance
 from penstock.policies.kubernetes.numbers import MAX_INT32
 from penstock.policies.kubernetes.stabilization import (
     ReplicaRecommendation,
@@ -56,6 +58,38 @@ def seeded(past: Recommendations, current: int, now_s: float) -> Recommendations
     return Recommendations(first, first)
 
 
+@lru_cache(maxsize=64)
+def tolerance_of(behavior: Behavior | None, down: float, up: float) -> Tolerance:
+    """The tolerance that holds: the policy's own, unless a direction of `behavior` has one."""
+    if behavior is not None:
+        own_down, own_up = behavior.scale_down.tolerance, behavior.scale_up.tolerance
+        down, up = down if own_down is None else own_down, up if own_up is None else own_up
+    return Tolerance(down, up)
+
+
+def metric_reason(
+    seen: str,
+    ratio: float,
+    wanted: int,
+    current: int,
+    tolerance: Tolerance,
+    evidence: dict[str, float],
+) -> Reason:
+    """Why metrics that stand at `ratio` times their target ask for this size.
+
+    >>> metric_reason("cpu at 88 % for a target of 80 %", 1.1, 4, 4, Tolerance(), {}).text
+    'cpu at 88 % for a target of 80 %: within the tolerance of 10 %, 4 executors stay'
+    >>> metric_reason("cpu at 50 % for a target of 80 %", 0.625, 1, 1, Tolerance(), {}).text
+    'cpu at 50 % for a target of 80 %: 1 executor stays'
+    """
+    if wanted == current:
+        allowed = 100.0 * (tolerance.up if ratio > 1.0 else tolerance.down)
+        near = f"within the tolerance of {allowed:g} %, " if tolerance.covers(ratio) else ""
+        return Reason("near_target", f"{seen}: {near}{resized(current, wanted)}", evidence)
+    code = "above_target" if wanted > current else "below_target"
+    return Reason(code, f"{seen}: {resized(current, wanted)}", evidence)
+
+
 def settle(
     wanted: int,
     current: int,
@@ -66,15 +100,15 @@ def settle(
     behavior: Behavior | None = None,
     changes: Sequence[PastRescale] = (),
 ) -> Decision:
-    """The decision that is left of `wanted`; each limit that spoke adds its reason.
+    """The decision that is left of `wanted`; each limit that applies adds its reason.
 
     >>> why = Reason("cpu", "cpu at 140 % of its target")
     >>> decision = settle(14, 3, 0.0, Recommendations(), why, down_window_s=300.0)
     >>> decision.target_executors, decision.reasons[-1].text
-    (6, '14 executors wanted, a turn makes at most 6 of 3')
+    (6, '14 executors wanted, one turn may go from 3 to 6')
     >>> later = settle(1, 14, 60.0, decision.memory, why, down_window_s=300.0)
     >>> later.target_executors, later.reasons[-1].text
-    (14, '1 executors wanted, but 14 in the last 300 s')
+    (14, '1 executor wanted, but 14 within the last 300 s')
     """
     wanted = max(0, wanted)
     if not past.highest:
@@ -156,11 +190,10 @@ def _events(
 
 @lru_cache(maxsize=1024)
 def _stabilized(wanted: int, stable: int, window_s: float) -> Reason:
-    text = f"{wanted} executors wanted, but {stable} in the last {window_s:.0f} s"
+    text = f"{executors(wanted)} wanted, but {stable} within the last {window_s:.0f} s"
     return Reason("stabilized", text, {"wanted": wanted, "stable": stable, "window_s": window_s})
 
 
 def _limited(wanted: int, left: int, current: int) -> Reason:
-    verb = "at most" if wanted > left else "at least"
-    text = f"{wanted} executors wanted, a turn makes {verb} {left} of {current}"
+    text = f"{executors(wanted)} wanted, one turn may go from {current} to {left}"
     return Reason("rate_limited", text, {"wanted": wanted, "limit": left})

@@ -11,10 +11,12 @@ from msgspec import Meta
 
 from penstock.core.knowledge import Knowledge
 from penstock.core.model import Decision, Limits, OperatorSample, Reason, Snapshot, not_measured
+from penstock.core.phrases import counted, rate
+from penstock.policies.algorithms.measurements import window_mean
 from penstock.policies.kubernetes.behavior import Behavior
 from penstock.policies.kubernetes.metrics import Tolerance
 from penstock.policies.kubernetes.numbers import ceil_int32
-from penstock.policies.kubernetes.pacing import Recommendations, seeded, settle
+from penstock.policies.kubernetes.pacing import Recommendations, metric_reason, seeded, settle
 
 #: The YAML of the papers sets only the window down, which is a behaviour: all else is default.
 DEFAULTS = Behavior()
@@ -94,12 +96,14 @@ class Varga:
     ...     operators=(OperatorSample("kafka"), work))
     >>> decision = Varga(utilization_target_fraction=0.5).decide(seen, Knowledge())
     >>> decision.target_executors, decision.reasons[0].text
-    (7, 'utilisation 0.80 for a target of 0.50, lag metric -1.00: 7 executors instead of 4')
+    (7, 'operators work 80% of their time for a target of 50%, the lag of 100 records is short
+    (up to 50000): 7 executors instead of 4')
 
     References
     ----------
-    Varga, Balassi, Kiss: Towards autoscaling of Apache Flink jobs (2021), section 4. Koper:
-    Evaluation of auto-scalers (2022), sections 3.3 and 3.3.4.
+    Varga, Balassi, Kiss, "Towards autoscaling of Apache Flink jobs", 2021, section 4. Koper, "A
+    Comparison of Auto-scaling Techniques for Distributed Stream Processing", 2022, sections 3.3
+    and 3.3.4.
 
     Where we differ
     ---------------
@@ -141,17 +145,16 @@ class Varga:
             return not_measured(current, "backlog_records", memory=past)
         if used is None or ready == 0:
             return not_measured(current, "idle_fraction of any operator", memory=past)
-        rate_rps = _mean_rate_rps(snapshot, knowledge, self.window_s)
+        rate_rps = window_mean(lambda s: s.throughput_rps, snapshot, knowledge, self.window_s)
         if rate_rps is None:
             return not_measured(current, "throughput_rps", memory=past)
-        slope_rps = knowledge.slope(_backlog, self.window_s) or 0.0
+        slope_rps = knowledge.slope(lambda s: s.backlog_records, self.window_s) or 0.0
         grows = 0.0
         if rate_rps > 0.0:
             grows = lag_metric(
                 lag, self.lag_threshold_records, slope_rps=slope_rps, rate_rps=rate_rps
             )
-        cooling = self._cooling(knowledge)
-        if cooling:
+        if cooling := self._cooling(knowledge):
             grows = used = 0.0
         wanted = max(
             0,
@@ -163,7 +166,11 @@ class Varga:
             current,
             now_s,
             past,
-            self._reason(grows, used, wanted, current, cooling=cooling),
+            self._cooling_reason(wanted)
+            if cooling
+            else self._reason(
+                used, grows, wanted, current, self._lag_words(lag, slope_rps, rate_rps)
+            ),
             down_window_s=self.stabilize_down_s,
             behavior=DEFAULTS,
             changes=knowledge.rescales,
@@ -181,40 +188,36 @@ class Varga:
         since_s = knowledge.since_rescale_s()
         return since_s is not None and since_s < self.cooldown_s
 
-    def _reason(
-        self, grows: float, used: float, wanted: int, current: int, *, cooling: bool
-    ) -> Reason:
-        evidence: dict[str, float] = {
-            "lag_metric": grows,
-            "utilization": used,
-            "target": self.utilization_target_fraction,
-            "wanted": wanted,
-        }
-        if cooling:
-            text = f"both metrics read 0 for {self.cooldown_s:.0f} s after a rescale"
-            return Reason("cooling_down", text, evidence)
-        seen = (
-            f"utilisation {used:.2f} for a target of {self.utilization_target_fraction:.2f}, "
-            f"lag metric {grows:.2f}"
+    def _cooling_reason(self, wanted: int) -> Reason:
+        text = f"both metrics count as 0 for {self.cooldown_s:.0f} s after a rescale"
+        return Reason("cooling_down", text, self._evidence(0.0, 0.0, wanted))
+
+    def _reason(self, used: float, grows: float, wanted: int, current: int, lag: str) -> Reason:
+        target = self.utilization_target_fraction
+        seen = f"operators work {used:.0%} of their time for a target of {target:.0%}, {lag}"
+        return metric_reason(
+            seen,
+            used / target,
+            wanted,
+            current,
+            Tolerance(self.tolerance_fraction, self.tolerance_fraction),
+            self._evidence(grows, used, wanted),
         )
-        if wanted == current:
-            return Reason("near_target", f"{seen}: {current} executors are right", evidence)
-        code = "above_target" if wanted > current else "below_target"
-        return Reason(code, f"{seen}: {wanted} executors instead of {current}", evidence)
 
+    def _evidence(self, grows: float, used: float, wanted: int) -> dict[str, float]:
+        target = self.utilization_target_fraction
+        return {"lag_metric": grows, "utilization": used, "target": target, "wanted": wanted}
 
-def _backlog(snapshot: Snapshot) -> float | None:
-    return snapshot.backlog_records
-
-
-def _throughput(snapshot: Snapshot) -> float | None:
-    return snapshot.throughput_rps
-
-
-def _mean_rate_rps(snapshot: Snapshot, knowledge: Knowledge, window_s: float) -> float | None:
-    """Mean of the window; the present value if nothing else is known."""
-    mean = knowledge.mean(_throughput, window_s)
-    return snapshot.throughput_rps if mean is None else mean
+    def _lag_words(self, lag: float, slope_rps: float, rate_rps: float) -> str:
+        """What the lag metric says: how the queue moves against what is read from it."""
+        threshold = self.lag_threshold_records
+        queue = f"the lag of {counted(round(lag), 'record')}"
+        if lag <= threshold:
+            return f"{queue} is short (up to {threshold:g})"
+        if rate_rps == 0.0:
+            return f"{queue} is long (above {threshold:g}), but nothing is read"
+        verb = "grows" if slope_rps >= 0.0 else "falls"
+        return f"{queue} {verb} by {rate(abs(slope_rps))} while {rate(rate_rps)} are read"
 
 
 def _utilization_of(operators: Iterable[OperatorSample], *, count_sources: bool) -> float | None:

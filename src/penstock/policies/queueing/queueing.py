@@ -11,6 +11,7 @@ from msgspec import Meta, Struct
 
 from penstock.core.knowledge import Knowledge
 from penstock.core.model import Decision, Limits, Reason, Snapshot
+from penstock.core.phrases import counted, resized
 from penstock.policies.algorithms.dataflow import (
     OperatorDemands,
     Sharing,
@@ -66,7 +67,7 @@ class Queueing:
         ``max`` for slot sharing, ``sum`` for stages that take turns, ``auto`` to tell by whether
         the job has a trigger.
     window_s
-        Rates are means over so many seconds.
+        Rates are means over this window.
     period_s
         Seconds between decisions.
 
@@ -81,10 +82,11 @@ class Queueing:
     >>> now = Snapshot(0.0, Fleet(4, 4, 4), arrival_rps=30.0, operators=operators)
     >>> decision = Queueing(max_response_s=0.12, goal="operator").decide(now, Knowledge())
     >>> decision.target_executors, decision.reasons[0].text
-    (5, 'recognise answers within 0.12 s with 5 instances: 5 executors')
+    (5, 'recognise answers within 0.12 s with 5 instances: 5 executors instead of 4')
     >>> decision = Queueing(max_response_s=0.12).decide(now, Knowledge())
     >>> decision.target_executors, decision.reasons[0].text
-    (5, 'recognise takes 0.151 s, more than 0.12 s: one more for recognise, 5 executors')
+    (5, 'recognise takes 0.151 s, more than 0.12 s: one more for recognise,
+    5 executors instead of 4')
 
     References
     ----------
@@ -143,7 +145,9 @@ class Queueing:
             instances[name] = fewest_servers(station, goal_s)
         largest = max(instances, key=lambda name: instances[name])
         count = instances[largest]
-        goal = f"{largest} answers within {self.max_response_s:g} s with {count} instances:"
+        goal = (
+            f"{largest} answers within {self.max_response_s:g} s with {counted(count, 'instance')}:"
+        )
         return _sized(flow, instances, goal, snapshot)
 
     def _by_path(
@@ -288,7 +292,7 @@ def _story(path: Path, more: set[str], fewer: set[str]) -> str:
     if more:
         return f"{way} {late}: one more for {', '.join(sorted(more))},"
     if path.response_s > path.goal_s:
-        return f"{way} {late}, and the last wish was not granted:"
+        return f"{way} {late}, and the last recommendation was not carried out:"
     taken = f"{way} takes {path.response_s:.3g} s of {path.goal_s:g} s"
     if fewer:
         return f"{taken}: one fewer for {', '.join(sorted(fewer))},"
@@ -308,5 +312,5 @@ def _sized(
     evidence = {"arrival_rps": flow.arrival_rps, "stable_executors": needed}
     code = "right_size" if target == fleet else "scale_up" if target > fleet else "scale_down"
     expected_rps = flow.arrival_rps * target / needed if target != fleet and needed > 0 else None
-    reason = Reason(code, f"{story} {target} executors", evidence)
+    reason = Reason(code, f"{story} {resized(fleet, target)}", evidence)
     return Decision.of(target, reason, expected_rps=expected_rps, memory=memory)

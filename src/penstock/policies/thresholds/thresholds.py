@@ -12,6 +12,9 @@ from msgspec import Meta, Struct, structs
 from penstock.core.errors import ConfigError
 from penstock.core.knowledge import Knowledge
 from penstock.core.model import Decision, ExecutorSample, Limits, Reason, Snapshot, not_measured
+from penstock.core.phrases import executors as count_executors
+from penstock.core.phrases import resized
+from penstock.policies.algorithms.measurements import executor_mean, hold
 from penstock.policies.thresholds.filters import (
     InputFit,
     bootstrap_step,
@@ -122,7 +125,7 @@ class Thresholds:
     >>> snapshot = Snapshot(0.0, Fleet(3, 3, 3), executors=executors)
     >>> decision = Thresholds(filter="pure").decide(snapshot, Knowledge())
     >>> decision.target_executors, decision.reasons[0].text
-    (4, 'cpu 0.85 is above 0.8: 3 executors grow to 4')
+    (4, 'cpu 0.85 is above 0.8: 4 executors instead of 3')
 
     References
     ----------
@@ -146,7 +149,7 @@ class Thresholds:
       decision during these times: so with `waits_for_newcomers`, which halves the rescales but
       lets no one act while executors come and go.
     - The paper does not print for which load `ekf` sizes; that it is the upper threshold is ours.
-    - `gauss` starts anew for an executor that once was not measured.
+    - `gauss` starts again for an executor that once was not measured.
 
     Wins and loses
     --------------
@@ -190,11 +193,11 @@ class Thresholds:
         if not memory.started:
             memory = structs.replace(memory, started=True)
             if self.initial_executors is not None:
-                text = f"warm start with {self.initial_executors} executors"
+                text = f"warm start with {count_executors(self.initial_executors)}"
                 reason = Reason("warm_start", text)
                 return Decision.of(self.initial_executors, reason, memory=memory)
         executors = [executor for executor in snapshot.executors if executor.ready]
-        means = tuple(_mean(executors, metric) for metric in self.metrics)
+        means = tuple(executor_mean(executors, metric) for metric in self.metrics)
         missing: list[str] = [
             name for name, mean in zip(self.metrics, means, strict=True) if mean is None
         ]
@@ -270,10 +273,9 @@ class Thresholds:
             code = "inside_band"
             text = f"{_words(named)} between {self.lower_fraction:g} and {self.upper_fraction:g}"
         if wanted == fleet.target:
-            text += f": holding {wanted} executors, {fleet.active} at work"
+            text += f": holding {count_executors(wanted)}, {fleet.active} at work"
         else:
-            verb = "grow" if wanted > fleet.target else "shrink"
-            text += f": {fleet.target} executors {verb} to {wanted}"
+            text += f": {resized(fleet.target, wanted)}"
         return Decision.of(wanted, Reason(code, text, dict(named)), memory=memory)
 
     def _horizon_s(self) -> float:
@@ -342,32 +344,33 @@ class Thresholds:
         fits = memory.fits or tuple(InputFit() for _ in self.metrics)
         effects = [(0.0, b) for b in self.rate_effects] or [fit.coefficients() for fit in fits]
         drifts = [a * rate + b * change for a, b in effects]
-        moved = [0.0] * len(self.metrics)
-        seen = [0] * len(self.metrics)
         tracks: dict[str, ExecutorFilter] = {}
+        moves: list[list[float]] = [[] for _ in self.metrics]
         for executor in executors:
             before = memory.tracks.get(executor.id)
             measured = [getattr(executor, metric) for metric in self.metrics]
             if None in measured:
                 if before is not None:
                     tracks[executor.id] = before
-                continue
-            if before is None:
-                tracks[executor.id] = ExecutorFilter(
-                    0.0, 1, tuple(Estimate(z, 0.0, 0.0, z) for z in measured)
-                )
-                continue
-            tracks[executor.id] = self._advanced(before, measured, drifts, growth, passed_s)
-            for index, estimate in enumerate(before.estimates):
-                # Near saturation a metric no longer shows how much more there is to do.
-                if measured[index] < self.upper_fraction > estimate.z:
-                    seen[index] += 1
-                    moved[index] += measured[index] - estimate.z
+            elif before is None:
+                estimates = tuple(Estimate(z, 0.0, 0.0, z) for z in measured)
+                tracks[executor.id] = ExecutorFilter(0.0, 1, estimates)
+            else:
+                tracks[executor.id] = self._advanced(before, measured, drifts, growth, passed_s)
+                self._add_moves(moves, before, measured)
         fits = tuple(
-            fit.learn(rate, change, moved[index] / seen[index]) if seen[index] else fit
-            for index, fit in enumerate(fits)
+            fit.learn(rate, change, sum(moved) / len(moved)) if moved else fit
+            for fit, moved in zip(fits, moves, strict=True)
         )
         return FilterMemory(True, (), {}, at_s, arrival_rps, tracks, fits)
+
+    def _add_moves(
+        self, moves: Sequence[list[float]], before: ExecutorFilter, measured: Sequence[float]
+    ) -> None:
+        """How far each metric moved; near saturation it no longer shows how much there is to do."""
+        for moved, estimate, z in zip(moves, before.estimates, measured, strict=True):
+            if z < self.upper_fraction > estimate.z:
+                moved.append(z - estimate.z)
 
     def _advanced(
         self,
@@ -417,13 +420,8 @@ class Thresholds:
         first_or_last = min if self.waits_for_newcomers else max
         age_s = first_or_last((track.age_s for track in memory.tracks.values()), default=0.0)
         needed_s = self.dead_time_s + self.ease_in_s
-        text = f"holding {target} executors: the filter has run {age_s:g} of {needed_s:g} s"
-        return Decision.of(target, Reason("bootstrapping", text, {"age_s": age_s}), memory=memory)
-
-
-def _mean(executors: Sequence[ExecutorSample], metric: Metric) -> float | None:
-    values = [v for executor in executors if (v := getattr(executor, metric)) is not None]
-    return sum(values) / len(values) if values else None
+        why = f"the filter has run {age_s:g} of {needed_s:g} s"
+        return hold(target, "bootstrapping", why, {"age_s": age_s}, memory)
 
 
 def _words(named: Sequence[tuple[Metric, float]]) -> str:
