@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from time import perf_counter
+from time import process_time
 
 import numpy as np
 import pytest
@@ -250,6 +250,6 @@ def test_a_day_of_five_minute_rows_takes_well_below_a_tenth_of_a_second(tmp_path
 
 def _timed(workload: object, seed: int) -> float:
     assert isinstance(workload, Trace)
-    started_s = perf_counter()
+    started_s = process_time()
     workload.rates(86_400, seed, capacity)
-    return perf_counter() - started_s
+    return process_time() - started_s

@@ -18,8 +18,7 @@ from penstock.simulation.workloads.expressions import (
     Sum,
     parse_workload,
 )
-from penstock.simulation.workloads.series import slow_noise
-from penstock.simulation.workloads.shape import Workload
+from penstock.simulation.workloads.shape import Workload, slow_noise
 from penstock.simulation.workloads.workload import (
     WORKLOADS,
     Bursts,

@@ -30,9 +30,8 @@ class Operator(Struct, frozen=True, forbid_unknown_fields=True):
 class Worker(Struct, frozen=True, gc=False):
     """One worker inside a `Regime`, when the job runs at its capacity.
 
-    `utilisation` is of its own limit: 1 for the slowest worker. `cpu_share` says how much of the
-    requested cpu its operators use at its own limit: below 1 if one of them is single-threaded
-    and full while cores are left.
+    `utilisation` is of its own limit: 1 for the slowest worker. `cpu_share` is the part of its cpu
+    that it uses at its limit: below 1 if one operator is full while cores are left.
     """
 
     utilisation: float
@@ -42,10 +41,9 @@ class Worker(Struct, frozen=True, gc=False):
 class Regime(Struct, frozen=True):
     """What a given set of workers can do, as long as nothing changes.
 
-    `busy` has one number per operator: the mean over its instances of the fraction of time that
-    they are busy when the job runs at `capacity_rps`; `service_s` the time that an instance
-    takes for a record, other operators on its core included. `bottleneck` is the index of the
-    operator that is full first. `efficiency` is what contention leaves of a worker's speed.
+    Per operator: `busy`, the mean busy fraction of its instances at `capacity_rps`; `service_s`,
+    the time for a record, other operators on the core included. `bottleneck` is the operator that
+    is full first. `efficiency` is what contention leaves of a worker's speed.
     """
 
     capacity_rps: float

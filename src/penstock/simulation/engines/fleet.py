@@ -71,20 +71,8 @@ class Roster:
     """All executors of one run.
 
     `ready` (oldest first) are there, `starting` are requested, `leaving` are paid for until the
-    engine lets them go with `release`. `paid` and `targets` go into the `Outcome`.
-
-    Parameters
-    ----------
-    executors
-        How many are ready at second 0.
-    startup
-        The spread of start-up times.
-    speed_spread
-        Each executor's speed is uniform in 1 ± this, for all its life.
-    rng
-        The source of all random numbers.
-    faults
-        Those of executors are carried out here, all others are ignored.
+    engine lets them go with `release`. `paid` and `targets` go into the `Outcome`. Each executor's
+    speed is uniform in 1 ± `speed_spread`; `faults` of executors are carried out here.
     """
 
     def __init__(

@@ -18,9 +18,8 @@ from penstock.simulation.faults import Fault, SensorBlind, SensorLate
 class Impaired(InstantActuator):
     """An engine behind a sensor with faults; its actuator works.
 
-    While the sensor is blind, the engine is not asked: what it shows afterwards are the means
-    over all that time. While it is late, the latest snapshot that is old enough is shown, with
-    its own `at_s` so that a guard against stale measurements can see its age, and today's fleet.
+    After the sensor was blind it shows means over all that time. While it is late it shows the
+    latest snapshot that is old enough, with that snapshot's `at_s` and the fleet of now.
     """
 
     def __init__(self, engine: Engine, faults: Sequence[Fault]) -> None:

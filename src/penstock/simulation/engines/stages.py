@@ -1,13 +1,10 @@
 """How long a micro-batch takes: stages in sequence, each a number of tasks on a number of slots.
 
 A stage runs its tasks in waves: with 200 tasks on 24 slots the ninth wave has only eight tasks,
-yet takes as long as the others. That makes capacity a staircase, and the duration of a batch
-a straight line over its records for as long as the executors do not change:
+yet takes as long as the others. The duration of a batch is a straight line over its records for as
+long as the executors do not change, which `TaskPlan` holds:
 
     duration = fixed + sum over stages of waves x (overhead + records x cost / tasks)
-
-`TaskPlan` is that line, worked out once per fleet, with what each executor and each stage is
-busy for, so that a batch costs the simulation one multiplication.
 """
 
 from __future__ import annotations
@@ -32,11 +29,10 @@ class Stage(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class TaskPlan(Struct, frozen=True):
-    """Where the tasks run and what a batch costs, for executors that do not change.
+    """What a batch costs, for executors that do not change.
 
-    `base_s` and `s_per_record` are the stages' part of the duration. The lists hold the same two
-    numbers in seconds of core time: per executor and per stage. `record_shares` is the part
-    of the batch's records that each executor reads.
+    `base_s` and `s_per_record` are the stages' part of the duration, the lists the same in core
+    time: per executor and per stage. `record_shares` is the part that each executor reads.
     """
 
     base_s: float
@@ -51,8 +47,8 @@ class TaskPlan(Struct, frozen=True):
 def tasks_per_executor(tasks: int, cores: int, speeds: Sequence[float]) -> list[int]:
     """How many tasks each executor gets when every free slot takes the next one.
 
-    Two executors of two cores finish a wave of four tasks at a time; ten tasks are three waves,
-    the last one half empty. An executor of half the speed takes every third task:
+    Ten tasks on two executors of two cores are three waves, the last one half empty. An executor of
+    half the speed takes every third task:
 
     >>> tasks_per_executor(10, 2, [1.0, 1.0])
     [6, 4]

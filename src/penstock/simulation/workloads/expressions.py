@@ -29,8 +29,7 @@ from msgspec import Struct
 
 from penstock.core.errors import ConfigError, unknown
 from penstock.settings import notation
-from penstock.simulation.workloads.series import Series, refuse_negative
-from penstock.simulation.workloads.shape import Capacity, Workload
+from penstock.simulation.workloads.shape import Capacity, Series, Workload, refuse_negative
 from penstock.simulation.workloads.workload import WORKLOADS, Constant
 
 NAMED: dict[str, str] = {

@@ -9,8 +9,16 @@ from msgspec import Meta
 
 from penstock.core.errors import ConfigError
 from penstock.settings import notation
-from penstock.simulation.workloads.series import Series, refuse_negative, slow_noise, to_peak
-from penstock.simulation.workloads.shape import Capacity, Fraction, Instant, Shape
+from penstock.simulation.workloads.shape import (
+    Capacity,
+    Fraction,
+    Instant,
+    Series,
+    Shape,
+    refuse_negative,
+    slow_noise,
+    to_peak,
+)
 from penstock.simulation.workloads.traces import RecordedLoad, read_trace
 
 DEFAULT_PEAK_EXECUTORS = 12
@@ -19,13 +27,10 @@ DEFAULT_PEAK_EXECUTORS = 12
 class Trace(Shape, frozen=True):
     """A recorded load from a CSV file, scaled to the job, with noise between its rows.
 
-    Rows are joined by straight lines. White noise is new in each second; slow noise wanders with
-    a time constant of five minutes; both are normal, with these fractions of the rate as standard
-    deviations. Then the series is scaled: to `peak_executors` (12 if nothing is said), by the
-    factor `scale`, or so that its largest value is `max_rps`.
-
-    `start_s` and `hours` cut a piece out; where the file ends sooner, the piece does too. The
-    columns `time` and `rate` are found by themselves (see `traces`) or named.
+    Rows are joined by straight lines. Both noises are normal, with these fractions of the rate as
+    standard deviations: white noise is new in each second, slow noise wanders with a time constant
+    of five minutes. Then the series is scaled: to `peak_executors` (12 by default), by the factor
+    `scale`, or so that its largest value is `max_rps`. `start_s` and `hours` cut a piece out.
     """
 
     name: ClassVar[str] = "trace"
@@ -40,15 +45,8 @@ class Trace(Shape, frozen=True):
     rate: str | None = None
 
     def __post_init__(self) -> None:
-        given = [
-            option
-            for option, value in (
-                ("peak_executors", self.peak_executors),
-                ("scale", self.scale),
-                ("max", self.max_rps),
-            )
-            if value is not None
-        ]
+        options = {"peak_executors": self.peak_executors, "scale": self.scale, "max": self.max_rps}
+        given = [option for option, value in options.items() if value is not None]
         if len(given) > 1:
             raise ConfigError(f"{self.describe()}: give either {' or '.join(given)}, not both")
 

@@ -20,8 +20,18 @@ from msgspec import Meta
 
 from penstock.core.errors import ConfigError
 from penstock.simulation.workloads.recorded import Trace
-from penstock.simulation.workloads.series import Series, count, intervals, refuse_negative
-from penstock.simulation.workloads.shape import Fraction, Hold, Instant, Rate, Shape, Span
+from penstock.simulation.workloads.shape import (
+    Fraction,
+    Hold,
+    Instant,
+    Rate,
+    Series,
+    Shape,
+    Span,
+    count,
+    intervals,
+    refuse_negative,
+)
 
 #: Above this a float no longer counts single records.
 MOST_RPS = 1e15
