@@ -7,6 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from penstock.cli.app import main
+
 ROOT = Path(__file__).parents[1]
 PAGES = sorted(
     [
@@ -68,3 +70,24 @@ def test_the_adrs_have_numbers_of_their_own() -> None:
         if page.parent.name == "adr":
             first = page.read_text(encoding="utf-8").splitlines()[0]
             assert first.startswith(f"# {int(page.name[:4])}. ")
+
+
+def shell_lines() -> list[str]:
+    """The calls of ``penstock`` in the pages that users read."""
+    pages = [ROOT / "README.md", *(ROOT / "docs" / name for name in ("live.md", "testbed.md"))]
+    text = "\n".join(page.read_text(encoding="utf-8") for page in pages)
+    found = re.findall(r"^(penstock .*?)(?:\s+#.*)?$", text, re.MULTILINE)
+    return sorted({*found, *re.findall(r"`(penstock [a-z-]+ [^`]*--[^`]*)`", text)})
+
+
+@pytest.mark.parametrize("line", shell_lines())
+def test_every_command_and_option_in_the_docs_exists(
+    line: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    words = line.split()
+    own = words[: next((i for i, word in enumerate(words) if word.endswith(".py")), len(words))]
+    with pytest.raises(SystemExit) as ended:
+        main([words[1], "--help"])
+    assert ended.value.code == 0
+    options = set(re.findall(r"--[a-z][a-z-]*", capsys.readouterr().out))
+    assert {word for word in own if word.startswith("--")} <= options
