@@ -14,9 +14,11 @@ import pytest
 
 import penstock
 from penstock.core.errors import ConfigError
-from penstock.core.journal import read_steps
+from penstock.core.journal import read_header, read_last_run, read_steps
 from penstock.core.knowledge import Knowledge
 from penstock.core.model import Decision, Limits, Reason, Snapshot
+from penstock.lab.replay import differences, replay
+from penstock.settings.header import recorded_spec
 from penstock.spark.attach import Attachment
 from penstock.spark.internals import Driver
 from penstock.testbed import Testbed, wait_until
@@ -242,12 +244,36 @@ def test_a_restarted_driver_goes_on_from_its_journal(spark: SparkSession, tmp_pa
     assert len(list(read_steps(path))) == written + len(dial.seen)
 
 
-def test_bad_input_is_one_sentence(spark: SparkSession) -> None:
-    with pytest.raises(ConfigError, match="unknown policy 'hpaa': did you mean 'hpa'"):
-        penstock.attach(spark, "hpaa")
-    with pytest.raises(ConfigError, match="mode must be act or recommend, not 'watch'"):
-        penstock.attach(spark, "ds2", mode="watch")  # type: ignore[arg-type]
+@pytest.mark.usefixtures("query")
+def test_limits_in_the_policy_text_hold_and_the_header_says_so(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    path = tmp_path / "live.jsonl"
+    options = {"every_s": 0.5, "slo_s": "20s", "journal": path}
+    with attached(spark, "ds2:cooldown=60s,max_executors=3", **options) as handle:
+        wait_until(lambda: handle.status().decisions >= 4, UP_S, "nothing was decided")
+    header = read_header(path)
+    assert (header.limits["cooldown_s"], header.limits["max_executors"]) == (60.0, 3)
+    assert (header.policy, header.goal["slo_s"]) == ("ds2", 20.0)
+    assert header.run == {"policy": "ds2:cooldown=60s,max_executors=3"}
+    past, steps = read_last_run(path)
+    assert differences(steps, replay(steps, recorded_spec(header), past)) == []
+    with attached(spark, "ds2:cooldown=30s", **options) as handle:
+        wait_until(lambda: handle.status().decisions >= 1, UP_S, "nothing was decided")
+    assert read_header(path).limits["cooldown_s"] == 30.0
+    assert read_header(tmp_path / "live.jsonl.1") == header
+    past, steps = read_last_run(path)
+    assert len(past) >= 4
+    assert differences(steps, replay(steps, recorded_spec(read_header(path)), past)) == []
+
+
+def test_an_application_that_cannot_have_the_fleet_is_refused(spark: SparkSession) -> None:
     with pytest.raises(ConfigError, match=r"spark.cores.max=4 gives 4: set spark.cores.max=9"):
         penstock.attach(spark, "ds2", min=9, max=16)
-    with pytest.raises(ConfigError, match="slo_s must be a positive number of seconds, not 0"):
-        penstock.attach(spark, "ds2", slo_s=0)
+
+
+def test_a_stopped_session_is_refused(spark: SparkSession) -> None:
+    """The last test of this module: it ends the session."""
+    spark.stop()
+    with pytest.raises(ConfigError, match="the Spark session is stopped: attach to a running one"):
+        penstock.attach(spark, "ds2")

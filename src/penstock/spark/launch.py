@@ -1,14 +1,14 @@
 """Runs an unmodified PySpark script in this process, and attaches to its first query.
 
-The script notices nothing: two methods of PySpark are wrapped while it runs. A session that
-cannot be scaled is refused as soon as it exists; Penstock attaches when the first query has
-started.
+The script notices nothing: three methods of PySpark are wrapped while it runs. Penstock attaches
+when the first query has started. An application that cannot be scaled is a warning with the reason,
+and the script runs on at the size that it has.
 """
 
 from __future__ import annotations
 
 import functools
-import os
+import logging
 import runpy
 import sys
 from collections.abc import Callable, Iterator, Sequence
@@ -18,12 +18,13 @@ from typing import TYPE_CHECKING, Any
 
 from penstock.core.errors import ConfigError
 from penstock.spark.attach import Attachment
-from penstock.spark.doctor import Application, connect, master, refuse_errors
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-#: What Kafka's client says in the words of Java, and what it means to whoever reads it.
+log = logging.getLogger(__name__)
+
+#: What the messages of Kafka's client mean, and what to do.
 KAFKA_FAULTS = {
     "UnknownTopicOrPartitionException": (
         "a topic that the job reads does not exist: create it, or correct the option subscribe"
@@ -43,9 +44,9 @@ class Launch:
     Parameters
     ----------
     check
-        Called with the first session; a `ConfigError` ends the script.
+        Called with the first session; raises `ConfigError` if it cannot be scaled.
     attach
-        Called with the session of the first query once that has started.
+        Called with the session of a query that has started, until it succeeds once.
     master
         The cluster to run on, in place of the one that the script names.
     """
@@ -61,6 +62,7 @@ class Launch:
         self._attach = attach
         self._master = master
         self._checked = False
+        self._warnings: set[str] = set()
 
     def run(self, script: Path, arguments: Sequence[str]) -> None:
         """Run it to its end. What the script raises is raised; sessions of its own stay."""
@@ -74,7 +76,7 @@ class Launch:
             finally:
                 if self.handle is not None:
                     self.handle.stop()
-        if self.handle is None:
+        if self.handle is None and not self._warnings:
             raise ConfigError(
                 f"{script} ended without starting a streaming query: Penstock scales what "
                 "writeStream...start() begins"
@@ -106,19 +108,11 @@ class Launch:
         def checked(builder: Any) -> Any:
             if self._master is not None:
                 builder.master(self._master)
-            options = {key: str(value) for key, value in builder._options.items()}
-            if "SPARK_REMOTE" in os.environ:
-                options.setdefault("spark.remote", os.environ["SPARK_REMOTE"])
-            application = Application(options)
-            refuse_errors([*connect(application), *master(application)])
             session = create(builder)
             if not self._checked:
                 self._checked = True
-                try:
+                with self._as_warning():
                     self._check(session)
-                except ConfigError:
-                    session.stop()
-                    raise
             return session
 
         return checked
@@ -128,14 +122,21 @@ class Launch:
         def attached(writer: Any, *arguments: Any, **options: Any) -> Any:
             query = start(writer, *arguments, **options)
             if self.handle is None:
-                try:
+                with self._as_warning():
                     self.handle = self._attach(writer._df.sparkSession)
-                except ConfigError:
-                    query.stop()
-                    raise
             return query
 
         return attached
+
+    @contextmanager
+    def _as_warning(self) -> Iterator[None]:
+        """Log why the application cannot be scaled, each reason once."""
+        try:
+            yield
+        except ConfigError as error:
+            if str(error) not in self._warnings:
+                self._warnings.add(str(error))
+                log.warning("not scaled: %s; the script runs on at its own size", error)
 
 
 @contextmanager
