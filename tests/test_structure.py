@@ -59,3 +59,14 @@ def test_the_figure_of_the_layers_is_that_of_the_contracts_and_names_every_packa
         '"penstock.cli",\n  "penstock.lab",', '"penstock.lab",\n  "penstock.cli",'
     )
     assert generate.layers(other) != figure
+
+
+def test_the_folders_of_the_tests_mirror_those_of_the_source() -> None:
+    source = ROOT / "src" / "penstock"
+    packages = {path.parent.relative_to(source) for path in source.rglob("__init__.py")}
+    tested = {path.parent.relative_to(ROOT / "tests") for path in ROOT.glob("tests/**/test_*.py")}
+    of_the_whole = {Path("conformance"), Path("survival")}
+    assert sorted(map(str, tested - packages - of_the_whole)) == []
+    assert {path.parts[0] for path in packages if path.parts} <= {
+        path.parts[0] for path in tested if path.parts
+    }
