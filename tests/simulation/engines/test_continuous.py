@@ -12,7 +12,7 @@ from penstock.simulation.engines.fleet import Startup
 from penstock.simulation.faults import (
     SkewSetsIn,
 )
-from tests.simulation.engines.paper_flow import PLAIN, backlog, run, value_at
+from tests.simulation.engines.plain_flow import PLAIN, backlog, run, value_at
 
 
 def test_below_capacity_nothing_waits() -> None:

@@ -15,7 +15,7 @@ from penstock.simulation.faults import (
     SourceOutage,
     SourceSilence,
 )
-from tests.simulation.engines.paper_flow import backlog, run, value_at
+from tests.simulation.engines.plain_flow import backlog, run, value_at
 
 
 def departed(outcome: Outcome, at_s: float) -> float:

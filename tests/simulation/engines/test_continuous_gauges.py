@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from penstock.simulation.engines.continuous import ContinuousJob
-from tests.simulation.engines.paper_flow import PLAIN, backlog, run
+from tests.simulation.engines.plain_flow import PLAIN, backlog, run
 
 
 def test_busy_idle_and_backpressured_time_add_up_to_one() -> None:

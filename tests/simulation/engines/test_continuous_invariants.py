@@ -25,7 +25,7 @@ from penstock.simulation.faults import (
     SourceOutage,
     SourceSilence,
 )
-from tests.simulation.engines.paper_flow import PLAIN, backlog, run, value_at
+from tests.simulation.engines.plain_flow import PLAIN, backlog, run, value_at
 
 
 def test_a_job_can_be_written_down_and_read_back() -> None:

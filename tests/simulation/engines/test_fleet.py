@@ -1,4 +1,4 @@
-"""Executors on paper: who is there, who is paid for, and what befalls them."""
+"""Simulated executors: who is there, who is paid for, and what happens to them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Spark on paper: worked batches, rescales and admission."""
+"""A simulated Spark job: worked batches, rescales and admission."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from penstock.simulation.engines.microbatch import MicroBatchJob
 from penstock.simulation.faults import (
     SourceOutage,
 )
-from tests.simulation.engines.paper_batches import PLAIN, delay_s, durations, longest_s
+from tests.simulation.engines.plain_batches import PLAIN, delay_s, durations, longest_s
 
 
 def test_the_job_fits_the_seam() -> None:

@@ -1,4 +1,4 @@
-"""Spark on paper when something goes wrong."""
+"""A simulated Spark job when something goes wrong."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from penstock.simulation.faults import (
     SlowStart,
     SourceSilence,
 )
-from tests.simulation.engines.paper_batches import PLAIN, longest_s
+from tests.simulation.engines.plain_batches import PLAIN, longest_s
 
 
 def test_an_executor_that_dies_takes_its_part_of_the_batch_with_it() -> None:

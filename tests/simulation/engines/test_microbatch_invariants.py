@@ -1,4 +1,4 @@
-"""Spark on paper: exact, conserved, the same again, and sound at the edges."""
+"""A simulated Spark job: exact, conserved, the same again, and sound at the edges."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from penstock.simulation.faults import (
     SourceSilence,
     with_silence,
 )
-from tests.simulation.engines.paper_batches import PLAIN, delay_s
+from tests.simulation.engines.plain_batches import PLAIN, delay_s
 
 
 def test_delays_are_those_of_each_single_record() -> None:

@@ -49,13 +49,13 @@ def test_q3_reads_its_source_twice_so_it_pays_half_the_pace_each_time() -> None:
 
 
 @pytest.mark.parametrize("name", POLICIES)
-def test_every_policy_can_be_played(name: str) -> None:
+def test_every_policy_can_run_in_a_demo(name: str) -> None:
     entry = with_scaled_time(name, DemoPlan("q11", 300))
     assert entry.label == name
     assert entry.limits.max_executors == MAX_EXECUTORS
 
 
-def test_waiting_is_quickened_and_the_goal_is_not() -> None:
+def test_waits_are_divided_and_the_goal_is_not() -> None:
     plan = DemoPlan("q11", 300)
     hpa = with_scaled_time("hpa", plan).policy
     assert isinstance(hpa, Hpa)

@@ -306,7 +306,23 @@ class Poisson(Shape, frozen=True):
 
 #: Every shape by the name that the command line knows it by.
 WORKLOADS: dict[str, type[Shape]] = {
-    shape.name: shape for shape in sorted(Shape.__subclasses__(), key=lambda shape: shape is Trace)
+    shape.name: shape
+    for shape in (
+        Constant,
+        StepShape,
+        Ramp,
+        Sine,
+        Cosine,
+        Pyramid,
+        Square,
+        Spikes,
+        Bursts,
+        FlashCrowd,
+        RandomWalk,
+        Diurnal,
+        Poisson,
+        Trace,
+    )
 }
 
 
