@@ -9,7 +9,7 @@ from msgspec.structs import replace
 
 from penstock.core.model import Batch, ExecutorSample, Fleet, Limits, OperatorSample, Snapshot
 from penstock.lab.experiments.scenario import Scenario, run
-from penstock.policies.penstock.capacity import Capacity, learn, spread
+from penstock.policies.penstock.capacity import Capacity, learn, wave_seconds
 from penstock.policies.penstock.capacity_estimate import CapacityEstimate, Wave
 from penstock.policies.penstock.overhead import Overhead
 from penstock.policies.static import Static
@@ -190,8 +190,8 @@ def test_more_executors_than_partitions_carry_no_more() -> None:
 
 def test_few_tasks_run_in_whole_waves() -> None:
     # 4 tasks on 3 slots take two waves, as on 2; on 4 slots one.
-    three, two = (spread([Wave(4, 1.0)], n, 1) / (1.0 + 0.01 * (n - 1)) for n in (3, 2))
-    four = spread([Wave(4, 1.0)], 4, 1) / 1.03
+    three, two = (wave_seconds([Wave(4, 1.0)], n, 1) / (1.0 + 0.01 * (n - 1)) for n in (3, 2))
+    four = wave_seconds([Wave(4, 1.0)], 4, 1) / 1.03
     assert three == pytest.approx(two, rel=0.15)
     assert four < 0.65 * three
 

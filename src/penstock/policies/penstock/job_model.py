@@ -22,22 +22,12 @@ NORMAL_WEIGHTS = np.array([0.01126, 0.22208, 0.53333, 0.22208, 0.01126])
 class JobModel(Struct, frozen=True):
     """What a job does with its executors.
 
-    Parameters
-    ----------
-    sizes
-        The sizes of the fleet to choose from, rising.
-    capacity_rps
-        What each size can do when it never pauses; or a row of that for each step, if it changes.
-    fixed_s
-        What a batch costs besides its records; 0 for a dataflow.
-    trigger_s
-        A batch never takes less than this, 0 where one follows the other; ``None`` for a dataflow.
-    rescale_s
-        By how much a change of the fleet increases the lag.
-    slo_s
-        Records that wait longer are late.
-    noise
-        The relative deviation of one batch's work from its mean.
+    `sizes` are the sizes of the fleet to choose from, rising; `capacity_rps` what each can do when
+    it never pauses, or a row of that for each step, if it changes. `fixed_s` is what a batch costs
+    besides its records, 0 for a dataflow. A batch never takes less than `trigger_s`, 0 where one
+    follows the other; ``None`` for a dataflow. A change of the fleet adds `rescale_s` to the lag.
+    Records that wait longer than `slo_s` are late. `noise` is the relative deviation of the work
+    of one batch from its mean.
     """
 
     sizes: Array

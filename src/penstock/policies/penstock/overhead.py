@@ -1,4 +1,4 @@
-"""What a batch costs besides its records, told from how much dearer those of small batches are."""
+"""What a batch costs besides its records, from how much more the records of small batches cost."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ from msgspec.structs import replace
 
 #: How many batches are remembered.
 BATCHES = 400.0
-#: With fewer nothing can be told.
+#: With fewer nothing is known.
 FEWEST = 3.0
-#: Sizes that spread by a tenth (squared: this) tell no more than noise alone would.
+#: Added to the variances: sizes that vary by a tenth (squared: this) say no more than noise.
 DOUBT = 0.01
 
 
@@ -18,12 +18,10 @@ class Overhead(Struct, frozen=True, gc=False, omit_defaults=True):
 
     Where a core-second of work takes `wave_s`, a batch takes ``whole + shared x wave_s +
     cost x records x wave_s`` seconds: a part of its overhead is shared by all executors, such as
-    starting tasks, and a part is not, such as what the driver does. Divided by all but the cost,
-    this is a plane over ``1 / (records x wave_s)`` and ``1 / records``. While all batches are about
-    as large, overhead cannot be told from the cost of records and is taken to be 0.
+    starting tasks, and a part is not, such as the work of the driver. Divided by ``records x
+    wave_s``, this is a plane over ``1 / (records x wave_s)`` and ``1 / records``. While all batches
+    are about as large, overhead and the cost of records cannot be distinguished; it is taken as 0.
 
-    Examples
-    --------
     >>> known = Overhead()
     >>> for records, wave_s in ((1e3, 0.5), (5e3, 0.5), (2e3, 1.0), (8e3, 0.25), (3e3, 0.25)):
     ...     known = known.with_batch(records, wave_s, 0.4 + (0.2 + 1e-3 * records) * wave_s)
@@ -62,32 +60,28 @@ class Overhead(Struct, frozen=True, gc=False, omit_defaults=True):
             moment(self.shared_cost_s, shared, cost_s),
         )
 
-    def alike(self, records: float) -> bool:
+    def is_typical(self, records: float) -> bool:
         """Whether all batches before were about as large as this one."""
         narrow = self.shared_shared < (0.5 * self.shared) ** 2
         return narrow and 0.25 < records * self.shared < 4.0
 
-    def through(self, records: float, wave_s: float, took_s: float) -> Overhead:
-        """That of a job that has become slower or faster all over, by what one batch took.
+    def rescaled_to(self, records: float, wave_s: float, took_s: float) -> Overhead:
+        """That of a job all of whose work has become slower or faster, by what one batch took.
 
         >>> known = Overhead(9.0, 1e-4, 1e-4, 2e-4, 1e-9, 1e-9, 1e-9, 2e-10, 2e-10)
-        >>> slower = known.through(10_000, 1.0, 3.0)  # it would have taken 2 s
+        >>> slower = known.rescaled_to(10_000, 1.0, 3.0)  # it would have taken 2 s
         >>> round(slower.seconds(1.0) / known.seconds(1.0), 3)
         1.5
         """
         whole_s, shared_s = self.parts_s()
-        expected_s = (
-            self.cost_s
-            + whole_s * (1.0 / (records * wave_s) - self.whole)
-            + shared_s * (1.0 / records - self.shared)
-        )
+        whole = whole_s * (1.0 / (records * wave_s) - self.whole)
+        expected_s = self.cost_s + whole + shared_s * (1.0 / records - self.shared)
         factor = took_s / (records * wave_s) / max(expected_s, 1e-12)
-        return replace(
-            self,
-            cost_s=factor * self.cost_s,
-            whole_cost_s=factor * self.whole_cost_s,
-            shared_cost_s=factor * self.shared_cost_s,
-        )
+        scaled = {
+            name: factor * getattr(self, name)
+            for name in ("cost_s", "whole_cost_s", "shared_cost_s")
+        }
+        return replace(self, **scaled)
 
     def seconds(self, wave_s: float) -> float:
         """How long a batch without records takes."""
@@ -105,7 +99,7 @@ class Overhead(Struct, frozen=True, gc=False, omit_defaults=True):
         shared_s = whole_whole * self.shared_cost_s - self.whole_shared * self.whole_cost_s
         if whole_s >= 0.0 and shared_s >= 0.0:
             return whole_s / scale, shared_s / scale
-        # None is negative: then it is one alone, the one that explains more.
+        # Neither can be negative: the one that explains more is taken alone.
         whole_s, shared_s = self.whole_cost_s / whole_whole, self.shared_cost_s / shared_shared
         if whole_s * self.whole_cost_s > shared_s * self.shared_cost_s:
             return max(0.0, whole_s), 0.0
