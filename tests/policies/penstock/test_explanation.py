@@ -69,11 +69,24 @@ def test_growth_says_what_it_costs_and_what_happens_otherwise() -> None:
     )
 
 
-def test_a_shrink_before_a_rise_says_that_there_is_time_to_grow_again() -> None:
-    seen = inputs(2_500.0, 2_500.0, [1_000.0] * 3 + [4_000.0], target=5)
+@pytest.mark.parametrize(
+    ("mean_rps", "why"),
+    [
+        ([1_000.0] * 3 + [2_800.0], "which is enough for that"),
+        ([1_000.0] * 3 + [4_000.0], "and more can start before that, in 20 s"),
+        ([4_000.0] * 4, "and what exceeds that can wait"),
+    ],
+)
+def test_a_shrink_before_a_rise_says_why(mean_rps: list[float], why: str) -> None:
+    seen = inputs(2_500.0, 2_500.0, mean_rps, target=5)
     assert reason(seen, 3, saved_s=17.0).text.endswith(
-        "; 3 would carry 2.9 k/s, and more can be started before the rise, in 20 s: "
-        "2 fewer now saves 17 executor-seconds against waiting"
+        f"; 3 would carry 2.9 k/s, {why}: 2 fewer now saves 17 executor-seconds against waiting"
+    )
+
+
+def test_a_late_job_keeps_what_it_has() -> None:
+    assert reason(inputs(target=3, lag_s=15.0), 3).text.endswith(
+        "records wait up to 15 s (SLO 10 s): kept until no record is late"
     )
 
 
@@ -148,4 +161,4 @@ def test_the_words_agree_with_the_evidence(
     )
     assert not re.search(r"\b1 executor carry|\d executors carries", text)
     if found.code == "plan_shrinks" and ("rises" in text or "expected to rise" in text):
-        assert "enough for that" in text or "before the rise" in text
+        assert re.search("enough for that|start before that|exceeds that can wait|not allow", text)

@@ -123,10 +123,11 @@ def _action(inputs: PlanInputs, best: int, saved_s: float, load: LoadPhrase) -> 
     if bound is not None:
         return "more_will_not_help", f"{state}: {bound}"
     if best == target:
-        is_late = inputs.waits_s > inputs.slo_s or inputs.load_rps > inputs.capacity.rps(target)
-        if is_late and target >= most:
+        is_late = inputs.waits_s > inputs.slo_s
+        if target >= most and (is_late or inputs.load_rps > inputs.capacity.rps(target)):
             return "at_maximum", f"{state}: max_executors={most} does not allow more"
-        return "plan_holds", f"{state}: no other size is cheaper"
+        why = "kept until no record is late" if is_late else "no other size is cheaper"
+        return "plan_holds", f"{state}: {why}"
     return "plan_grows", f"{state}; {_growth(inputs, best, saved_s)}"
 
 
@@ -136,9 +137,13 @@ def _why_fewer(inputs: PlanInputs, best: int, load: LoadPhrase) -> str:
     text = f"{best} would carry {rate(carried_rps)}"
     if not load.rises:
         return text
-    if carried_rps >= max(inputs.load_rps, *inputs.load.mean):
+    coming = [inputs.load_rps, *inputs.load.mean]
+    over = [place for place, rps in enumerate(coming) if rps > carried_rps]
+    if not over:
         return f"{text}, which is enough for that"
-    return f"{text}, and more can be started before the rise, in {duration(inputs.startup_s)}"
+    if (over[0] - 1) * inputs.bin_s >= inputs.startup_s:
+        return f"{text}, and more can start before that, in {duration(inputs.startup_s)}"
+    return f"{text}, and what exceeds that can wait"
 
 
 def _saving(inputs: PlanInputs, best: int, saved_s: float) -> str:
