@@ -29,7 +29,14 @@ from penstock.policies.checks.declaration import (
     has_the_file_that_its_name_promises,
     is_frozen_with_sound_parameters,
 )
-from penstock.policies.checks.made_up_job import SHAPES, START_AT_S, ask, look, run
+from penstock.policies.checks.made_up_job import (
+    CYCLE_TURNS,
+    SHAPES,
+    START_AT_S,
+    ask,
+    look,
+    run,
+)
 
 #: A memory may vary by this much from run to run of the same load: numbers get more digits.
 MEMORY_SLACK_FRACTION, MEMORY_SLACK_BYTES, MEMORY_MOST_BYTES = 0.05, 512, 256 * 1024
@@ -50,7 +57,7 @@ def asks_for_whole_executors(policy: Policy) -> None:
 def tags_its_memory(policy: Policy) -> None:
     """What it remembers names its own type, so that no policy reads the memory of another."""
     for shape in SHAPES:
-        memories = (turn.decision.memory for turn in run(policy, shape, 120))
+        memories = (turn.decision.memory for turn in run(policy, shape, CYCLE_TURNS))
         memory = next((one for one in memories if one is not None), None)
         if memory is None:
             continue
@@ -140,14 +147,14 @@ def bears_any_single_missing_metric(policy: Policy) -> None:
     """Whichever one metric is missing, everywhere or on some executors only: a sound decision."""
     for shape in SHAPES:
         for name, without in _without_one_metric():
-            for turn in run(policy, shape, 16, seen=without, condition=f", without {name}"):
+            for turn in run(policy, shape, 12, seen=without, condition=f", without {name}"):
                 _assert_sound(turn.decision, f"without {name} ({shape})")
 
 
 def gives_reasons(policy: Policy) -> None:
     """Every decision says why: a code for machines, a sentence for people, finite numbers."""
     for shape in SHAPES:
-        for number, turn in enumerate(run(policy, shape, 120)):
+        for number, turn in enumerate(run(policy, shape, CYCLE_TURNS)):
             _assert_sound(turn.decision, f"on turn {number} ({shape})")
 
 
@@ -159,7 +166,7 @@ def stays_in_bounds_after_guards(policy: Policy) -> None:
         Limits(min_executors=3, max_executors=3),
     ):
         for shape in SHAPES:
-            for turn in run(policy, shape, 120, limits=limits):
+            for turn in run(policy, shape, CYCLE_TURNS, limits=limits):
                 target = turn.step.decision.target_executors
                 assert limits.min_executors <= target <= limits.max_executors, (
                     f"{target} executors are outside of {limits.min_executors} to "

@@ -26,7 +26,9 @@ from penstock.core.protocols import Policy
 Shape = Literal["continuous", "micro_batch"]
 SHAPES: tuple[Shape, ...] = ("continuous", "micro_batch")
 
-#: When the made-up job is first looked at; late enough for clocks to be set back.
+#: After this many turns the load repeats itself.
+CYCLE_TURNS = 100
+#: When the made-up job is first seen; late enough for clocks to be set back.
 START_AT_S = 100_000.0
 
 
@@ -37,8 +39,8 @@ def look(shape: Shape, turn: int, at_s: float, executors: int) -> Snapshot:
     ten of which bring nothing at all; an executor can do 400. What is above that waits. Every 50
     turns the oldest executor is replaced by one with a new id, as happens in any real fleet.
     """
-    phase = turn % 100
-    arrival_rps = 400.0 + 64.0 * min(phase, 100 - phase) if phase < 90 else 0.0
+    phase = turn % CYCLE_TURNS
+    arrival_rps = 400.0 + 64.0 * min(phase, CYCLE_TURNS - phase) if phase < 90 else 0.0
     capacity_rps = 400.0 * max(1, executors)
     throughput_rps = min(arrival_rps, capacity_rps) if executors else 0.0
     busy = min(1.0, arrival_rps / capacity_rps)
