@@ -16,7 +16,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from statistics import fmean
 
-from penstock.cli.commands.compare_live import COLUMNS, RUNS, amount, spread
+from penstock.cli.commands.compare_live import COLUMNS, RUNS, amount, mean_with_interval
 from penstock.core.journal import read_rotated
 from penstock.core.model import Step
 from penstock.lab.experiments.statistics import spearman
@@ -118,7 +118,7 @@ def _means(found: Sequence[Result]) -> Iterator[str]:
     yield f"| | {' | '.join(titles)} |"
     yield "|---" + "|---:" * len(titles) + "|"
     for one in found:
-        cells = [spread(one, name) for name in COLUMNS]
+        cells = [mean_with_interval(one, name) for name in COLUMNS]
         yield f"| **{one.contestant}** ({len(one.runs)} runs) | {' | '.join(cells)} |"
         if one.forecast is not None:
             cells = [amount(one.forecast, name) for name in COLUMNS]

@@ -82,7 +82,7 @@ def table(found: Sequence[Result]) -> Table:
     for title, _ in COLUMNS.values():
         shown.add_column(title, justify="right", no_wrap=True)
     for result in found:
-        own = [spread(result, name) for name in COLUMNS]
+        own = [mean_with_interval(result, name) for name in COLUMNS]
         shown.add_row(f"{result.contestant} x {len(result.runs)}", *own)
         if result.forecast is not None:
             simulated = [amount(result.forecast, name) for name in COLUMNS]
@@ -90,7 +90,7 @@ def table(found: Sequence[Result]) -> Table:
     return shown
 
 
-def spread(result: Result, name: str) -> str:
+def mean_with_interval(result: Result, name: str) -> str:
     """A mean and its 95 % interval, such as ``412 ± 9``; no interval of fewer than three runs."""
     mean = amount(result.mean, name)
     return f"{mean} ± {amount(result.interval, name)}" if len(result.runs) > 2 else mean

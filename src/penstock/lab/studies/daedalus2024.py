@@ -7,7 +7,7 @@ loads are the study's own, the cpu curve is that of its recorded workers.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import lru_cache
+from functools import lru_cache, partial
 from itertools import chain
 
 import msgspec
@@ -108,19 +108,21 @@ class _Data(Struct, frozen=True):
     traffic: list[float]
 
 
-def study(runs: int = RUNS) -> StudyPlan[DaedalusCell, DaedalusResult]:
+def study(
+    runs: int = RUNS, requests: Sequence[float] = REQUESTS
+) -> StudyPlan[DaedalusCell, DaedalusResult]:
     """Fit what a worker requests, run all jobs under all policies."""
 
-    def cells(requests: dict[str, float]) -> dict[tuple[str, str], list[DaedalusCell]]:
+    def cells(found: dict[str, float]) -> dict[tuple[str, str], list[DaedalusCell]]:
         return {
             (job, policy): [
-                DaedalusCell(job, policy, 1 + i, requests.get(job, 1.0)) for i in range(runs)
+                DaedalusCell(job, policy, 1 + i, found.get(job, 1.0)) for i in range(runs)
             ]
             for job in PAPER
             for policy in PAPER[job]
         }
 
-    return StudyPlan("daedalus2024", calibrate, findings, cells, run)
+    return StudyPlan("daedalus2024", partial(calibrate, requests=requests), findings, cells, run)
 
 
 def calibrate(bench: Bench, requests: Sequence[float] = REQUESTS) -> dict[str, float]:
