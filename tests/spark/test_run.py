@@ -83,9 +83,9 @@ def test_an_unmodified_script_is_scaled_and_its_arguments_are_its_own(
     assert result.returncode == 0, result.stderr
     assert result.stdout == "done ['--policy', 'mine']\n"
     assert "1 -> 2 executors: a fixed fleet of 2 executors" in result.stderr
-    assert re.fullmatch(r"penstock: \d+ decisions, 1 rescales", sentence(result))
+    assert re.fullmatch(r"penstock: \d+ decisions, 1 rescale", sentence(result))
     assert "Traceback" not in result.stderr
-    assert read_header(journal).run["policy"] == "static"
+    assert read_header(journal).run["policy"] == "static:executors=2"
     assert max(step.snapshot.fleet.active for step in read_steps(journal) if step.snapshot) == 2
 
 
