@@ -74,7 +74,7 @@ class KedaLag:
     ---------------
     The lag of each partition is not known, so the total is taken to be spread evenly: partitions
     with lag are ``min(partitions, lag)``. Lag left standing by a stuck consumer
-    (``excludePersistentLag``) is not told apart. KEDA sends a job that was never active to 0 at
+    (``excludePersistentLag``) is not distinguished. KEDA sends a job that was never active to 0 at
     once; here it must have been seen inactive for a whole `cooldown_s`. Bounds are guards.
 
     Wins and loses
