@@ -57,14 +57,16 @@ def test_simulate_gives_the_score_of_the_command(
 
 
 def test_compare_gives_the_rows_of_the_command(capsys: pytest.CaptureFixture[str]) -> None:
-    options = ("--policy", "ds2", "static:6", "oracle", "--workload", LOAD, "--duration", "2h")
-    rows = printed(capsys, "compare", *options, "--seeds", "1", "2", "--slo", "5s")
+    load = "sine:mean=20k,amplitude=10k,period=15min"
+    options = ("--policy", "ds2", "static:3", "oracle", "--workload", load, "--duration", "20min")
+    rows = printed(capsys, "compare", *options, "--seeds", "1", "2", "--slo", "5s", "--max", "4")
     found = penstock.compare(
-        ["ds2", "static:6", "oracle"],
-        [LOAD],
+        ["ds2", "static:3", "oracle"],
+        [load],
         seeds=[1, 2],
-        duration_s=7200.0,
+        duration_s=1200.0,
         goal=penstock.Goal(slo_s=5.0),
+        limits={"max_executors": 4},
     )
     assert msgspec.to_builtins(found) == rows
 
