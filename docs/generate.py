@@ -58,6 +58,11 @@ def workloads() -> str:
         "|---|---|---|",
         *(_row(name, kind) for name, kind in WORKLOADS.items()),
         "",
+        "A `trace` is scaled so that its peak needs 12 executors, unless `scale`, `max_rps` or "
+        "`peak_executors` is given:",
+        "`scale=1` keeps the recorded rates. Gaps between its rows are filled with straight lines. "
+        "`simulate` and `compare` say both.",
+        "",
         "| name | stands for |",
         "|---|---|",
         *(f"| `{name}` | `{text}` |" for name, text in NAMED.items()),
