@@ -38,6 +38,7 @@ def test_a_table_in_parquet_reads_back_to_the_last_bit(tmp_path: Path) -> None:
     [
         (("compare", "--policy", "hpa", "--out", "x.parquet"), 2, "--out x.parquet needs pyarrow"),
         (("reproduce", "russo2021"), 2, "reproduce needs scipy"),
+        (("reproduce", "all", "--html", "pages"), 2, "reproduce needs scipy"),
         (("compare", "--policy", "hpa", "--workload", "constant:20k", "--duration", "20min",
           "--seeds", "1..3", "--no-regret", "--processes", "1"), 0, ""),
     ],

@@ -12,10 +12,11 @@ from rich.status import Status
 from rich.table import Table
 from rich.text import Text
 
-from penstock.cli.views.output import console, print_json
+from penstock.cli.commands.execution import progress_lines
+from penstock.cli.views.output import console, file_size, note, print_json
 from penstock.cli.views.study_page import aim, study_page, titled
 from penstock.core.errors import ConfigError, unknown
-from penstock.lab.studies import STUDIES
+from penstock.lab.studies import STUDIES, check_lab_extra
 from penstock.lab.studies import reproduce as run_again
 from penstock.lab.studies.study import Calibration, Claim, Comparison, Distance, Number, Study
 from penstock.observe.report import write
@@ -46,32 +47,31 @@ def reproduce(
         raise unknown("study", study, [*STUDIES, "all"])
     if processes is not None and processes < 1:
         raise ConfigError(f"--processes must be at least 1, not {processes}")
+    check_lab_extra()
     names = list(STUDIES) if study == "all" else [study]
     pages = _places(names, html, in_directory=study == "all")
     studies = []
-    left_out = 0
     for name, page in zip(names, pages, strict=True):
         try:
-            studies.append(_run(name, processes))
+            found = _run(name, processes)
         except ConfigError as error:
             if study != "all":
                 raise
-            # One that cannot run here, for want of Spark, must not cost the others.
-            Console(stderr=True).print(f"{name} is left out: {error}", markup=False)
-            left_out += 1
+            note(f"{name} is left out: {error}")  # such as one that needs Spark
             continue
-        write(page, study_page(studies[-1]))
+        studies.append(found)
+        write(page, study_page(found))
         if not json:
-            show(studies[-1], console())
-            console().print(f"{page}  ({page.stat().st_size / 1e3:.0f} kB)\n", markup=False)
+            show(found, console())
+            console().print(f"{file_size(page)}\n")
     if json:
         print_json(studies if study == "all" else studies[0])
     held = all(claim.holds for one in studies for claim in one.claims)
-    return 0 if held and not left_out else 1
+    return 0 if held and len(studies) == len(names) else 1
 
 
 def _places(names: list[str], html: Path | None, *, in_directory: bool) -> list[Path]:
-    """Where each page goes; looked at before anything runs, because that takes minutes."""
+    """Where each page goes; checked before anything runs, because that takes minutes."""
     if html is None or in_directory:
         places = [(html or Path()) / f"{name}.html" for name in names]
     else:
@@ -86,11 +86,18 @@ def _places(names: list[str], html: Path | None, *, in_directory: bool) -> list[
 
 
 def _run(name: str, processes: int | None) -> Study:
-    screen = Console(stderr=True)
-    if not sys.stderr.isatty():
-        return run_again(name, processes)
-    with Status(f"{name}: starting", console=screen) as status:
-        return run_again(name, processes, lambda text: status.update(f"{name}: {text}"))
+    stage = "starting"
+
+    def say(text: str) -> None:
+        nonlocal stage
+        stage = text
+        if status is not None:
+            status.update(f"{name}: {text}")
+
+    on_terminal = sys.stderr.isatty()
+    status = Status(f"{name}: starting", console=console(stderr=True)) if on_terminal else None
+    with status or progress_lines(lambda: f"{name}: {stage}"):
+        return run_again(name, processes, say)
 
 
 def show(study: Study, screen: Console) -> None:

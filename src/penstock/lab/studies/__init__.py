@@ -29,10 +29,15 @@ class StudyModule(Protocol):
     def study(self) -> StudyPlan[Any, Any]: ...
 
 
+def check_lab_extra() -> None:
+    """Refuse before minutes of runs what needs a library that is not installed."""
+    lab_module("scipy.stats", "reproduce")
+
+
 def reproduce(name: str, processes: int | None = None, say: Say = lambda _: None) -> Study:
     """Run the study of that name again."""
     if name not in STUDIES:
         raise unknown("study", name, STUDIES)
-    lab_module("scipy.stats", "reproduce")
+    check_lab_extra()
     module = cast("StudyModule", import_module(f"penstock.lab.studies.{name}"))
     return module.study().reproduce(processes, say)
