@@ -7,18 +7,15 @@ from typing import Any
 
 from penstock.policies.kubernetes.behavior import (
     Behavior,
-    Limited,
     Pace,
     change_within,
     down_limit,
     paces,
-    rate_limited,
     up_limit,
 )
 from penstock.policies.kubernetes.metrics import (
     MetricError,
     Proposal,
-    external_per_pod_replicas,
     object_per_pod_replicas,
     utilization_replicas,
 )
@@ -41,8 +38,11 @@ from tests.conformance.hpa_words import (
 from tests.conformance.reference.kubernetes import (
     Autoscaler,
     History,
+    Limited,
     Scale,
     average_replicas,
+    bounded_rate,
+    external_per_pod_replicas,
     external_replicas,
     legacy_limited,
     object_replicas,
@@ -223,7 +223,7 @@ def _behavior_rate(case: Case) -> dict[str, Any]:
         | {"scale_up_events", "scale_down_events"},
     )
     return _limited(
-        rate_limited(
+        bounded_rate(
             words["desired"],
             words["current_replicas"],
             paces(behavior_of(words)),

@@ -97,7 +97,10 @@ def _capacity_update(example: Example) -> dict[str, Any]:
     sizes = range(1, example["max_scaleout"] + 1)
     return {
         "observed": {str(row.executors): row.capacity_rps for row in table.observed},
-        "estimated_after_last": {str(size): table.in_proportion_rps(size) for size in sizes},
+        "estimated_after_last": {
+            str(size): ScaleOuts((), table.executors, table.current_rps).capacity_rps(size)
+            for size in sizes
+        },
         "get_capacity": {str(size): table.capacity_rps(size) for size in sizes},
     }
 

@@ -50,8 +50,7 @@ class BacklogThreshold:
 
     Examples
     --------
-    >>> from penstock.core.model import Fleet, OperatorSample, Snapshot
-    >>> from penstock.core.knowledge import Knowledge
+    >>> from penstock import Fleet, Knowledge, OperatorSample, Snapshot
     >>> operators = (
     ...     OperatorSample("resize", backlog_records=12.0),
     ...     OperatorSample("recognise", ("resize",), backlog_records=420.0),

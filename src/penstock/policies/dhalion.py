@@ -99,8 +99,7 @@ class Dhalion:
     --------
     The source of a job of four executors is held up for half of the time by what follows it:
 
-    >>> from penstock.core.model import Fleet, OperatorSample, Snapshot
-    >>> from penstock.core.knowledge import Knowledge
+    >>> from penstock import Fleet, Knowledge, OperatorSample, Snapshot
     >>> operators = (
     ...     OperatorSample("read", backpressured_fraction=0.5),
     ...     OperatorSample("count", ("read",), backpressured_fraction=0.0),

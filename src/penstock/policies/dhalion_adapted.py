@@ -68,8 +68,7 @@ class DhalionAdapted:
     --------
     Twice as much arrives as four executors process, and records are 8 s late:
 
-    >>> from penstock.core.model import Fleet, Snapshot
-    >>> from penstock.core.knowledge import Knowledge
+    >>> from penstock import Fleet, Knowledge, Snapshot
     >>> knowledge = Knowledge()
     >>> for at_s in (0.0, 10.0):
     ...     now = Snapshot(at_s, Fleet(4, 4, 4), arrival_rps=200.0, throughput_rps=100.0,

@@ -45,8 +45,7 @@ class Ds2:
     Reading keeps two executors busy half of the time and joining all of it, at 600 of the 900
     records that arrive per second:
 
-    >>> from penstock.core.model import Fleet, OperatorSample, Snapshot
-    >>> from penstock.core.knowledge import Knowledge
+    >>> from penstock import Fleet, Knowledge, OperatorSample, Snapshot
     >>> operators = (
     ...     OperatorSample("read", input_rps=600.0, output_rps=600.0, busy_fraction=0.5),
     ...     OperatorSample("join", ("read",), input_rps=600.0, busy_fraction=1.0),

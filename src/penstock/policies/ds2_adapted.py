@@ -43,8 +43,7 @@ class Ds2Adapted:
     --------
     Six executors are needed and four are there, but nothing is late yet:
 
-    >>> from penstock.core.model import Fleet, OperatorSample, Snapshot
-    >>> from penstock.core.knowledge import Knowledge
+    >>> from penstock import Fleet, Knowledge, OperatorSample, Snapshot
     >>> operators = (OperatorSample("read", input_rps=600.0, busy_fraction=1.0),)
     >>> def seen(delay_s):
     ...     return Snapshot(0.0, Fleet(4, 4, 4), arrival_rps=900.0, delay_s=delay_s,

@@ -43,8 +43,7 @@ class DstreamsRatio:
     --------
     Batches of 18 and 12 s every 10 s: the ratio is 1.5, which rounds to 2 more.
 
-    >>> from penstock.core.knowledge import Knowledge
-    >>> from penstock.core.model import Batch, Fleet, Snapshot
+    >>> from penstock import Batch, Fleet, Knowledge, Snapshot
     >>> batches = (Batch(1, 0.0, 18.0, 900), Batch(2, 18.0, 12.0, 900))
     >>> snapshot = Snapshot(60.0, Fleet(4, 4, 4), trigger_interval_s=10.0, batches=batches)
     >>> decision = DstreamsRatio().decide(snapshot, Knowledge())

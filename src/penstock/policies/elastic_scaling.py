@@ -42,8 +42,7 @@ class ElasticScaling:
     A batch of 20 s on a trigger of 10 s. The mean started at 1, so it is now
     (0.6 x 1 + 2) / (0.6 + 1) = 1.625, and 4 executors become ceil(6.5) = 7.
 
-    >>> from penstock.core.knowledge import Knowledge
-    >>> from penstock.core.model import Batch, Fleet, Snapshot
+    >>> from penstock import Batch, Fleet, Knowledge, Snapshot
     >>> batches = (Batch(1, 0.0, 20.0, 900),)
     >>> snapshot = Snapshot(20.0, Fleet(4, 4, 4), trigger_interval_s=10.0, batches=batches)
     >>> decision = ElasticScaling().decide(snapshot, Knowledge())

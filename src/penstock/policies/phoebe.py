@@ -78,8 +78,7 @@ class Phoebe:
     Two, four and six executors were profiled. 15,000 records/s arrive; four have the lowest
     latency within 5 %, and two could not recover within 180 s from 60 s of downtime:
 
-    >>> from penstock.core.model import Fleet, Snapshot
-    >>> from penstock.core.knowledge import Knowledge
+    >>> from penstock import Fleet, Knowledge, Snapshot
     >>> phoebe = Phoebe(
     ...     capacity=((2, 20e3), (4, 40e3), (6, 60e3)),
     ...     latency=((2, 20e3, 0.9), (4, 40e3, 0.5), (6, 60e3, 0.49)),

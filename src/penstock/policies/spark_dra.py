@@ -45,8 +45,7 @@ class SparkDra:
     Two busy executors with 4 cores face 32 tasks, so 8 executors are needed. The first turn
     starts the timer, one second later the first executor is added:
 
-    >>> from penstock.core.knowledge import Knowledge
-    >>> from penstock.core.model import ExecutorSample, Fleet, Snapshot, Step
+    >>> from penstock import ExecutorSample, Fleet, Knowledge, Snapshot, Step
     >>> knowledge, policy = Knowledge(), SparkDra()
     >>> executors = tuple(ExecutorSample(str(i), 0.0, busy_fraction=1.0) for i in range(2))
     >>> for at_s in (0.0, 1.0):

@@ -27,8 +27,7 @@ class Static:
 
     Examples
     --------
-    >>> from penstock.core.model import Fleet, Snapshot
-    >>> from penstock.core.knowledge import Knowledge
+    >>> from penstock import Fleet, Knowledge, Snapshot
     >>> decision = Static(executors=12).decide(Snapshot(0.0, Fleet(3, 3, 3)), Knowledge())
     >>> decision.target_executors, decision.reasons[0].text
     (12, 'a fixed fleet of 12 executors')

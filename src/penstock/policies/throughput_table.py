@@ -76,8 +76,7 @@ class ThroughputTable:
     --------
     Four executors process 400 records/s at most, 8 s behind, while 600 arrive:
 
-    >>> from penstock.core.model import Fleet, Snapshot
-    >>> from penstock.core.knowledge import Knowledge
+    >>> from penstock import Fleet, Knowledge, Snapshot
     >>> knowledge = Knowledge()
     >>> for at_s in (0.0, 20.0):
     ...     now = Snapshot(at_s, Fleet(4, 4, 4), arrival_rps=600.0, throughput_rps=400.0,

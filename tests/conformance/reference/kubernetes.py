@@ -13,11 +13,12 @@ from msgspec import Struct
 
 from penstock.policies.kubernetes.behavior import (
     Behavior,
-    Limited,
     Pace,
+    Paces,
     ScaleEvent,
+    down_limit,
     paces,
-    rate_limited,
+    up_limit,
 )
 from penstock.policies.kubernetes.metrics import (
     TOLERANCE,
@@ -26,7 +27,6 @@ from penstock.policies.kubernetes.metrics import (
     Tolerance,
     Values,
     counted_values,
-    external_per_pod_replicas,
     grouped_pods,
     object_per_pod_replicas,
     replicas_by_ratio,
@@ -199,6 +199,75 @@ def _stored(
     if reuse is None:
         return (*past, newest)
     return (*past[:reuse], newest, *past[reuse + 1 :])
+
+
+class Limited(Struct, frozen=True, gc=False):
+    """What the limits left of a desired size, and which limit it was."""
+
+    replicas: int
+    reason: str
+
+
+def bounded_rate(
+    desired: int,
+    current: int,
+    rules: Paces,
+    *,
+    min_replicas: int,
+    max_replicas: int,
+    up_events: Iterable[ScaleEvent] = (),
+    down_events: Iterable[ScaleEvent] = (),
+    now_s: float = 0.0,
+) -> Limited:
+    """The desired size after the policies and the bounds of its direction.
+
+    >>> bounded_rate(50, 1, paces(Behavior()), min_replicas=1, max_replicas=100)
+    Limited(replicas=5, reason='ScaleUpLimit')
+    """
+    if desired > current:
+        allowed = max(current, up_limit(current, rules.up, up_events, down_events, now_s))
+        if desired > min(max_replicas, allowed):
+            if max_replicas > allowed:
+                return Limited(allowed, "ScaleUpLimit")
+            return Limited(max_replicas, "TooManyReplicas")
+    elif desired < current:
+        allowed = min(current, down_limit(current, rules.down, up_events, down_events, now_s))
+        if desired < max(min_replicas, allowed):
+            if min_replicas < allowed:
+                return Limited(allowed, "ScaleDownLimit")
+            return Limited(min_replicas, "TooFewReplicas")
+    return Limited(desired, "DesiredWithinRange")
+
+
+def external_per_pod_replicas(
+    status_replicas: int,
+    target_milli: int,
+    values_milli: Sequence[int],
+    *,
+    tolerance: Tolerance = TOLERANCE,
+) -> Proposal:
+    """Replicas for the sum of a metric from outside the cluster, shared out.
+
+    >>> external_per_pod_replicas(10, 1_000, [12_000]).replicas
+    12
+    >>> external_per_pod_replicas(10, 1_000, [11_000]).replicas  # 10 % more is within tolerance
+    10
+    """
+    if not values_milli:
+        raise MetricError(
+            "unable to get external metric: no metrics returned from external metrics API"
+        )
+    total = 0
+    for value in values_milli:
+        total += value
+        # A sum below zero is taken for an overflow, here and in Kubernetes.
+        if not 0 <= total <= MAX_INT64:
+            total = MAX_INT64
+            break
+    proposal = object_per_pod_replicas(status_replicas, target_milli, total, tolerance=tolerance)
+    if float(total) >= float(MAX_INT64):
+        return Proposal(proposal.replicas, MAX_INT64)
+    return proposal
 
 
 def legacy_limited(desired: int, current: int, *, min_replicas: int, max_replicas: int) -> Limited:
@@ -489,7 +558,7 @@ def _normalized(
         down_window_s=rules.down.window_s,
         now_s=now_s,
     )
-    limited = rate_limited(
+    limited = bounded_rate(
         stable.replicas,
         current,
         rules,

@@ -224,5 +224,5 @@ def test_a_lag_that_was_not_measured_counts_as_none(input_rps: float | None) -> 
 def test_operators_that_read_from_each_other_are_refused() -> None:
     vertices = {"a": Vertex(1, ("b",)), "b": Vertex(1, ("a",))}
     samples = {name: [(0.0, VertexSample()), (1.0, VertexSample())] for name in vertices}
-    with pytest.raises(ModelError, match="circle"):
+    with pytest.raises(ModelError, match="cycle"):
         evaluate(vertices, samples, PLAIN, restart_s=0.0)

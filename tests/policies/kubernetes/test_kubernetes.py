@@ -23,7 +23,6 @@ from penstock.policies.kubernetes.keda import LagRule, factors, next_factor
 from penstock.policies.kubernetes.metrics import (
     MetricError,
     Tolerance,
-    external_per_pod_replicas,
     object_per_pod_replicas,
     utilization_replicas,
 )
@@ -34,6 +33,8 @@ from penstock.policies.kubernetes.stabilization import ReplicaRecommendation
 from tests.conformance import hpa_cases
 from tests.conformance.reference.keda import metric_of_lags
 from tests.conformance.reference.kubernetes import (
+    bounded_rate,
+    external_per_pod_replicas,
     legacy_limited,
     stabilize,
     stabilize_down,
@@ -133,8 +134,8 @@ behaviors = st.builds(Behavior, rules, rules)
 
 @given(st.integers(0, 500), st.integers(1, 100), behaviors)
 def test_limits_never_turn_a_wish_around(desired: int, current: int, behavior: Behavior) -> None:
-    left = rate_limited(desired, current, paces(behavior), min_replicas=0, max_replicas=MAX_INT32)
-    assert min(desired, current) <= left.replicas <= max(desired, current)
+    left = rate_limited(desired, current, paces(behavior))
+    assert min(desired, current) <= left <= max(desired, current)
 
 
 #: Steps of time and a wish; 0 and the exact lengths of windows are the edges.
@@ -183,7 +184,7 @@ def test_the_short_memory_agrees_under_every_behavior_too(
             down_window_s=rules.down.window_s,
             now_s=now_s,
         )
-        limit = rate_limited(
+        limit = bounded_rate(
             stable.replicas,
             current,
             rules,

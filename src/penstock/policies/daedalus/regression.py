@@ -13,9 +13,9 @@ from math import inf, sqrt
 
 from msgspec import Struct
 
-#: A line is believed from so many samples on, where its standard error is below this fraction.
+#: A line is believed from this many samples on, where its standard error is below this fraction.
 FEWEST_SAMPLES, MOST_ERROR = 4, 0.03
-#: A line counts for so many times of what proportion to cpu would give, at most.
+#: A line counts for this many times of what proportion to cpu would give, at most.
 MOST_GAIN = 2.0
 
 
@@ -152,7 +152,7 @@ def fleet_capacity_rps(
 
 
 class Observed(Struct, frozen=True, gc=False, array_like=True):
-    """The capacity that was found while so many executors ran."""
+    """The capacity that was found for a number of executors."""
 
     executors: int
     capacity_rps: int
@@ -176,7 +176,7 @@ class ScaleOuts(Struct, frozen=True, gc=False, array_like=True):
     current_rps: int = 0
 
     def seen(self, executors: int, capacity_rps: int, most: int = 256) -> ScaleOuts:
-        """The table after one more look; of more than `most` sizes the farthest is forgotten."""
+        """The table after one more sample; of more than `most` sizes the farthest is forgotten."""
         old = next((row for row in self.observed if row.executors == executors), None)
         now = capacity_rps if old is None else int((old.capacity_rps + capacity_rps) / 2)
         rows = [row for row in self.observed if row.executors != executors]
@@ -186,19 +186,11 @@ class ScaleOuts(Struct, frozen=True, gc=False, array_like=True):
         rows.sort(key=lambda row: row.executors)
         return ScaleOuts(tuple(rows), executors, capacity_rps)
 
-    def in_proportion_rps(self, executors: int) -> int:
-        """Capacity of any size if every executor were an average one of the present fleet."""
-        return int(executors * self.current_rps / self.executors) if self.executors else 0
-
     def capacity_rps(self, executors: int) -> int:
-        """As observed, else in proportion; 0 is unknown."""
-        for row in self.observed:
-            if row.executors == executors and row.capacity_rps:
-                return row.capacity_rps
-        return self.in_proportion_rps(executors)
+        return self.up_to(executors)[-1]
 
     def up_to(self, most: int) -> list[int]:
-        """The capacities of 0, 1, ... `most` executors."""
+        """The capacities of 0, 1, ... `most` executors: as observed, else in proportion."""
         per_executor = self.current_rps / self.executors if self.executors else 0.0
         capacities = [int(executors * per_executor) for executors in range(most + 1)]
         for row in self.observed:

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from graphlib import CycleError, TopologicalSorter
 
 from msgspec import Struct
 
-from penstock.core.errors import ModelError
+from penstock.policies.algorithms.dataflow import topological_order
 from penstock.policies.flink.capacity import busy_ms_per_s, input_rps, true_processing_rps
 from penstock.policies.flink.demand import (
     Band,
@@ -79,7 +78,7 @@ def evaluate(
     )
     demands: dict[str, VertexDemand] = {}
     loads: dict[str, VertexLoad] = {}
-    for name in in_order(inputs):
+    for name in topological_order(inputs):
         points = samples[name]
         if inputs[name]:
             demand = inner_demand(inputs, flows, demands, name)
@@ -118,14 +117,6 @@ def capacity_rps(
         switch_threshold=options.observed_switch_threshold,
         min_observations=options.observed_min_observations,
     )
-
-
-def in_order(inputs: Mapping[str, Sequence[str]]) -> Iterator[str]:
-    """The vertices, each after all that it reads from."""
-    try:
-        yield from TopologicalSorter(inputs).static_order()
-    except CycleError as error:
-        raise ModelError(f"operators read from each other in a circle: {error.args[1]}") from None
 
 
 def _records_in(

@@ -106,8 +106,7 @@ class Flink(Options):
     and to work off in half an hour what the restart leaves lying and the 54,000 that wait, takes
     ``4,500/0.7 + 4,500 x 300/1800 + 54,000/1800 = 7,209``, so ``ceil(4 x 7,209/3,789) = 8``.
 
-    >>> from penstock.core.model import Fleet, OperatorSample, Snapshot
-    >>> from penstock.core.knowledge import Knowledge
+    >>> from penstock import Fleet, Knowledge, OperatorSample, Snapshot
     >>> knowledge = Knowledge()
     >>> for at_s in (0.0, 60.0):
     ...     map_ = OperatorSample(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from decimal import ROUND_CEILING, Decimal
-from typing import Protocol, TypeVar
+from typing import TypeVar
 
 from msgspec import Struct
 
@@ -72,12 +72,7 @@ class Restart(Struct, frozen=True, gc=False):
     took_s: float | None = None
 
 
-class _Dated(Protocol):
-    @property
-    def at_s(self) -> float: ...
-
-
-_Record = TypeVar("_Record", bound=_Dated)
+_Record = TypeVar("_Record", Scaling, Restart)
 
 
 def trimmed(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from functools import lru_cache
 from math import ceil
 from typing import Literal
@@ -20,7 +20,7 @@ Select = Literal["Max", "Min", "Disabled"]
 
 
 class ScalingPolicy(Struct, frozen=True, gc=False, forbid_unknown_fields=True):
-    """So many pods, or so many percent of them, in so many seconds.
+    """How many pods, or percent of them, may change in one period.
 
     Parameters
     ----------
@@ -106,13 +106,6 @@ class ScaleEvent(Struct, frozen=True, gc=False):
     outdated: bool = False
 
 
-class Limited(Struct, frozen=True, gc=False):
-    """What the limits left of a wish, and which limit it was."""
-
-    replicas: int
-    reason: str
-
-
 DEFAULT_UP = (ScalingPolicy("Pods", 4), ScalingPolicy("Percent", 100))
 DEFAULT_DOWN = (ScalingPolicy("Percent", 100),)
 
@@ -139,7 +132,7 @@ def up_limit(
 ) -> int:
     """The most replicas that the policies allow now.
 
-    Each policy looks back from where the fleet stood at the start of its period.
+    Each policy counts from where the fleet stood at the start of its period.
 
     >>> pace = Pace(0.0, "Max", (ScalingPolicy("Pods", 4, 60), ScalingPolicy("Percent", 50, 60)))
     >>> up_limit(10, pace, [], [], now_s=0.0)
@@ -151,8 +144,7 @@ def up_limit(
         return current
     limits = [
         start + policy.value if policy.kind == "Pods" else ceil(start * (1 + policy.value / 100))
-        for policy in pace.policies
-        for start in (_start(current, policy.period_s, up_events, down_events, now_s),)
+        for policy, start in _starts(current, pace, up_events, down_events, now_s)
     ]
     if pace.select == "Min":
         return min(limits, default=MAX_INT32)
@@ -176,8 +168,7 @@ def down_limit(
         return current
     limits = [
         start - policy.value if policy.kind == "Pods" else int(start * (1 - policy.value / 100))
-        for policy in pace.policies
-        for start in (_start(current, policy.period_s, up_events, down_events, now_s),)
+        for policy, start in _starts(current, pace, up_events, down_events, now_s)
     ]
     if pace.select == "Min":
         return max(limits, default=MIN_INT32)
@@ -188,31 +179,22 @@ def rate_limited(
     desired: int,
     current: int,
     rules: Paces,
-    *,
-    min_replicas: int,
-    max_replicas: int,
     up_events: Iterable[ScaleEvent] = (),
     down_events: Iterable[ScaleEvent] = (),
     now_s: float = 0.0,
-) -> Limited:
-    """A wish after the policies and the bounds; each is looked at in its own direction only.
+) -> int:
+    """The desired size as far as the policies of its direction allow.
 
-    >>> rate_limited(50, 1, paces(Behavior()), min_replicas=1, max_replicas=100)
-    Limited(replicas=5, reason='ScaleUpLimit')
+    >>> rate_limited(50, 1, paces(Behavior()))
+    5
     """
     if desired > current:
-        allowed = max(current, up_limit(current, rules.up, up_events, down_events, now_s))
-        if desired > min(max_replicas, allowed):
-            if max_replicas > allowed:
-                return Limited(allowed, "ScaleUpLimit")
-            return Limited(max_replicas, "TooManyReplicas")
-    elif desired < current:
-        allowed = min(current, down_limit(current, rules.down, up_events, down_events, now_s))
-        if desired < max(min_replicas, allowed):
-            if min_replicas < allowed:
-                return Limited(allowed, "ScaleDownLimit")
-            return Limited(min_replicas, "TooFewReplicas")
-    return Limited(desired, "DesiredWithinRange")
+        allowed = up_limit(current, rules.up, up_events, down_events, now_s)
+        return min(desired, max(current, allowed))
+    if desired < current:
+        allowed = down_limit(current, rules.down, up_events, down_events, now_s)
+        return max(desired, min(current, allowed))
+    return desired
 
 
 def change_within(events: Iterable[ScaleEvent], period_s: float, now_s: float) -> int:
@@ -225,17 +207,18 @@ def change_within(events: Iterable[ScaleEvent], period_s: float, now_s: float) -
     return sum(event.change for event in events if event.at_s > cutoff_s)
 
 
-def _start(
+def _starts(
     current: int,
-    period_s: float,
+    pace: Pace,
     up_events: Iterable[ScaleEvent],
     down_events: Iterable[ScaleEvent],
     now_s: float,
-) -> int:
-    """Where the fleet stood at the start of the period."""
-    added = change_within(up_events, period_s, now_s)
-    removed = change_within(down_events, period_s, now_s)
-    return current - added + removed
+) -> Iterator[tuple[ScalingPolicy, int]]:
+    """Each policy, and where the fleet stood at the start of its period."""
+    for policy in pace.policies:
+        added = change_within(up_events, policy.period_s, now_s)
+        removed = change_within(down_events, policy.period_s, now_s)
+        yield policy, current - added + removed
 
 
 def _filled(rules: ScalingRules, window_s: float, policies: tuple[ScalingPolicy, ...]) -> Pace:

@@ -74,8 +74,7 @@ class Hpa:
     Three executors at 90 % of their cpu, target 70 %: the percentage is 90, and
     ``ceil(3 x 90/70) = 4``.
 
-    >>> from penstock.core.model import ExecutorSample, Fleet, Snapshot
-    >>> from penstock.core.knowledge import Knowledge
+    >>> from penstock import ExecutorSample, Fleet, Knowledge, Snapshot
     >>> busy = tuple(ExecutorSample(str(i), 0.0, cpu_fraction=0.9) for i in range(3))
     >>> decision = Hpa().decide(Snapshot(600.0, Fleet(3, 3, 3), executors=busy), Knowledge())
     >>> decision.target_executors, decision.reasons[0].text

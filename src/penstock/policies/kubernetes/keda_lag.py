@@ -12,7 +12,7 @@ from penstock.core.model import Decision, Fleet, Limits, Reason, Snapshot, not_m
 from penstock.core.phrases import counted
 from penstock.policies.kubernetes.behavior import Behavior
 from penstock.policies.kubernetes.keda import LagRule, metric_value
-from penstock.policies.kubernetes.metrics import external_per_pod_replicas
+from penstock.policies.kubernetes.metrics import object_per_pod_replicas
 from penstock.policies.kubernetes.pacing import (
     Recommendations,
     metric_reason,
@@ -59,8 +59,7 @@ class KedaLag:
     --------
     A lag of 65 000 records with 10 000 per executor asks for 7, but 3 can at most double.
 
-    >>> from penstock.core.model import Fleet, Snapshot
-    >>> from penstock.core.knowledge import Knowledge
+    >>> from penstock import Fleet, Knowledge, Snapshot
     >>> seen = Snapshot(0.0, Fleet(3, 3, 3), backlog_records=65_000, partitions=32)
     >>> decision = KedaLag(lag_threshold=10_000).decide(seen, Knowledge())
     >>> decision.target_executors, decision.reasons[0].text
@@ -114,10 +113,10 @@ class KedaLag:
         metric = self._metric(lag, snapshot.partitions)
         if metric is None:
             return not_measured(current, "partitions", memory=past)
-        wanted = external_per_pod_replicas(
+        wanted = object_per_pod_replicas(
             fleet.registered,
             self.lag_threshold * 1000,
-            (metric * 1000,),
+            metric * 1000,
             tolerance=tolerance_of(self.behavior, self.tolerance_fraction, self.tolerance_fraction),
         ).replicas
         # The autoscaler that KEDA makes never goes below 1: the step to 0 is KEDA's own.

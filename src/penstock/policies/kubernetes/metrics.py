@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from msgspec import Struct
 
 from penstock.core.errors import SensorError
-from penstock.policies.kubernetes.numbers import MAX_INT64, ceil_int32, ceil_int64, divide, quotient
+from penstock.policies.kubernetes.numbers import ceil_int32, ceil_int64, divide, quotient
 from penstock.policies.kubernetes.pods import (
     READINESS,
     Pod,
@@ -112,37 +112,6 @@ def object_per_pod_replicas(
     if not tolerance.covers(divide(value, float(target_milli) * status_replicas)):
         replicas = ceil_int32(divide(value, float(target_milli)))
     return Proposal(replicas, ceil_int64(divide(value, float(status_replicas))))
-
-
-def external_per_pod_replicas(
-    status_replicas: int,
-    target_milli: int,
-    values_milli: Sequence[int],
-    *,
-    tolerance: Tolerance = TOLERANCE,
-) -> Proposal:
-    """Replicas for the sum of a metric from outside the cluster, shared out.
-
-    >>> external_per_pod_replicas(10, 1_000, [12_000]).replicas
-    12
-    >>> external_per_pod_replicas(10, 1_000, [11_000]).replicas  # 10 % more is within tolerance
-    10
-    """
-    if not values_milli:
-        raise MetricError(
-            "unable to get external metric: no metrics returned from external metrics API"
-        )
-    total = 0
-    for value in values_milli:
-        total += value
-        # A sum below zero is taken for an overflow, here and in Kubernetes.
-        if not 0 <= total <= MAX_INT64:
-            total = MAX_INT64
-            break
-    proposal = object_per_pod_replicas(status_replicas, target_milli, total, tolerance=tolerance)
-    if float(total) >= float(MAX_INT64):
-        return Proposal(proposal.replicas, MAX_INT64)
-    return proposal
 
 
 class _Utilization(Struct, frozen=True, gc=False):

@@ -9,15 +9,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import lru_cache
-from typing import Protocol
 
 from msgspec import Struct
 
+from penstock.core.knowledge import Rescale
 from penstock.core.model import Decision, Reason
 from penstock.core.phrases import executors, resized
 from penstock.policies.kubernetes.behavior import Behavior, ScaleEvent, paces, rate_limited
 from penstock.policies.kubernetes.metrics import Tolerance
-from penstock.policies.kubernetes.numbers import MAX_INT32
 from penstock.policies.kubernetes.stabilization import (
     ReplicaRecommendation,
     keep_highest,
@@ -34,17 +33,6 @@ class Recommendations(Struct, frozen=True, tag=True, omit_defaults=True):
 
     highest: tuple[ReplicaRecommendation, ...] = ()
     lowest: tuple[ReplicaRecommendation, ...] = ()
-
-
-class PastRescale(Protocol):
-    """A rescale that was made."""
-
-    @property
-    def at_s(self) -> float: ...
-    @property
-    def before(self) -> int: ...
-    @property
-    def after(self) -> int: ...
 
 
 def seeded(past: Recommendations, current: int, now_s: float) -> Recommendations:
@@ -98,7 +86,7 @@ def settle(
     *reasons: Reason,
     down_window_s: float,
     behavior: Behavior | None = None,
-    changes: Sequence[PastRescale] = (),
+    changes: Sequence[Rescale] = (),
 ) -> Decision:
     """The decision that is left of `wanted`; each limit that applies adds its reason.
 
@@ -135,7 +123,7 @@ def _paced(
     reasons: tuple[Reason, ...],
     behavior: Behavior,
     down_window_s: float,
-    changes: Sequence[PastRescale],
+    changes: Sequence[Rescale],
 ) -> Decision:
     """With a behaviour: both directions have a window, and policies limit the rate."""
     now_s, wanted = newest.at_s, newest.replicas
@@ -150,16 +138,7 @@ def _paced(
         window_s = rules.up.window_s if wanted > stable else rules.down.window_s
         reasons = (*reasons, _stabilized(wanted, stable, window_s))
     up_events, down_events = _events(changes, now_s - max(rules.up.longest_s, rules.down.longest_s))
-    left = rate_limited(
-        stable,
-        current,
-        rules,
-        min_replicas=0,
-        max_replicas=MAX_INT32,
-        up_events=up_events,
-        down_events=down_events,
-        now_s=now_s,
-    ).replicas
+    left = rate_limited(stable, current, rules, up_events, down_events, now_s)
     if left != stable:
         reasons = (*reasons, _limited(stable, left, current))
     return Decision(left, reasons, left, None, Recommendations(highest, lowest))
@@ -173,9 +152,9 @@ def _first_after(kept: tuple[ReplicaRecommendation, ...], cutoff_s: float, other
 
 
 def _events(
-    changes: Sequence[PastRescale], cutoff_s: float
+    changes: Sequence[Rescale], cutoff_s: float
 ) -> tuple[list[ScaleEvent], list[ScaleEvent]]:
-    """Rescales up and down since `cutoff_s`; newest last, so look from the end."""
+    """Rescales up and down since `cutoff_s`, newest first."""
     up_events: list[ScaleEvent] = []
     down_events: list[ScaleEvent] = []
     for change in reversed(changes):

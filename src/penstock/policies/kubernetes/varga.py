@@ -89,8 +89,7 @@ class Varga:
     Operators idle for 20 % of their time, target 0.5: utilisation is 0.8, and
     ``ceil(4 x 0.8/0.5) = 7``.
 
-    >>> from penstock.core.model import Fleet, OperatorSample, Snapshot
-    >>> from penstock.core.knowledge import Knowledge
+    >>> from penstock import Fleet, Knowledge, OperatorSample, Snapshot
     >>> work = OperatorSample("count", upstream=("kafka",), idle_fraction=0.2)
     >>> seen = Snapshot(0.0, Fleet(4, 4, 4), backlog_records=100, throughput_rps=9_000,
     ...     operators=(OperatorSample("kafka"), work))

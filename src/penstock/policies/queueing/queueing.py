@@ -76,8 +76,7 @@ class Queueing:
     Thirty images per second, a tenth of a second of work each: four executors are 75 % busy and
     answer within 0.15 s, five within 0.12 s.
 
-    >>> from penstock.core.model import Fleet, OperatorSample, Snapshot
-    >>> from penstock.core.knowledge import Knowledge
+    >>> from penstock import Fleet, Knowledge, OperatorSample, Snapshot
     >>> operators = (OperatorSample("recognise", input_rps=30.0, busy_fraction=0.75),)
     >>> now = Snapshot(0.0, Fleet(4, 4, 4), arrival_rps=30.0, operators=operators)
     >>> decision = Queueing(max_response_s=0.12, goal="operator").decide(now, Knowledge())

@@ -117,8 +117,7 @@ class Thresholds:
     --------
     Three executors at 90, 90 and 75 % cpu are at 85 % on average, above 80 %:
 
-    >>> from penstock.core.knowledge import Knowledge
-    >>> from penstock.core.model import ExecutorSample, Fleet, Snapshot
+    >>> from penstock import ExecutorSample, Fleet, Knowledge, Snapshot
     >>> executors = tuple(
     ...     ExecutorSample(str(i), 0.0, cpu_fraction=cpu, memory_fraction=0.3)
     ...     for i, cpu in enumerate((0.9, 0.9, 0.75)))
