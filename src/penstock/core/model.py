@@ -1,8 +1,7 @@
-"""The vocabulary: what a sensor sees, what a policy says, what the journal keeps.
+"""The values of the loop: what a sensor reads, what a policy decides, what the journal keeps.
 
-All are frozen values. ``None`` means "not measured", never zero. Numbers that no instrument can
-have measured (NaN, infinite, negative) are refused here, at the border, so that nothing behind
-it has to ask.
+All are frozen. ``None`` means "not measured", never zero. Numbers that no instrument can have
+measured (NaN, infinite, negative) are refused here, so that no other code has to check for them.
 
 Units are in the names: ``_s`` seconds, ``_at_s`` seconds since the epoch, ``_rps`` records per
 second, ``_records``, ``_bytes``, ``_fraction`` (of one; a fraction of requested cpu may exceed 1).
@@ -27,7 +26,25 @@ from penstock.core.errors import ModelError
 
 
 class Fleet(Struct, frozen=True, gc=False, omit_defaults=True):
-    """How many executors were asked for, are there, and take work."""
+    """The size of the fleet: what was asked for, what is there, what works.
+
+    A rule sizes from `target`: it holds by returning `target`, and executors that are still
+    starting are in it, so they are not asked for twice. What was measured (throughput, cpu) came
+    from the `active` ones: divide by those.
+
+    Parameters
+    ----------
+    target
+        The size that was last asked for; before anybody asked, what is registered.
+    registered
+        Executors that are known to the scheduler. More than `target` while some are leaving,
+        fewer while some are starting or the cluster has no more to give.
+    active
+        The registered ones that take tasks now: neither leaving nor lost. 0 while a continuous
+        job restarts.
+    cores_per_executor
+        Tasks that one executor runs at a time.
+    """
 
     target: int
     registered: int
@@ -40,7 +57,7 @@ class Fleet(Struct, frozen=True, gc=False, omit_defaults=True):
 
 
 class Batch(Struct, frozen=True, gc=False, omit_defaults=True):
-    """A micro-batch that was committed."""
+    """A micro-batch that was committed. `phases` are seconds by Spark's names of them."""
 
     id: int
     started_at_s: float
@@ -115,16 +132,48 @@ class OperatorSample(Struct, frozen=True, gc=False, omit_defaults=True):
             raise _refusal(self)
 
 
-class Snapshot(Struct, frozen=True, gc=False, omit_defaults=True):
-    """Everything that was seen of one job at one instant.
-
-    Rates are means since the previous snapshot. `delay_s` is the age of the oldest record that is
-    not yet processed (event-time lag), `latency_s` the time that the last processed records took
-    inside the job. `partitions` is the largest number of tasks that can run at once.
-    """
+class _Instant(Struct, frozen=True, gc=False, omit_defaults=True):
+    """The two fields of a snapshot that may be given without their names."""
 
     at_s: float
     fleet: Fleet
+
+
+class Snapshot(_Instant, frozen=True, gc=False, omit_defaults=True, kw_only=True):
+    """What was read of one job at one instant. ``None`` is what was not measured.
+
+    Parameters
+    ----------
+    at_s, fleet
+        When it was read, and the size of the fleet then.
+    trigger_interval_s
+        Seconds between the starts of micro-batches; ``None`` where the next batch starts at once,
+        and for a continuous engine.
+    batches
+        The micro-batches that were committed since the previous snapshot that could be read,
+        oldest first: each is in exactly one snapshot. Empty if none was committed in that time
+        (one is still running, or nothing arrived) and for a continuous engine: that no batch is
+        listed says nothing about the load. Of several queries, those of the query whose batches
+        fill their trigger most.
+    arrival_rps, throughput_rps
+        Means since the previous snapshot: records that arrived, records of committed batches.
+    backlog_records
+        Records that have arrived and are not yet processed.
+    delay_s
+        The age of the oldest of them (event-time lag).
+    latency_s
+        The time that the last processed records took inside the job: for micro-batches, the
+        duration of the last one.
+    executors, operators
+        One sample each. Empty if they were not measured.
+    partitions
+        The largest number of tasks that can run at once.
+    state_bytes
+        State that the job keeps.
+    checkpoint_interval_s
+        Seconds between checkpoints of a continuous engine.
+    """
+
     trigger_interval_s: float | None = None
     batches: tuple[Batch, ...] = ()
     arrival_rps: float | None = None

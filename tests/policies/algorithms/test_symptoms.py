@@ -48,12 +48,12 @@ def test_growth_is_at_most_fivefold_and_never_a_shrink(instances: int, pressure:
 def test_a_batch_that_takes_twice_its_trigger_holds_the_source_back_half_of_the_time() -> None:
     fleet = Fleet(2, 2, 2)
     late = (Batch(1, 0.0, 3.0, 10), Batch(2, 3.0, 5.0, 10))
-    assert held_back_fraction(Snapshot(8.0, fleet, 2.0, late)) == 0.5
+    assert held_back_fraction(Snapshot(8.0, fleet, trigger_interval_s=2.0, batches=late)) == 0.5
     # ... and Dhalion's growth makes up for it: a mean of 4 s in a trigger of 2 s needs twice.
     assert grown(2, [500.0]) == 4
-    assert held_back_fraction(Snapshot(8.0, fleet, 9.0, late)) == 0.0
-    assert held_back_fraction(Snapshot(8.0, fleet, 0.0, late)) is None
-    assert held_back_fraction(Snapshot(8.0, fleet, 2.0)) is None
+    assert held_back_fraction(Snapshot(8.0, fleet, trigger_interval_s=9.0, batches=late)) == 0.0
+    assert held_back_fraction(Snapshot(8.0, fleet, trigger_interval_s=0.0, batches=late)) is None
+    assert held_back_fraction(Snapshot(8.0, fleet, trigger_interval_s=2.0)) is None
 
 
 def test_backpressure_that_an_engine_reports_comes_first() -> None:
@@ -68,6 +68,6 @@ def test_backpressure_that_an_engine_reports_comes_first() -> None:
 def test_only_what_exceeds_two_triggers_is_a_lag() -> None:
     fleet = Fleet(1, 1, 1)
     assert excess_delay_s(Snapshot(0.0, fleet, delay_s=3.0)) == 3.0
-    assert excess_delay_s(Snapshot(0.0, fleet, 2.0, delay_s=3.0)) == 0.0
-    assert excess_delay_s(Snapshot(0.0, fleet, 2.0, delay_s=9.0)) == 5.0
-    assert excess_delay_s(Snapshot(0.0, fleet, 2.0)) is None
+    assert excess_delay_s(Snapshot(0.0, fleet, trigger_interval_s=2.0, delay_s=3.0)) == 0.0
+    assert excess_delay_s(Snapshot(0.0, fleet, trigger_interval_s=2.0, delay_s=9.0)) == 5.0
+    assert excess_delay_s(Snapshot(0.0, fleet, trigger_interval_s=2.0)) is None

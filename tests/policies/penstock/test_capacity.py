@@ -28,7 +28,13 @@ def batch_snapshot(
     work_s = overhead_s + records * s_per_record
     phases = {"queryPlanning": 0.1, "addBatch": work_s, "commitOffsets": 0.15}
     batch = Batch(int(at_s), at_s - 5.0, work_s + 0.25, records, phases)
-    return Snapshot(at_s, Fleet(executors, executors, executors, 2), 2.0, (batch,), 10_000.0)
+    return Snapshot(
+        at_s,
+        Fleet(executors, executors, executors, 2),
+        trigger_interval_s=2.0,
+        batches=(batch,),
+        arrival_rps=10_000.0,
+    )
 
 
 def flow_snapshot(at_s: float, executors: int, rps: float, busy: float) -> Snapshot:
@@ -47,7 +53,8 @@ def learned(snapshots: list[Snapshot], track: CapacityEstimate | None = None) ->
 def test_nothing_is_known_before_the_first_batch() -> None:
     assert Capacity(CapacityEstimate(), 2).rps(4) == 0.0
     assert (
-        learn(CapacityEstimate(), Snapshot(10.0, Fleet(4, 4, 4), 2.0), None) == CapacityEstimate()
+        learn(CapacityEstimate(), Snapshot(10.0, Fleet(4, 4, 4), trigger_interval_s=2.0), None)
+        == CapacityEstimate()
     )
 
 
@@ -172,12 +179,9 @@ def test_no_part_of_the_overhead_is_negative() -> None:
 def test_what_a_changing_or_cold_fleet_does_is_left_out() -> None:
     known = learned([batch_snapshot(10.0 * turn, 4, 50e-6) for turn in range(1, 20)])
     waiting = batch_snapshot(200.0, 4, 90e-6)
-    short = Snapshot(200.0, Fleet(5, 4, 4, 2), 2.0, waiting.batches, 10_000.0)
+    short = replace(waiting, fleet=Fleet(5, 4, 4, 2))
     assert learn(known, short, None).work_s == known.work_s
-    cold = Snapshot(
-        200.0, Fleet(4, 4, 4, 2), 2.0, waiting.batches, 10_000.0,
-        executors=(ExecutorSample("9", 190.0),),
-    )  # fmt: skip
+    cold = replace(waiting, executors=(ExecutorSample("9", 190.0),))
     assert learn(known, cold, None).work_s == known.work_s
     assert Capacity(learn(known, cold, None, warmup_s=5.0), 2).rps(4) < Capacity(known, 2).rps(4)
 

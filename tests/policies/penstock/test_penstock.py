@@ -146,7 +146,8 @@ def batch_look(at_s: float, planning_s: float, work_s: float, records: int) -> S
     )  # fmt: skip
     load = records / took_s
     return Snapshot(
-        at_s, Fleet(2, 2, 2), 0.0, (batch,), load, load, records, 2.0 * took_s, partitions=64
+        at_s, Fleet(2, 2, 2), trigger_interval_s=0.0, batches=(batch,), arrival_rps=load,
+        throughput_rps=load, backlog_records=records, delay_s=2.0 * took_s, partitions=64,
     )  # fmt: skip
 
 

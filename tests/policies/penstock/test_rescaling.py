@@ -66,7 +66,8 @@ def query(*turns: tuple[float, int, list[Batch]]) -> list[Snapshot]:
     """
     return [
         Snapshot(
-            at_s, Fleet(2, executors, executors), 2.0, tuple(batches), arrival_rps=1e3,
+            at_s, Fleet(2, executors, executors), trigger_interval_s=2.0,
+            batches=tuple(batches), arrival_rps=1e3,
             executors=tuple(ExecutorSample(str(n), 104.0 * n) for n in range(executors)),
         )
         for at_s, executors, batches in turns

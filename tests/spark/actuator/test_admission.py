@@ -35,7 +35,8 @@ class SimulatedQueries:
 
 
 def seen(*batches: Batch, executors: int = 2) -> Snapshot:
-    return Snapshot(0.0, Fleet(executors, executors, executors), 1.0, batches)
+    fleet = Fleet(executors, executors, executors)
+    return Snapshot(0.0, fleet, trigger_interval_s=1.0, batches=batches)
 
 
 def test_the_cap_is_what_the_best_recent_batch_would_do_in_the_budget() -> None:

@@ -62,7 +62,8 @@ def delays(steps: Sequence[Step]) -> DelayShares:
     >>> from penstock.core.model import Decision, Fleet, Reason
     >>> hold = Decision.of(2, Reason("right_size", "holding"))
     >>> def turn(at_s, delay_s, rps, backlog=0.0):
-    ...     seen = Snapshot(at_s, Fleet(2, 2, 2), None, (), None, rps, backlog, delay_s)
+    ...     seen = Snapshot(at_s, Fleet(2, 2, 2), throughput_rps=rps, backlog_records=backlog,
+    ...                     delay_s=delay_s)
     ...     return Step(at_s, seen, hold)
     >>> found = delays([turn(0.0, 20.0, 0.0), turn(10.0, 0.0, 40.0), turn(20.0, 10.0, 0.0, 100.0)])
     >>> found.within(10.0), round(found.quantile(1.0))

@@ -168,17 +168,17 @@ class MicroBatchRun(InstantActuator):
         return Snapshot(
             now_s,
             self._fleet,
-            job.trigger_interval_s,
-            batches,
-            arrival_rps,
-            throughput_rps,
-            backlog,
-            delay_s,
-            self._latency_s,
-            executors,
-            operators,
-            self._partitions,
-            job.state_bytes,
+            trigger_interval_s=job.trigger_interval_s,
+            batches=batches,
+            arrival_rps=arrival_rps,
+            throughput_rps=throughput_rps,
+            backlog_records=backlog,
+            delay_s=delay_s,
+            latency_s=self._latency_s,
+            executors=executors,
+            operators=operators,
+            partitions=self._partitions,
+            state_bytes=job.state_bytes,
         )
 
     def _batches_since_last_reading(self) -> tuple[Batch, ...]:

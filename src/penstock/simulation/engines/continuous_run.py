@@ -112,18 +112,16 @@ class ContinuousRun(InstantActuator):
         return Snapshot(
             now_s,
             self._gauges.fleet,
-            None,
-            (),
-            means.arrival_rps if seen and means is not None else None,
-            None if means is None else means.throughput_rps,
-            waiting if seen else None,
-            delay_s if seen else None,
-            latency_s,
-            executors,
-            operators,
-            job.partitions,
-            job.state_bytes,
-            job.checkpoint_interval_s,
+            arrival_rps=means.arrival_rps if seen and means is not None else None,
+            throughput_rps=None if means is None else means.throughput_rps,
+            backlog_records=waiting if seen else None,
+            delay_s=delay_s if seen else None,
+            latency_s=latency_s,
+            executors=executors,
+            operators=operators,
+            partitions=job.partitions,
+            state_bytes=job.state_bytes,
+            checkpoint_interval_s=job.checkpoint_interval_s,
         )
 
     def glance(self, now_s: float) -> tuple[float, float]:

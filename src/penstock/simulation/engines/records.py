@@ -188,14 +188,13 @@ class RecordRun(InstantActuator, Engine):
         return Snapshot(
             now_s,
             Fleet(self._roster.target, len(ready), len(ready)),
-            None,
-            (),
-            *self._rates,
-            waiting if self._last_read else None,
-            max(0.0, now_s - oldest_s),
-            self.responses_s[-1] if self.responses_s else None,
-            tuple([ExecutorSample(one.id, one.ready_at_s) for one in ready]),
-            self._last_read,
+            arrival_rps=self._rates[0],
+            throughput_rps=self._rates[1],
+            backlog_records=waiting if self._last_read else None,
+            delay_s=max(0.0, now_s - oldest_s),
+            latency_s=self.responses_s[-1] if self.responses_s else None,
+            executors=tuple([ExecutorSample(one.id, one.ready_at_s) for one in ready]),
+            operators=self._last_read,
         )
 
     def apply(self, target_executors: int, now_s: float) -> Receipt:
