@@ -16,7 +16,7 @@ def started(engine: str, executors: int = 4) -> Engine:
 
 def test_only_time_and_fleet_go_without_a_name() -> None:
     with pytest.raises(TypeError, match="positional"):
-        Snapshot(0.0, Fleet(1, 1, 1), 2.0)  # type: ignore[misc]
+        Snapshot(0.0, Fleet(1, 1, 1), 2.0)  # type: ignore[call-arg]
 
 
 def test_each_batch_is_in_exactly_one_snapshot_oldest_first() -> None:

@@ -1,12 +1,12 @@
-"""What can go wrong, and who is to blame.
+"""What can go wrong, and where the fault lies.
 
 ::
 
     PenstockError
     ├── ConfigError      the user's input: one sentence, exit code 2, nothing written
     │   └── ModelError   a measurement that cannot be one: NaN, infinite, negative
-    ├── SensorError      the world cannot be seen now: hold, and look again next turn
-    └── ActuatorError    the world did not obey now: hold, and try again next turn
+    ├── SensorError      the job cannot be read now: hold, and read again next turn
+    └── ActuatorError    the fleet cannot be changed now: hold, and try again next turn
 
 Anything else is a bug in Penstock: it crashes loudly and the fleet stays as it is.
 """

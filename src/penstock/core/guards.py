@@ -1,7 +1,7 @@
-"""Limits that hold for every policy: each may bend a decision, none does so silently.
+"""Limits that hold for every policy: each may override a decision, and says why when it does.
 
 They are applied in the order of `chain`; a later one has the last word, so the bounds always
-hold. Fifteen papers, one implementation of each limit.
+hold. Each limit is implemented once for all policies.
 
 >>> from penstock.core.model import Fleet, Limits, Reason
 >>> guards = chain(Limits(min_executors=2, max_executors=8))
@@ -40,9 +40,9 @@ def chain(limits: Limits) -> tuple[Guard, ...]:
 
 @dataclass(frozen=True, slots=True)
 class Chain:
-    """All guards one after the other; a wish to stay that no limit speaks against passes at once.
+    """All guards in a row. A decision to hold inside the bounds passes at once.
 
-    Nine turns in ten change nothing, and each guard would only find that out for itself.
+    Nine turns in ten change nothing: this saves asking each guard about them.
     """
 
     guards: tuple[Guard, ...]
@@ -95,10 +95,10 @@ class DeadBand:
 
 @dataclass(frozen=True, slots=True)
 class Stabilization:
-    """Grow only to the smallest, shrink only to the largest wish of the recent past.
+    """Grow only to the smallest, shrink only to the largest recommendation of the recent past.
 
-    With wishes 4, 9, 6 in the window and a fleet of 5, a wish for 8 grows to nothing above the
-    smallest of them (4): the fleet stays at 5.
+    With recommendations 4, 9 and 6 in the window, a fleet of 5 does not grow to 8: the smallest of
+    them is 4, so it stays at 5.
     """
 
     up_s: float
@@ -110,22 +110,22 @@ class Stabilization:
             return decision
         window_s = self.up_s if target > fleet else self.down_s
         stable = target
-        for wish in reversed(knowledge.recommendations):
-            if knowledge.now_s - wish.at_s > window_s:
+        for past in reversed(knowledge.recommendations):
+            if knowledge.now_s - past.at_s > window_s:
                 break
-            stable = min(stable, wish.executors) if target > fleet else max(stable, wish.executors)
+            stable = min(stable, past.executors) if target > fleet else max(stable, past.executors)
         stable = max(stable, fleet) if target > fleet else min(stable, fleet)
         if stable == target:
             return decision
         side = "smallest" if target > fleet else "largest"
-        text = f"{stable} is the {side} wish of the last {window_s:.0f} s, {target} must wait"
+        text = f"{stable} is the {side} recommendation of the last {window_s:.0f} s, {target} waits"
         evidence = {"wanted": float(target), "window_s": window_s}
         return decision.limited_to(stable, Reason("stabilization", text, evidence))
 
 
 @dataclass(frozen=True, slots=True)
 class Cooldown:
-    """No rescale soon after the last one: its effect is not yet to be seen."""
+    """No rescale soon after the last one: its effect cannot be seen yet."""
 
     seconds: float
 
@@ -140,7 +140,7 @@ class Cooldown:
 
 @dataclass(frozen=True, slots=True)
 class StepLimit:
-    """At most so many executors at a time, up or down."""
+    """A largest change of one rescale, up or down."""
 
     executors: int
 

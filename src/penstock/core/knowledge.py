@@ -1,8 +1,8 @@
-"""The K of the loop: what was seen and done so far. The controller writes, everyone else reads.
+"""What was seen and done so far. The controller writes it; policies and guards read it.
 
-Knowledge is a fold over the journal: `Knowledge.from_steps` rebuilds from its tail what a running
-controller knows, so a restarted one carries on where the last one stopped. It keeps a bounded
-past, so it never grows with the age of the job.
+Knowledge is a fold over the journal: `Knowledge.from_steps` rebuilds from its last steps what a
+running controller knows, so a restarted one continues where the last one stopped. The past that it
+keeps is bounded, so it does not grow with the age of the job.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ class Recommendation(Struct, frozen=True, gc=False):
 
 
 class Knowledge:
-    """History, past rescales, past wishes, the policy's own memory, and the limits that hold."""
+    """Snapshots, rescales and recommendations of the past, the policy's memory, the limits."""
 
     __slots__ = ("history", "last_step", "limits", "now_s", "recommendations", "rescales")
 
@@ -53,7 +53,7 @@ class Knowledge:
         self.history: deque[Snapshot] = deque(maxlen=HISTORY_SNAPSHOTS)
         #: Accepted changes of the target, oldest first.
         self.rescales: deque[Rescale] = deque(maxlen=HISTORY_RESCALES)
-        #: The policy's wishes, oldest first.
+        #: What the policy asked for at each turn, before the guards, oldest first.
         self.recommendations: deque[Recommendation] = deque(maxlen=HISTORY_SNAPSHOTS)
         self.last_step: Step | None = None
 

@@ -204,7 +204,7 @@ class Snapshot(_Instant, frozen=True, gc=False, omit_defaults=True, kw_only=True
 
 
 class Reason(Struct, frozen=True, gc=False, omit_defaults=True):
-    """Why, three times over: a code for machines, a sentence for people, the numbers used."""
+    """Why: a code for machines, a sentence for people, and the numbers that were used."""
 
     code: str
     text: str
@@ -214,14 +214,16 @@ class Reason(Struct, frozen=True, gc=False, omit_defaults=True):
 class Decision(Struct, frozen=True, omit_defaults=True):
     """How many executors there should be, and why; holding is a decision too.
 
-    `wanted_executors` is the policy's own wish: guards may bend `target_executors`, and each that
-    does adds its reason. `expected_rps` is a promise that can be checked later. `memory` is what
-    the policy wants back next turn.
+    `wanted_executors` is what the policy recommends. Guards may override `target_executors`, and
+    each that does adds its reason. `expected_rps` is what the policy expects the fleet to process,
+    to be checked later. `memory` is what the policy gets back next turn.
 
-    >>> wish = Decision.of(20, Reason("load_rises", "load rises to 9 k/s"))
-    >>> bent = wish.limited_to(16, Reason("max_executors", "16 is the most allowed"))
-    >>> bent.wanted_executors, bent.target_executors, [reason.code for reason in bent.reasons]
-    (20, 16, ['load_rises', 'max_executors'])
+    >>> wanted = Decision.of(20, Reason("load_rises", "load rises to 9 k/s"))
+    >>> overridden = wanted.limited_to(16, Reason("max_executors", "16 is the most allowed"))
+    >>> overridden.wanted_executors, overridden.target_executors
+    (20, 16)
+    >>> [reason.code for reason in overridden.reasons]
+    ['load_rises', 'max_executors']
     """
 
     target_executors: int
@@ -246,7 +248,7 @@ class Decision(Struct, frozen=True, omit_defaults=True):
         return cls(target_executors, reasons, target_executors, expected_rps, memory)
 
     def limited_to(self, target_executors: int, reason: Reason) -> Decision:
-        """The same decision bent to another target; the wish and its reasons stay on record."""
+        """The same decision with another target; what the policy wanted, and why, stays in it."""
         return Decision(
             target_executors,
             (*self.reasons, reason),
@@ -282,7 +284,7 @@ class Limits(Struct, frozen=True, gc=False, omit_defaults=True, forbid_unknown_f
     cooldown_s
         No rescale this soon after the last one.
     stabilize_up_s, stabilize_down_s
-        Grow to the smallest, shrink to the largest wish of that many past seconds.
+        Grow to the smallest, shrink to the largest recommendation of that many past seconds.
     max_step
         Largest change of one rescale, in executors; ``None`` is unlimited.
     dead_band_fraction

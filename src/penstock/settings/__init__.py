@@ -1,4 +1,5 @@
 """What users write, read and checked: policy texts, `penstock.toml`, goals, live settings.
 
-Texts become typed values here and nowhere else. Nothing here runs a job.
+Texts become typed values here only, and `wiring.wire` makes a controller of them. Nothing here
+runs a job.
 """
