@@ -16,8 +16,14 @@ from penstock.lab.studies.daedalus2024 import (
     seconds_waited,
     study,
 )
-from penstock.lab.studies.daedalus_claims import claims
-from penstock.lab.studies.daedalus_tables import JOBS, MOST, PAPER, DaedalusResult, Recovery
+from penstock.lab.studies.daedalus_tables import (
+    JOBS,
+    MOST,
+    PAPER,
+    DaedalusResult,
+    Recovery,
+    claims,
+)
 from penstock.lab.studies.skeleton import Bench
 from penstock.simulation.engines.engine import Curve, Outcome
 

@@ -15,6 +15,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from importlib.metadata import version
+from importlib.resources import files
 from math import ceil
 from pathlib import Path
 from types import FrameType
@@ -99,34 +100,22 @@ def contestants(plan: DemoPlan) -> dict[str, LiveScaler]:
     >>> list(five), five["static"].executors
     (['static', 'spark', 'hpa', 'ds2', 'penstock'], 3)
     """
-    peak_fleet = min(sizes.MAX_EXECUTORS, ceil(plan.peak_rps * plan.pace_s / PEAK_FILL))
-    filled = 100 * plan.peak_rps * plan.pace_s / peak_fleet
-    # The waits are Spark's own defaults: the testbed has others, so that its fleet stands still.
-    own = {
-        "spark.dynamicAllocation.enabled": "true",
-        "spark.dynamicAllocation.minExecutors": "1",
-        "spark.dynamicAllocation.initialExecutors": "1",
-        "spark.dynamicAllocation.maxExecutors": str(sizes.MAX_EXECUTORS),
-        "spark.dynamicAllocation.schedulerBacklogTimeout": "1s",
-        "spark.dynamicAllocation.sustainedSchedulerBacklogTimeout": "1s",
-        "spark.dynamicAllocation.executorIdleTimeout": "60s",
-    }
-    five = (
-        LiveScaler(
-            "static",
-            f"{peak_fleet} executors all the time, of which the peak fills {filled:.0f} %",
-            executors=peak_fleet,
-        ),
-        LiveScaler(
-            "spark",
-            "Spark's own dynamic allocation with its default waits, Penstock off",
-            settings=own,
-        ),
-        LiveScaler("hpa", "the rule of Kubernetes", policy="hpa"),
-        LiveScaler("ds2", "true processing rates", policy="ds2"),
-        LiveScaler("penstock", "the default policy", policy="penstock"),
-    )
-    return {one.name: one for one in five}
+    peak_load = plan.peak_rps * plan.pace_s
+    peak_fleet = min(sizes.MAX_EXECUTORS, ceil(peak_load / PEAK_FILL))
+    found = {}
+    for one in msgspec.json.decode(_scalers(), type=list[LiveScaler]):
+        found[one.name] = msgspec.structs.replace(
+            one,
+            words=one.words.format(executors=peak_fleet, filled=100 * peak_load / peak_fleet),
+            executors=peak_fleet if one.name == "static" else one.executors,
+            # The waits are Spark's own defaults, not those of the testbed, which keep its fleet.
+            settings={k: v.format(most=sizes.MAX_EXECUTORS) for k, v in one.settings.items()},
+        )
+    return found
+
+
+def _scalers() -> bytes:
+    return files("penstock.lab.live_comparison").joinpath("scalers.json").read_bytes()
 
 
 def find_contestant(name: str, plan: DemoPlan) -> LiveScaler:

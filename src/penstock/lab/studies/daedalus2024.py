@@ -19,7 +19,6 @@ from penstock.core.model import Limits, Step
 from penstock.core.protocols import Policy
 from penstock.lab.experiments.profiling import profiled
 from penstock.lab.experiments.statistics import Ecdf, mean
-from penstock.lab.studies.daedalus_claims import TEXT, claims
 from penstock.lab.studies.daedalus_tables import (
     AGAINST_PHOEBE,
     JOBS,
@@ -27,9 +26,11 @@ from penstock.lab.studies.daedalus_tables import (
     MOST,
     PAPER,
     SHARES,
+    TEXT,
     DaedalusResult,
     Recovery,
     Results,
+    claims,
     distribution,
     latency_table,
     most_workers,

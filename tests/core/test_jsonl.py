@@ -1,0 +1,53 @@
+"""Files of JSON lines: torn tails, and lines that are something else."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from penstock.core.errors import ConfigError
+from penstock.core.jsonl import TornLineWarning, cut_torn_line, decode_lines
+
+decode = msgspec.json.Decoder(int).decode
+
+
+def read(path: Path) -> list[int]:
+    with path.open("rb") as file:
+        return list(decode_lines(path, enumerate(file, start=1), decode, "a number"))
+
+
+def test_a_torn_last_line_is_dropped_with_a_warning(tmp_path: Path) -> None:
+    path = tmp_path / "numbers.jsonl"
+    path.write_bytes(b"1\n2\n[3")
+    with pytest.warns(TornLineWarning, match=r"the last line of .*numbers.jsonl \(3\) is torn"):
+        assert read(path) == [1, 2]
+
+
+def test_any_other_bad_line_is_an_error_with_file_and_line(tmp_path: Path) -> None:
+    path = tmp_path / "numbers.jsonl"
+    for line in (b"one", b"\xff\xfe"):
+        path.write_bytes(b"1\n" + line + b"\n3\n")
+        with pytest.raises(ConfigError, match=r"line 2 of .*numbers.jsonl is not a number: "):
+            read(path)
+
+
+@pytest.mark.parametrize("length", [0, 1, 65_535, 65_536, 200_000])
+def test_a_torn_line_of_any_length_is_cut_and_whole_lines_stay(tmp_path: Path, length: int) -> None:
+    path = tmp_path / "numbers.jsonl"
+    path.write_bytes(b"1\n2\n" + b"3" * length)
+    if length:
+        with pytest.warns(TornLineWarning, match="is torn and was cut"):
+            cut_torn_line(path)
+    else:
+        cut_torn_line(path)
+    assert path.read_bytes() == b"1\n2\n"
+
+
+def test_a_file_without_a_whole_line_is_emptied(tmp_path: Path) -> None:
+    path = tmp_path / "numbers.jsonl"
+    path.write_bytes(b"12")
+    with pytest.warns(TornLineWarning):
+        cut_torn_line(path)
+    assert path.read_bytes() == b""
