@@ -64,7 +64,7 @@ def recorded(job: ContinuousJob, minutes: int = 40) -> list[RecordedSample]:
 
 
 def test_a_fit_finds_again_what_made_the_record() -> None:
-    found = fit(TRUE_JOB, [recorded(TRUE_JOB)], rounds=1)
+    found = fit(TRUE_JOB, [recorded(TRUE_JOB)], rounds=0)
     for workers in (2, 3):
         true_rps = TRUE_JOB.capacity_rps(workers)
         assert found.capacity_rps(workers) == pytest.approx(true_rps, rel=0.05)
@@ -75,7 +75,7 @@ def test_a_fit_finds_again_what_made_the_record() -> None:
 
 def test_what_was_fitted_on_one_part_predicts_the_other() -> None:
     rows = recorded(TRUE_JOB)
-    found = fit(TRUE_JOB, [rows[:80]], rounds=1)
+    found = fit(TRUE_JOB, [rows[:80]], rounds=0)
     off = errors(rows[80:], replay(found, rows)[80:])
     assert off.throughput is not None
     assert off.throughput < 0.05
@@ -141,10 +141,10 @@ def journal(
 
 
 def test_a_continuous_run_is_predicted_from_its_first_half() -> None:
-    load = "sine:mean=40k,amplitude=25k,period=12min"
-    fitted = calibrated(journal("continuous", load, duration_s=1440.0))
+    load = "sine:mean=40k,amplitude=25k,period=8min"
+    fitted = calibrated(journal("continuous", load, duration_s=960.0))
     assert fitted.engine == "continuous"
-    assert fitted.judged_rows >= 45
+    assert fitted.judged_rows >= 30
     assert fitted.errors.throughput is not None
     assert fitted.errors.throughput < 0.1
 

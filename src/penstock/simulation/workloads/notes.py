@@ -38,8 +38,10 @@ def _notes(trace: Trace, capacity_rps: Capacity) -> Iterator[str]:
     if (trace.peak_executors, trace.scale, trace.max_rps) == (None, None, None):
         peak_rps, to_rps = float(piece.rates_rps.max()), capacity_rps(DEFAULT_PEAK_EXECUTORS)
         if peak_rps > 0.0:
+            factor = to_rps / peak_rps
+            by = f"{factor:.3g}" if factor < 1000.0 else f"{factor:,.0f}"
             yield (
-                f"{name}: peak {rate(peak_rps)} scaled by about {to_rps / peak_rps:.3g} to "
+                f"{name}: peak {rate(peak_rps)} scaled by about {by} to "
                 f"{rate(to_rps)}, which {executors(DEFAULT_PEAK_EXECUTORS, 'carry')} "
                 "(scale=1 keeps the rates)"
             )
