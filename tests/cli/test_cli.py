@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 
+from penstock.cli import texts
 from penstock.cli.app import app, main
 from penstock.core.journal import read_header, read_steps
 from penstock.policies import POLICIES
@@ -426,6 +427,13 @@ def test_every_help_says_its_exit_codes(penstock: Any) -> None:
     for command in ((), *((name,) for name in app if not name.startswith("-"))):
         result = penstock(*command, "--help")
         assert "Exit codes: 0 done, 1 done but the answer is no, 2 bad input" in result.out
+
+
+def test_every_help_text_is_used_by_a_command() -> None:
+    folder = Path(texts.__file__).parent
+    code = "".join(path.read_text() for path in folder.rglob("*.py"))
+    unused = [key for key in texts.TEXTS if f'about("{key}")' not in code]
+    assert unused == []
 
 
 def test_a_long_run_shows_progress_without_a_terminal_and_can_be_interrupted(

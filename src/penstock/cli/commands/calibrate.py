@@ -5,31 +5,23 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated
 
-from cyclopts import Parameter
-
 from penstock.cli.commands.options import amount
+from penstock.cli.texts import about
 from penstock.cli.views.output import console, print_json, read_journal_steps
 from penstock.core.errors import ConfigError
 from penstock.simulation.calibration.calibrate import Fitted, calibrated
 
 
 def calibrate(
-    journal: Path,
+    journal: Annotated[Path, about("journal")],
     /,
     *,
-    part: Annotated[float, amount(unit="FRACTION")] = 0.5,
-    json: Annotated[bool, Parameter(help="The fitted job and its errors as JSON.")] = False,
+    part: Annotated[float, amount(unit="FRACTION"), about("calibrate.part")] = 0.5,
+    json: Annotated[bool, about("calibrate.json")] = False,
 ) -> int:
     """Fit a simulated engine to the first part of a run, and say how well it predicts the rest.
 
     The prediction gets only what arrived and how many executors there were.
-
-    Parameters
-    ----------
-    journal
-        A journal written by simulate, demo, run or attach.
-    part
-        The part of the run to fit on; the rest is predicted.
     """
     if not 0.0 < part < 1.0:
         raise ConfigError(f"--part must lie between 0 and 1, not {part:g}")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Annotated
 
@@ -18,12 +19,12 @@ from penstock.cli.commands.execution import (
 from penstock.cli.commands.options import (
     GridOptions,
     Listed,
-    PolicyTexts,
     RunOptions,
     bounds_of,
     listed,
     seeds_text,
 )
+from penstock.cli.texts import about
 from penstock.cli.views.output import console, file_size, print_json
 from penstock.cli.views.ranking import ranking
 from penstock.core.errors import ConfigError
@@ -50,17 +51,9 @@ from penstock.settings.goal import Goal
 class ComparisonOutput:
     """Where the results go besides the screen."""
 
-    out: Annotated[
-        str | None,
-        Parameter(
-            help="A .csv or .parquet with a row per run; an older file is replaced. With --on "
-            "spark also a place that Spark can write, such as s3a://bucket/results."
-        ),
-    ] = None
-    html: Annotated[
-        Path | None, Parameter(help="A page of tables and plots; an older page is replaced.")
-    ] = None
-    json: Annotated[bool, Parameter(help="A list of rows as JSON, one per run.")] = False
+    out: Annotated[str | None, about("compare.out")] = None
+    html: Annotated[Path | None, about("compare.html")] = None
+    json: Annotated[bool, about("compare.json")] = False
 
     def check(self, execution: ExecutionOptions) -> None:
         """Refuse before the runs what could not be written after them."""
@@ -102,25 +95,17 @@ class ComparisonOutput:
 
 def compare(
     *,
-    policy: PolicyTexts = None,
+    policy: Annotated[Listed, about("compare.policy")] = None,
     grid: GridOptions | None = None,
-    vary: Annotated[
-        Listed, Parameter(help="Values to try of a parameter, such as overprovisioning=0.2,0.4.")
-    ] = None,
+    vary: Annotated[Listed, about("compare.vary")] = None,
     options: RunOptions | None = None,
     execution: ExecutionOptions | None = None,
-    no_regret: Annotated[
-        bool, Parameter(help="Do not run the oracle, against which regret is counted.")
-    ] = False,
+    no_regret: Annotated[bool, about("compare.no_regret")] = False,
     output: ComparisonOutput | None = None,
 ) -> int:
     """Rank policies over workloads, engines and seeds by what they cost."""
-    grid, options, execution, output = (
-        grid or GridOptions(),
-        options or RunOptions(),
-        execution or ExecutionOptions(),
-        output or ComparisonOutput(),
-    )
+    grid, options = grid or GridOptions(), options or RunOptions()
+    execution, output = execution or ExecutionOptions(), output or ComparisonOutput()
     output.check(execution)
     settings = options.settings()
     runs = cells(
@@ -139,7 +124,8 @@ def compare(
         check_oracle(runs)
     with execution.runner() as runner:
         output.check_on_spark(runner)
-        rows = _rows(runner, runs, regret=not no_regret)
+        play = partial(runner.run, "comparing")
+        rows = play(runs) if no_regret else judged_by_oracle(runs, play)
         written = output.write(rows, runs, runner)
     if output.json:
         print_json(rows)
@@ -166,13 +152,6 @@ def choices(texts: Sequence[str]) -> dict[str, list[str]]:
             raise ConfigError(f"--vary gives {key.strip()} twice")
         found[key.strip()] = list(dict.fromkeys(pieces))
     return found
-
-
-def _rows(runner: SweepRunner, grid: Sequence[Cell], *, regret: bool) -> list[Row]:
-    def play(some: Sequence[Cell]) -> list[Row]:
-        return runner.run("comparing", some)
-
-    return judged_by_oracle(grid, play) if regret else play(grid)
 
 
 def loads(rows: Sequence[Row]) -> dict[tuple[str, str], str]:

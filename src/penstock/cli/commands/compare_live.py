@@ -6,10 +6,10 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated
 
-from cyclopts import Parameter
 from rich.table import Table
 
 from penstock.cli.commands.options import Listed, listed, seed_numbers
+from penstock.cli.texts import about
 from penstock.cli.views.output import console, interrupt_on_sigterm, note, print_json
 from penstock.core.errors import ConfigError, unknown
 from penstock.lab.live_comparison import contest
@@ -32,11 +32,9 @@ COLUMNS = {
 
 def compare_live(
     *,
-    policy: Annotated[
-        Listed, Parameter(help="Of static, spark, hpa, ds2 and penstock. [default: all]")
-    ] = None,
-    seeds: Annotated[Listed, Parameter(help="Numbers of the runs. [default: 1..3]")] = None,
-    json: Annotated[bool, Parameter(help="The results as JSON.")] = False,
+    policy: Annotated[Listed, about("compare-live.policy")] = None,
+    seeds: Annotated[Listed, about("compare-live.seeds")] = None,
+    json: Annotated[bool, about("compare-live.json")] = False,
 ) -> int:
     """Make the runs that are missing, and show all. Exits with 1 if some could not be made."""
     plan = contest.LOAD

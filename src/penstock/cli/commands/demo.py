@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import nullcontext
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Annotated
 
-from cyclopts import Parameter
 from rich.console import Console
 
 from penstock.cli.commands.options import PolicyText, amount, whole
-from penstock.cli.views.demo_view import LiveView, PlainView
+from penstock.cli.texts import about
+from penstock.cli.views.demo_view import PlainView, live_view
 from penstock.cli.views.output import (
     check_new,
     console,
@@ -45,26 +46,13 @@ LOOK_EVERY_S = 0.5
 def demo(
     *,
     policy: PolicyText = None,
-    job: Annotated[
-        str, Parameter(help="q1 (stateless), q3 (a join), q11 (sessions) or wordcount.")
-    ] = "q11",
-    minutes: Annotated[
-        float | None,
-        amount(unit="N"),
-        Parameter(help="How long the load lasts; starting takes half a minute more. [default: 5]"),
-    ] = None,
-    fast: Annotated[bool, Parameter(help="About two minutes in all.")] = False,
-    journal: Annotated[
-        Path | None,
-        Parameter(help="Write every decision to this file. [default: in runs]"),
-    ] = None,
-    out: Annotated[
-        Path | None, Parameter(help="Where the page of plots goes. [default: beside the journal]")
-    ] = None,
-    kafka_port: Annotated[
-        int | None, whole(1, 65535), Parameter(help="The port of the broker. [default: a free one]")
-    ] = None,
-    json: Annotated[bool, Parameter(help="The figures of the run as JSON.")] = False,
+    job: Annotated[str, about("demo.job")] = "q11",
+    minutes: Annotated[float | None, amount(unit="N"), about("demo.minutes")] = None,
+    fast: Annotated[bool, about("demo.fast")] = False,
+    journal: Annotated[Path | None, about("demo.journal")] = None,
+    out: Annotated[Path | None, about("demo.out")] = None,
+    kafka_port: Annotated[int | None, whole(1, 65535), about("demo.kafka_port")] = None,
+    json: Annotated[bool, about("demo.json")] = False,
 ) -> int:
     """Watch the fleet of a real job follow its load: a broker, a Spark cluster, a Nexmark query."""
     plan = make_plan(job, minutes, fast)
@@ -142,10 +130,10 @@ def _introduction(plan: DemoPlan, entry: PolicySpec) -> list[str]:
 def _watch(live: AttachedDemo, screen: Console, label: str) -> None:
     """Show the run until its load is over."""
     on_terminal = screen.is_terminal and not screen.stderr
-    view = LiveView(live, screen, label) if on_terminal else PlainView(live, screen)
-    with view:
+    plain = PlainView(live, screen)
+    with live_view(live, screen, label) if on_terminal else nullcontext(plain.update) as update:
         for now_s in WallClock().ticks(LOOK_EVERY_S):
-            view.update(now_s)
+            update(now_s)
             if live.is_over():
                 return
 

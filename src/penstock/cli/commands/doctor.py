@@ -7,10 +7,10 @@ import socket
 from pathlib import Path
 from typing import Annotated
 
-from cyclopts import Parameter
 from rich.text import Text
 
 from penstock.cli.commands.options import FleetOptions, Listed, Master
+from penstock.cli.texts import about
 from penstock.cli.views.output import console, print_json
 from penstock.core.errors import ConfigError
 from penstock.core.phrases import counted
@@ -23,22 +23,17 @@ CONNECT_TIMEOUT_S = 5.0
 
 
 def doctor(
-    job: Path | None = None,
+    job: Annotated[Path | None, about("job")] = None,
     /,
     *,
     master: Master = None,
     options: FleetOptions | None = None,
-    conf: Annotated[Listed, Parameter(help="Settings of Spark, each as key=value.")] = None,
-    json: Annotated[bool, Parameter(help="The findings as JSON.")] = False,
+    conf: Annotated[Listed, about("doctor.conf")] = None,
+    json: Annotated[bool, about("doctor.json")] = False,
 ) -> int:
     """Check a script, or a cluster, before it is scaled. Exits with 1 on an error.
 
     The script is read, not run: settings that it computes cannot be seen.
-
-    Parameters
-    ----------
-    job
-        A PySpark script.
     """
     if job is None and master is None:
         raise ConfigError("doctor needs a script or --master URL to check")

@@ -16,6 +16,7 @@ from cyclopts import Parameter
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
 from penstock.cli.commands.options import MAX_DURATION_S, Master, Processes
+from penstock.cli.texts import about
 from penstock.cli.views.output import console, note
 from penstock.core.errors import ConfigError, unknown
 from penstock.core.phrases import counted, duration
@@ -113,16 +114,10 @@ def progress_lines(text: Callable[[], str]) -> Iterator[None]:
 class ExecutionOptions:
     """Where runs are made, and which file keeps those that are done."""
 
-    on: Annotated[
-        Literal["local", "spark"],
-        Parameter(help="local: processes of this machine; spark: a Spark job, a task per run."),
-    ] = "local"
+    on: Annotated[Literal["local", "spark"], about("on")] = "local"
     master: Master = None
     processes: Processes = None
-    resume: Annotated[
-        Path | None,
-        Parameter(help="A file that keeps each finished run; the same command continues it."),
-    ] = None
+    resume: Annotated[Path | None, about("resume")] = None
 
     @contextmanager
     def runner(self) -> Iterator[SweepRunner]:

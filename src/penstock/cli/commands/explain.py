@@ -7,8 +7,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import Annotated, Literal
 
-from cyclopts import Parameter
-
+from penstock.cli.texts import about
 from penstock.cli.views.decisions import Losses, decision_line
 from penstock.cli.views.output import console, note, print_json, read_journal_steps
 from penstock.core.errors import ConfigError
@@ -20,30 +19,16 @@ Kind = Literal["all", "rescale", "hold", "overridden", "blind", "lost"]
 
 
 def explain(
-    journal: Path,
+    journal: Annotated[Path, about("journal")],
     /,
     *,
-    since: str | None = None,
-    until: str | None = None,
-    kind: Kind = "all",
-    code: str | None = None,
-    json: Annotated[bool, Parameter(help="The matching steps as JSON.")] = False,
+    since: Annotated[str | None, about("explain.since")] = None,
+    until: Annotated[str | None, about("explain.until")] = None,
+    kind: Annotated[Kind, about("explain.kind")] = "all",
+    code: Annotated[str | None, about("explain.code")] = None,
+    json: Annotated[bool, about("explain.json")] = False,
 ) -> int:
-    """Print each decision of a journal with its reasons. Exits with 1 if none matches.
-
-    Parameters
-    ----------
-    journal
-        A journal written by simulate, demo, run or attach.
-    since
-        Only from here on: 90min or 2h20min after the start, 01:30:00, or a date in UTC.
-    until
-        Only up to here.
-    kind
-        overridden: by a guard; blind: nothing was measured; lost: executors went by themselves.
-    code
-        Only decisions with this reason code.
-    """
+    """Print each decision of a journal with its reasons. Exits with 1 if none matches."""
     steps = read_journal_steps(journal)
     begin = steps[0].at_s
     first = _instant(since, begin, "--since", float("-inf"))

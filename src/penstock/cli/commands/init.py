@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import textwrap
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
+from json import dumps as to_json
 from pathlib import Path
 from types import NoneType
 from typing import Annotated, Any, get_args, get_origin, get_type_hints
 
 import msgspec
-from cyclopts import Parameter
 
+from penstock.cli.texts import about
 from penstock.cli.views.docstrings import defaults, parameter_texts
 from penstock.cli.views.output import console, print_json, write_new
 from penstock.core.errors import unknown
@@ -27,21 +28,13 @@ HEAD = """\
 
 
 def init(
-    path: Path = Path(FILE_NAME),
+    path: Annotated[Path, about("init.path")] = Path(FILE_NAME),
     /,
     *,
-    policy: str = DEFAULT_POLICY,
-    json: Annotated[bool, Parameter(help="What was written, as JSON.")] = False,
+    policy: Annotated[str, about("init.policy")] = DEFAULT_POLICY,
+    json: Annotated[bool, about("init.json")] = False,
 ) -> int:
-    """Write a commented penstock.toml. An existing file is never touched.
-
-    Parameters
-    ----------
-    path
-        Where to write it.
-    policy
-        The policy whose parameters it lists.
-    """
+    """Write a commented penstock.toml. An existing file is never touched."""
     if policy not in POLICIES:
         raise unknown("policy", policy, POLICIES)
     text = document(policy)
@@ -100,7 +93,8 @@ def _lines(kind: type[Any], values: Mapping[str, Any], changed: Mapping[str, Any
         comment = textwrap.wrap(text, 96, initial_indent="# ", subsequent_indent="# ")
         if comment[0] not in lines:
             lines += comment
-        lines.append(f"{mark}{name} = {toml(value)}")
+        # Numbers, texts and lists are written in TOML as in JSON.
+        lines.append(f"{mark}{name} = {to_json(value)}")
     return lines
 
 
@@ -115,16 +109,3 @@ def example(hint: Any) -> Any:
     if options := [each for each in get_args(hint) if each is not NoneType]:
         return example(options[0])
     return hint(1) if hint in (int, float) else {}
-
-
-def toml(value: Any) -> str:
-    """A value as TOML writes it.
-
-    >>> toml(True), toml(0.5), toml("never"), toml((1, "a")), toml({})
-    ('true', '0.5', '"never"', '[1, "a"]', '{}')
-    """
-    if isinstance(value, bool):
-        return str(value).lower()
-    if isinstance(value, Sequence) and not isinstance(value, str):
-        return f"[{', '.join(map(toml, value))}]"
-    return f'"{value}"' if isinstance(value, str) else repr(value)

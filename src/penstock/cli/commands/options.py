@@ -11,9 +11,9 @@ from typing import Annotated, Any
 
 from cyclopts import Parameter, Token
 
+from penstock.cli.texts import about
 from penstock.cli.views.output import note
 from penstock.core.errors import ConfigError
-from penstock.policies import DEFAULT_POLICY
 from penstock.settings.notation import quantity, split_list, written
 from penstock.settings.policy_spec import read_policy_spec
 from penstock.settings.toml import FILE_NAME, Settings, load
@@ -59,26 +59,20 @@ def amount(
     return Parameter(converter=read, allow_leading_hyphen=True, metavar=unit)
 
 
-def _help(text: str) -> Parameter:
-    return Parameter(help=text)
-
-
-_POLICY = "name:key=value,...; `penstock policies` lists them"
-WORKLOAD = "a shape, a trace, or a sum, product or sequence of them"
-ENGINE = "micro-batch (like Spark) or continuous (like Flink)"
-
 Listed = Annotated[list[str] | None, Parameter(consume_multiple=True)]
-PolicyText = Annotated[str | None, _help(f"A policy, as {_POLICY}. [default: {DEFAULT_POLICY}]")]
-PolicyTexts = Annotated[Listed, _help(f"Policies, each as {_POLICY}. [default: all]")]
-Seed = Annotated[int, whole(), _help("The same seed gives the same run.")]
-Processes = Annotated[
-    int | None, whole(1, MAX_PROCESSES), _help("Runs at once on this machine; one per core.")
-]
-Master = Annotated[str | None, _help("The Spark cluster, such as spark://host:7077.")]
-Slo = Annotated[
-    float | None, amount(zero=False), _help("A record that waits longer is late. [default: 10s]")
-]
-Force = Annotated[bool, _help("Replace a file that exists.")]
+PolicyText = Annotated[str | None, about("policy")]
+Processes = Annotated[int | None, whole(1, MAX_PROCESSES), about("processes")]
+Master = Annotated[str | None, about("master")]
+Slo = Annotated[float | None, amount(zero=False)]
+Force = Annotated[bool, about("force")]
+
+#: Options that stand for a setting: its table and key.
+SETTINGS = {
+    "min": ("limits", "min_executors"),
+    "max": ("limits", "max_executors"),
+    "slo": ("goal", "slo_s"),
+    "warmup": ("goal", "warmup_s"),
+}
 
 
 @Parameter(name="*")
@@ -86,11 +80,9 @@ Force = Annotated[bool, _help("Replace a file that exists.")]
 class FleetOptions:
     """The settings file, and the bounds of the fleet that replace its own."""
 
-    min: Annotated[int | None, whole(), _help("Fewest executors. [default: 1]")] = None
-    max: Annotated[int | None, whole(1), _help("Most executors. [default: 16]")] = None
-    config: Annotated[
-        Path | None, _help(f"Settings; ./{FILE_NAME} without it, if there is one.")
-    ] = None
+    min: Annotated[int | None, whole(), about("min")] = None
+    max: Annotated[int | None, whole(1), about("max")] = None
+    config: Annotated[Path | None, about("config")] = None
 
     def settings(self, policy: str | None = None) -> Settings:
         """The settings of the file or the defaults; what the command line says replaces them."""
@@ -98,17 +90,14 @@ class FleetOptions:
         if path is None and Path(FILE_NAME).is_file():
             path = Path(FILE_NAME)
             note(f"settings from {FILE_NAME}")
-        given = self._given()
+        given: dict[str, dict[str, Any]] = {"limits": {}, "goal": {}}
+        for option, (table, key) in SETTINGS.items():
+            if (value := getattr(self, option, None)) is not None:
+                given[table][key] = value
         found = parse_toml("", "options", given) if path is None else load(path, given)
         if policy is None:
             return found
-        bounds = bounds_of(found)
-        return replace(found, spec=read_policy_spec(policy, bounds, found.goal))
-
-    def _given(self) -> dict[str, dict[str, Any]]:
-        """What the command line sets, by table and key of the settings."""
-        limits = {"min_executors": self.min, "max_executors": self.max}
-        return {"limits": {key: value for key, value in limits.items() if value is not None}}
+        return replace(found, spec=read_policy_spec(policy, bounds_of(found), found.goal))
 
 
 @Parameter(name="*")
@@ -116,10 +105,7 @@ class FleetOptions:
 class ScaleOptions(FleetOptions):
     """The bounds of the fleet and the SLO."""
 
-    slo: Slo = None
-
-    def _given(self) -> dict[str, dict[str, Any]]:
-        return super()._given() | {"goal": {} if self.slo is None else {"slo_s": self.slo}}
+    slo: Annotated[Slo, about("slo")] = None
 
 
 @Parameter(name="*")
@@ -127,22 +113,10 @@ class ScaleOptions(FleetOptions):
 class RunOptions(ScaleOptions):
     """How a simulated run is set up."""
 
-    duration: Annotated[
-        float | None,
-        amount(1.0, MAX_DURATION_S),
-        _help("How long, such as 6h. [default: the length of the trace, 6h for other loads]"),
-    ] = None
-    start: Annotated[
-        int | None,
-        whole(),
-        _help("Executors at the start. [default: enough for the first minute]"),
-    ] = None
-    warmup: Annotated[
-        float | None, amount(), _help("Time at the start that is not scored. [default: 10min]")
-    ] = None
-    fault: Annotated[
-        Listed, _help("What goes wrong, such as executor_lost:at=1h or sensor_late:late=30s.")
-    ] = None
+    duration: Annotated[float | None, amount(1.0, MAX_DURATION_S), about("duration")] = None
+    start: Annotated[int | None, whole(), about("start")] = None
+    warmup: Annotated[float | None, amount(), about("warmup")] = None
+    fault: Annotated[Listed, about("fault")] = None
 
     def settings(self, policy: str | None = None) -> Settings:
         found = super().settings(policy)
@@ -153,11 +127,6 @@ class RunOptions(ScaleOptions):
             raise ConfigError(f"--start must be between {least} and {most}, not {self.start}")
         return found
 
-    def _given(self) -> dict[str, dict[str, Any]]:
-        given = super()._given()
-        warmup = {} if self.warmup is None else {"warmup_s": self.warmup}
-        return {**given, "goal": given["goal"] | warmup}
-
     def faults(self) -> tuple[Fault, ...]:
         return tuple(read_fault(text) for text in listed(self.fault or ()))
 
@@ -167,11 +136,9 @@ class RunOptions(ScaleOptions):
 class GridOptions:
     """The loads, engines and seeds that every policy meets."""
 
-    workload: Annotated[Listed, _help(f"Loads, each {WORKLOAD}. [default: sine]")] = None
-    engine: Annotated[Listed, _help(f"{ENGINE}, or both. [default: micro-batch]")] = None
-    seeds: Annotated[
-        Listed, _help("Numbers or ranges, such as 1 2 3 or 1..5. [default: 1; tune: 1..6]")
-    ] = None
+    workload: Annotated[Listed, about("workload")] = None
+    engine: Annotated[Listed, about("engine")] = None
+    seeds: Annotated[Listed, about("seeds")] = None
 
     def workloads(self) -> list[str]:
         return listed(self.workload or ["sine"])

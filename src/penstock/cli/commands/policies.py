@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import Annotated, Any
 
 import msgspec
-from cyclopts import Parameter
 from rich.console import Console
 from rich.table import Table
 
+from penstock.cli.texts import about
 from penstock.cli.views.docstrings import defaults, parameter_texts, plain, sections
 from penstock.cli.views.output import console, print_json
 from penstock.core.errors import unknown
@@ -19,15 +19,12 @@ LEFT_OUT = ("Parameters", "Examples")
 
 
 def policies(
-    name: str | None = None, /, *, json: Annotated[bool, Parameter(help="As JSON.")] = False
+    name: Annotated[str | None, about("policies.name")] = None,
+    /,
+    *,
+    json: Annotated[bool, about("policies.json")] = False,
 ) -> int:
-    """List the policies, or explain one.
-
-    Parameters
-    ----------
-    name
-        The policy to explain; all are listed without it.
-    """
+    """List the policies, or explain one."""
     if name is not None and name not in POLICIES:
         raise unknown("policy", name, POLICIES)
     if json:

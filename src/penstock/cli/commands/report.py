@@ -7,35 +7,25 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated
 
-from cyclopts import Parameter
-
 from penstock.cli.commands.options import Slo
+from penstock.cli.texts import about
 from penstock.cli.views.output import console, file_size, note, print_json, read_journal_steps
 from penstock.core.errors import ConfigError
 from penstock.core.files import check_place
 from penstock.core.journal import read_header
 from penstock.observe.report import page, summary, write
 from penstock.settings.goal import Goal
+from penstock.settings.header import recorded_goal
 
 
 def report(
-    *journals: Path,
-    out: Path = Path("report.html"),
-    title: str | None = None,
-    slo: Annotated[Slo, Parameter(help="A record that waits longer is late.")] = None,
-    json: Annotated[bool, Parameter(help="The figures of the page as JSON.")] = False,
+    *journals: Annotated[Path, about("report.journals")],
+    out: Annotated[Path, about("report.out")] = Path("report.html"),
+    title: Annotated[str | None, about("report.title")] = None,
+    slo: Annotated[Slo, about("report.slo")] = None,
+    json: Annotated[bool, about("report.json")] = False,
 ) -> int:
-    """Make one page, to open in any browser, of one journal or of several side by side.
-
-    Parameters
-    ----------
-    journals
-        Journals written by simulate, demo, run or attach.
-    out
-        Where the page goes; an older page is replaced.
-    title
-        The heading of the page.
-    """
+    """Make one page, to open in any browser, of one journal or of several side by side."""
     if not journals:
         raise ConfigError("report needs at least one journal")
     if out.resolve() in {path.resolve() for path in journals}:
@@ -79,8 +69,8 @@ def _title(journals: Sequence[Path]) -> str:
 
 def _recorded_slo_s(journals: Sequence[Path]) -> float:
     """The SLO that the journals were written for; the default where none says so."""
-    goals = [getattr(read_header(path), "goal", {}) for path in journals]
-    recorded = list(dict.fromkeys(goal["slo_s"] for goal in goals if "slo_s" in goal))
+    goals = filter(None, (recorded_goal(read_header(path)) for path in journals))
+    recorded = list(dict.fromkeys(goal.slo_s for goal in goals))
     if len(recorded) > 1:
         texts = ", ".join(f"{slo_s:g} s" for slo_s in recorded)
         note(f"the journals have different SLOs ({texts}): the first is used; --slo sets another")

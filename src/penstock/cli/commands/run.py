@@ -13,6 +13,7 @@ import msgspec
 from cyclopts import Parameter
 
 from penstock.cli.commands.options import Master, PolicyText, ScaleOptions
+from penstock.cli.texts import about
 from penstock.cli.views.output import note, print_json
 from penstock.core.errors import ConfigError, PenstockError
 from penstock.core.files import check_place
@@ -28,31 +29,17 @@ if TYPE_CHECKING:
 
 
 def run(
-    job: Path,
+    job: Annotated[Path, about("run.job")],
     /,
-    *arguments: Annotated[str, Parameter(allow_leading_hyphen=True)],
+    *arguments: Annotated[str, Parameter(allow_leading_hyphen=True), about("run.arguments")],
     policy: PolicyText = None,
     options: ScaleOptions | None = None,
     master: Master = None,
-    journal: Annotated[
-        Path | None, Parameter(help="Write every decision to this file; an older one is continued.")
-    ] = None,
-    recommend: Annotated[
-        bool, Parameter(help="Say what would be done, and leave the fleet as it is.")
-    ] = False,
-    json: Annotated[
-        bool, Parameter(help="A summary as JSON, after all that the script prints.")
-    ] = False,
+    journal: Annotated[Path | None, about("run.journal")] = None,
+    recommend: Annotated[bool, about("run.recommend")] = False,
+    json: Annotated[bool, about("run.json")] = False,
 ) -> int:
-    """Run an unmodified PySpark script and scale its queries. Exits as the script does.
-
-    Parameters
-    ----------
-    job
-        The script. What follows it is passed on to it.
-    arguments
-        Arguments of the script.
-    """
+    """Run an unmodified PySpark script and scale its queries. Exits as the script does."""
     if not job.is_file():
         raise ConfigError(f"there is no script {job}")
     settings = _settings(options or ScaleOptions(), policy, journal, recommend)

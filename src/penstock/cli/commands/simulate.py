@@ -8,21 +8,12 @@ import time
 from pathlib import Path
 from typing import Annotated
 
-from cyclopts import Parameter
 from rich.live import Live
 from rich.table import Table
 
 from penstock.cli.commands.execution import announce, check_runs, progress_lines
-from penstock.cli.commands.options import (
-    ENGINE,
-    WORKLOAD,
-    Force,
-    PolicyText,
-    RunOptions,
-    Seed,
-    amount,
-    bounds_of,
-)
+from penstock.cli.commands.options import Force, PolicyText, RunOptions, amount, bounds_of, whole
+from penstock.cli.texts import about
 from penstock.cli.views.chart import panel
 from penstock.cli.views.decisions import Losses, decision_line
 from penstock.cli.views.output import check_new, console, facts_table, print_json
@@ -41,18 +32,14 @@ FRAMES = 60
 def simulate(
     *,
     policy: PolicyText = None,
-    workload: Annotated[str, Parameter(help=f"The load: {WORKLOAD}.")] = "sine",
-    engine: Annotated[str, Parameter(help=f"{ENGINE}.")] = "micro-batch",
-    seed: Seed = 1,
+    workload: Annotated[str, about("simulate.workload")] = "sine",
+    engine: Annotated[str, about("simulate.engine")] = "micro-batch",
+    seed: Annotated[int, whole(), about("seed")] = 1,
     options: RunOptions | None = None,
-    journal: Annotated[
-        Path | None, Parameter(help="Write every decision to this file, for explain and replay.")
-    ] = None,
+    journal: Annotated[Path | None, about("simulate.journal")] = None,
     force: Force = False,
-    play: Annotated[
-        float, amount(), Parameter(help="How long the live chart takes; 0 shows only its end.")
-    ] = 4.0,
-    json: Annotated[bool, Parameter(help="The score as JSON, nothing else.")] = False,
+    play: Annotated[float, amount(), about("simulate.play")] = 4.0,
+    json: Annotated[bool, about("simulate.json")] = False,
 ) -> int:
     """Run one policy on one workload and watch it decide."""
     options = options or RunOptions()

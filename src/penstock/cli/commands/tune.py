@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import partial
 from itertools import count
 from pathlib import Path
 from typing import Annotated, Any
 
 import msgspec
-from cyclopts import Parameter
 from rich.table import Table
 from rich.text import Text
 
-from penstock.cli.commands.execution import ExecutionOptions, SweepRunner, check_runs
+from penstock.cli.commands.execution import ExecutionOptions, check_runs
 from penstock.cli.commands.init import document
 from penstock.cli.commands.options import (
     Force,
@@ -23,22 +23,21 @@ from penstock.cli.commands.options import (
     listed,
     whole,
 )
+from penstock.cli.texts import about
 from penstock.cli.views.output import check_new, console, print_json
 from penstock.core.errors import ConfigError
 from penstock.core.model import Limits
 from penstock.core.phrases import counted
-from penstock.lab.experiments.tournament import Cell, Row
+from penstock.lab.experiments.tournament import Cell
 from penstock.lab.experiments.tuning import (
     Dimension,
-    Judged,
     Round,
-    Split,
     Tuning,
-    candidates,
     space,
     split,
     values_of,
 )
+from penstock.lab.experiments.tuning import candidates as draw_candidates
 from penstock.lab.experiments.tuning import tune as search
 from penstock.observe.report import write
 from penstock.settings.goal import Goal
@@ -51,47 +50,32 @@ MAX_CANDIDATES = 10_000
 
 
 def tune(
-    policy: str,
+    policy: Annotated[str, about("tune.policy")],
     /,
     *,
     grid: GridOptions | None = None,
-    validate: Annotated[Listed, Parameter(help="More loads, only to validate on.")] = None,
-    parameter: Annotated[
-        Listed,
-        Parameter(
-            help="What to search, such as window or window=30s..5min. [default: every number, "
-            "from a quarter of its default to four times]"
-        ),
-    ] = None,
-    most: Annotated[
-        int,
-        whole(1, MAX_CANDIDATES),
-        Parameter(name="--candidates", help="How many candidates are drawn."),
-    ] = 27,
-    draw: Annotated[int, whole(), Parameter(help="The seed that draws them.")] = 1,
+    validate: Annotated[Listed, about("tune.validate")] = None,
+    parameter: Annotated[Listed, about("tune.parameter")] = None,
+    candidates: Annotated[int, whole(1, MAX_CANDIDATES), about("tune.candidates")] = 27,
+    draw: Annotated[int, whole(), about("tune.draw")] = 1,
     options: RunOptions | None = None,
     execution: ExecutionOptions | None = None,
-    out: Annotated[Path, Parameter(help="Where the settings go.")] = Path(FILE_NAME),
+    out: Annotated[Path, about("tune.out")] = Path(FILE_NAME),
     force: Force = False,
-    json: Annotated[bool, Parameter(help="The search as one JSON document.")] = False,
+    json: Annotated[bool, about("tune.json")] = False,
 ) -> int:
     """Search a policy's parameters over workloads by successive halving.
 
     All candidates meet each load once, the better third goes on to more seeds, and so on. The best
     has to beat the policy's defaults on runs that were held back (the last third of the seeds);
     then it is written.
-
-    Parameters
-    ----------
-    policy
-        The policy; parameters that its text sets stay as they are.
     """
     grid, options = grid or GridOptions(), options or RunOptions()
     check_new(out, force=force, advice="name another file with --out, or add --force")
     settings = options.settings()
     goal, bounds = settings.goal, bounds_of(settings)
     dimensions = space(policy, ranges(parameter or ()))
-    drawn = candidates(policy, dimensions, most, draw)
+    drawn = draw_candidates(policy, dimensions, candidates, draw)
     parts = split(
         grid.workloads(),
         listed(validate or ()),
@@ -104,7 +88,9 @@ def tune(
     every = [run for runs in (*parts.training, parts.validation) for run in runs]
     check_runs([Cell(policy, run, goal, bounds) for run in every])
     with (execution or ExecutionOptions()).runner() as runner:
-        found = _search(policy, drawn, parts, goal, bounds, runner, quiet=json)
+        play = partial(runner.run, "tuning")
+        on_round = (lambda _round: None) if json else _print_round
+        found = search(policy, drawn, parts, goal, bounds, play, on_round)
     if found.better:
         write(out, settings_text(found, goal, bounds, str(out)))
     if json:
@@ -133,27 +119,11 @@ def ranges(texts: Sequence[str]) -> dict[str, tuple[float, float] | None]:
     return found
 
 
-def _search(
-    policy: str,
-    drawn: Sequence[str],
-    parts: Split,
-    goal: Goal,
-    bounds: dict[str, Any],
-    runner: SweepRunner,
-    *,
-    quiet: bool,
-) -> Tuning:
-    def play(cells: Sequence[Cell]) -> list[Row]:
-        return runner.run("tuning", cells)
-
-    def print_round(one: Round) -> None:
-        if not quiet:
-            console().print(
-                f"{counted(len(one.candidates), 'candidate')} on {counted(one.runs, 'run')} each: "
-                f"the best costs {one.candidates[0].cost_ratio:.3f} of the defaults"
-            )
-
-    return search(policy, drawn, parts, goal, bounds, play, print_round)
+def _print_round(one: Round) -> None:
+    console().print(
+        f"{counted(len(one.candidates), 'candidate')} on {counted(one.runs, 'run')} each: "
+        f"the best costs {one.candidates[0].cost_ratio:.3f} of the defaults"
+    )
 
 
 def _print_search(found: Tuning, dimensions: Sequence[Dimension], out: Path) -> None:
@@ -173,7 +143,7 @@ def _table(found: Tuning, dimensions: Sequence[Dimension]) -> Table:
     table = Table(box=None, pad_edge=False)
     names = [each.name for each in dimensions]
     table.add_column("", overflow="fold")
-    trained = {each.policy: each for each in found.rounds[-1].candidates}
+    trained = {each.policy: each.cost_ratio for each in found.rounds[-1].candidates}
     held = found.validated
     numbers = count(1)
     for each in held:
@@ -182,15 +152,12 @@ def _table(found: Tuning, dimensions: Sequence[Dimension]) -> Table:
     settings = [_settings(each.policy, names) for each in held]
     for name in names:
         table.add_row(Text(name), *(f"{values[name]:g}" for values in settings))
-    table.add_row("cost, tuned on", *(_trained(trained.get(each.policy)) for each in held))
+    costs = [f"{trained.get(each.policy, 1.0):.3f}" for each in held]
+    table.add_row("cost, tuned on", *costs)
     table.add_row("cost, held back", *(f"{each.cost_ratio:.3f}" for each in held), style="bold")
     table.add_row("executor-hours, held back", *(f"{each.executor_hours:.1f}" for each in held))
     table.add_row("late %, held back", *(f"{100 * each.late_fraction:.2f}" for each in held))
     return table
-
-
-def _trained(judged: Judged | None) -> str:
-    return "1.000" if judged is None else f"{judged.cost_ratio:.3f}"
 
 
 def _settings(policy: str, names: Sequence[str]) -> dict[str, Any]:

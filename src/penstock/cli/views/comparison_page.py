@@ -121,7 +121,7 @@ def _bar(row: Standing, goal: Goal, top: float) -> str:
 
 
 def _cost(row: Standing) -> str:
-    interval = f" <small>± {row.cost_interval:.1f}</small>" if row.seeds > 1 else ""
+    interval = f" <small>± {row.cost_interval:.1f}</small>" if row.seeds > 2 else ""
     return f"{row.cost:.1f}{interval}"
 
 

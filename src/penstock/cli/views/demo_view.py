@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from itertools import pairwise
 from typing import Protocol
 
@@ -46,13 +47,7 @@ class PlainView:
         self._seen = self._warned = 0
         self._next_at_s = 0.0
 
-    def __enter__(self) -> PlainView:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        """Nothing to put back."""
-
-    def update(self, now_s: float) -> None:
+    def update(self, _now_s: float) -> None:
         for line in self.lines():
             self._screen.print(line, soft_wrap=True)
 
@@ -118,28 +113,19 @@ def records(count: float | None) -> str:
     return "-" if count is None else f"{count:,.0f}"
 
 
-class LiveView:
-    """The run as a panel that is drawn again twice a second."""
+@contextmanager
+def live_view(shown: Shown, screen: Console, label: str) -> Iterator[Callable[[float], None]]:
+    """The run as a panel; the function that it gives draws it again."""
+    begin_s: float | None = None
+    with Live(console=screen, auto_refresh=False) as live:
 
-    def __init__(self, shown: Shown, screen: Console, label: str) -> None:
-        self._shown = shown
-        self._screen = screen
-        self._label = label
-        self._live = Live(console=screen, auto_refresh=False)
-        self._begin_s: float | None = None
+        def update(now_s: float) -> None:
+            nonlocal begin_s
+            begin_s = now_s if begin_s is None else begin_s
+            width = min(screen.width, WIDEST)
+            live.update(draw(shown, label, now_s - begin_s, width), refresh=True)
 
-    def __enter__(self) -> LiveView:
-        self._live.__enter__()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._live.stop()
-
-    def update(self, now_s: float) -> None:
-        self._begin_s = now_s if self._begin_s is None else self._begin_s
-        width = min(self._screen.width, WIDEST)
-        elapsed_s = now_s - self._begin_s
-        self._live.update(draw(self._shown, self._label, elapsed_s, width), refresh=True)
+        yield update
 
 
 def draw(shown: Shown, label: str, elapsed_s: float, width: int) -> Panel:
