@@ -350,6 +350,19 @@ def test_a_trace_says_what_is_done_to_it_and_a_fault_that_it_never_happens(
     assert "executor_lost:at=5h never happens" in result.err
 
 
+def test_a_report_is_judged_by_the_slo_of_its_journals(penstock: Any, tmp_path: Path) -> None:
+    paths = [str(tmp_path / name) for name in ("a.jsonl", "b.jsonl")]
+    for path, slo in zip(paths, ("20s", "5s"), strict=True):
+        run = ("simulate", "--policy", "static:4", "--workload", "constant:20k", *QUICK)
+        assert penstock(*run, "--slo", slo, "--journal", path).code == 0
+    page = ("--out", str(tmp_path / "page.html"), "--json")
+    assert penstock("report", paths[0], *page).json()["slo_s"] == 20.0
+    assert penstock("report", paths[0], *page, "--slo", "7s").json()["slo_s"] == 7.0
+    both = penstock("report", *paths, *page)
+    assert both.json()["slo_s"] == 20.0
+    assert "different SLOs (20 s, 5 s): the first is used" in both.err
+
+
 def test_a_lost_executor_is_told_while_it_runs_and_by_explain(
     penstock: Any, tmp_path: Path
 ) -> None:
