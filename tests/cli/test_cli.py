@@ -13,8 +13,8 @@ from typing import Any
 
 import pytest
 
-from penstock.cli import texts
 from penstock.cli.app import app, main
+from penstock.cli.commands import options
 from penstock.core.journal import read_header, read_steps
 from penstock.policies import POLICIES
 from penstock.settings.toml import parse
@@ -443,9 +443,9 @@ def test_every_help_says_its_exit_codes(penstock: Any) -> None:
 
 
 def test_every_help_text_is_used_by_a_command() -> None:
-    folder = Path(texts.__file__).parent
+    folder = Path(options.__file__).parent
     code = "".join(path.read_text() for path in folder.rglob("*.py"))
-    unused = [key for key in texts.TEXTS if f'about("{key}")' not in code]
+    unused = [key for key in options.TEXTS if f'about("{key}")' not in code]
     assert unused == []
 
 

@@ -20,11 +20,11 @@ from penstock.cli.commands.options import (
     GridOptions,
     Listed,
     RunOptions,
+    about,
     bounds_of,
     listed,
     seeds_text,
 )
-from penstock.cli.texts import about
 from penstock.cli.views.output import console, file_size, print_json
 from penstock.cli.views.ranking import ranking
 from penstock.core.errors import ConfigError

@@ -10,8 +10,7 @@ from typing import Annotated
 
 from rich.console import Console
 
-from penstock.cli.commands.options import PolicyText, amount, whole
-from penstock.cli.texts import about
+from penstock.cli.commands.options import PolicyText, about, amount, whole
 from penstock.cli.views.demo_view import PlainView, live_view
 from penstock.cli.views.output import (
     check_new,

@@ -9,8 +9,7 @@ from typing import Annotated
 
 from rich.text import Text
 
-from penstock.cli.commands.options import FleetOptions, Listed, Master
-from penstock.cli.texts import about
+from penstock.cli.commands.options import FleetOptions, Listed, Master, about
 from penstock.cli.views.output import console, print_json
 from penstock.core.errors import ConfigError
 from penstock.core.phrases import counted

@@ -15,8 +15,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 from cyclopts import Parameter
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
-from penstock.cli.commands.options import MAX_DURATION_S, Master, Processes
-from penstock.cli.texts import about
+from penstock.cli.commands.options import MAX_DURATION_S, Master, Processes, about
 from penstock.cli.views.output import console, note
 from penstock.core.errors import ConfigError, unknown
 from penstock.core.phrases import counted, duration

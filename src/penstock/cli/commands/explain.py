@@ -7,7 +7,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import Annotated, Literal
 
-from penstock.cli.texts import about
+from penstock.cli.commands.options import about
 from penstock.cli.views.decisions import Losses, decision_line
 from penstock.cli.views.output import console, note, print_json, read_journal_steps
 from penstock.core.errors import ConfigError

@@ -11,7 +11,7 @@ from typing import Annotated, Any, get_args, get_origin, get_type_hints
 
 import msgspec
 
-from penstock.cli.texts import about
+from penstock.cli.commands.options import about
 from penstock.cli.views.docstrings import defaults, parameter_texts
 from penstock.cli.views.output import console, print_json, write_new
 from penstock.core.errors import unknown

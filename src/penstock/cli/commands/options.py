@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import pkgutil
 import re
+import tomllib
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from math import inf
@@ -11,7 +13,6 @@ from typing import Annotated, Any
 
 from cyclopts import Parameter, Token
 
-from penstock.cli.texts import about
 from penstock.cli.views.output import note
 from penstock.core.errors import ConfigError
 from penstock.settings.notation import quantity, split_list, written
@@ -26,6 +27,14 @@ MAX_FLEET = 1000
 MAX_SEEDS = 10_000
 MAX_PROCESSES = 1024
 MAX_WHOLE = 2**63 - 1
+
+#: What ``--help`` says of each option; that of one command is named ``command.option``.
+TEXTS = tomllib.loads((pkgutil.get_data("penstock.cli", "options.toml") or b"").decode())
+
+
+def about(option: str) -> Parameter:
+    """The help of an option."""
+    return Parameter(help=TEXTS[option])
 
 
 def whole(least: int = 0, most: int = MAX_WHOLE) -> Parameter:

@@ -12,8 +12,15 @@ from rich.live import Live
 from rich.table import Table
 
 from penstock.cli.commands.execution import announce, check_runs, progress_lines
-from penstock.cli.commands.options import Force, PolicyText, RunOptions, amount, bounds_of, whole
-from penstock.cli.texts import about
+from penstock.cli.commands.options import (
+    Force,
+    PolicyText,
+    RunOptions,
+    about,
+    amount,
+    bounds_of,
+    whole,
+)
 from penstock.cli.views.chart import panel
 from penstock.cli.views.decisions import Losses, decision_line
 from penstock.cli.views.output import check_new, console, facts_table, print_json

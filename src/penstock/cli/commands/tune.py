@@ -19,11 +19,11 @@ from penstock.cli.commands.options import (
     GridOptions,
     Listed,
     RunOptions,
+    about,
     bounds_of,
     listed,
     whole,
 )
-from penstock.cli.texts import about
 from penstock.cli.views.output import check_new, console, print_json
 from penstock.core.errors import ConfigError
 from penstock.core.model import Limits
