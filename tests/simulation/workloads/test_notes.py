@@ -32,10 +32,7 @@ SCALED = (
     "load.csv: peak 2.1 k/s scaled by about 57.1 to 120.0 k/s, "
     "which 12 executors carry (scale=1 keeps the rates)"
 )
-GAP = (
-    "load.csv: 1 gap is filled with straight lines, the longest of 1 h 05 min, "
-    "3 h 00 min after the first row"
-)
+GAP = "load.csv: a gap of 1 h 05 min (3 h 00 min after the first row), filled with straight lines"
 
 
 def test_a_trace_that_is_scaled_to_the_job_and_bridges_a_gap_says_both(load: str) -> None:
@@ -62,6 +59,5 @@ def test_several_gaps_are_one_note(tmp_path: Path) -> None:
     path = tmp_path / "a.csv"
     path.write_text("0,5\n10,5\n20,5\n60,5\n70,5\n170,5\n180,5\n190,5\n")
     assert told(f"trace:{path},scale=1") == [
-        "a.csv: 2 gaps are filled with straight lines, the longest of 100 s, "
-        "70 s after the first row"
+        "a.csv: 2 gaps, the longest of 100 s (70 s after the first row), filled with straight lines"
     ]

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import numpy as np
 
-from penstock.core.phrases import counted, duration, executors, rate
+from penstock.core.phrases import duration, executors, rate
 from penstock.simulation.workloads.expressions import Parts, Sequence
 from penstock.simulation.workloads.recorded import DEFAULT_PEAK_EXECUTORS, Trace
 from penstock.simulation.workloads.shape import Capacity, Workload
@@ -49,7 +49,8 @@ def _notes(trace: Trace, capacity_rps: Capacity) -> Iterator[str]:
     wide = np.flatnonzero(gaps_s > GAP_FACTOR * np.median(gaps_s)) if len(gaps_s) else gaps_s
     if len(wide):
         longest = int(wide[np.argmax(gaps_s[wide])])
+        gaps = "a gap" if len(wide) == 1 else f"{len(wide)} gaps, the longest"
         yield (
-            f"{name}: {counted(len(wide), 'gap', 'are')} filled with straight lines, the longest "
-            f"of {duration(gaps_s[longest])}, {duration(piece.at_s[longest])} after the first row"
+            f"{name}: {gaps} of {duration(gaps_s[longest])} ({duration(piece.at_s[longest])} after "
+            "the first row), filled with straight lines"
         )
