@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Set
 from math import cos, pi
 from typing import Any
 
@@ -11,7 +12,6 @@ from msgspec import Struct
 
 from penstock.core.errors import ConfigError
 from penstock.settings.goal import Goal
-from penstock.settings.notation import keys_of, parse
 from penstock.settings.policy_spec import PolicySpec, read_policy_spec
 from penstock.testbed.jobs.benchmark_jobs import find_job
 
@@ -168,8 +168,7 @@ def with_scaled_time(text: str, plan: DemoPlan) -> PolicySpec:
     bounds = {"min_executors": 1, "max_executors": MAX_EXECUTORS, "max_step": MAX_STEP}
     entry = read_policy_spec(text, bounds, Goal(slo_s=SLO_S))
     kind: Any = type(entry.policy)
-    keys = keys_of(kind) | keys_of(type(entry.limits))
-    given = {keys[key] for key in parse(text).options}
+    given = entry.given
     policy: Any = entry.policy
     own = {field.name: getattr(policy, field.name) for field in dataclasses.fields(kind)}
     guards = msgspec.structs.asdict(entry.limits)
@@ -183,7 +182,7 @@ def with_scaled_time(text: str, plan: DemoPlan) -> PolicySpec:
     )
 
 
-def _divided(values: dict[str, Any], given: set[str], plan: DemoPlan) -> dict[str, float]:
+def _divided(values: dict[str, Any], given: Set[str], plan: DemoPlan) -> dict[str, float]:
     found = {}
     for name in (SPANS | PRICES) & (values.keys() - given):
         value = values[name]
