@@ -7,7 +7,7 @@ import os
 import signal
 import warnings
 from collections.abc import Callable, Sequence
-from concurrent.futures import FIRST_COMPLETED, ProcessPoolExecutor, wait
+from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from threading import Thread
 from typing import TypeVar
 
@@ -33,8 +33,7 @@ def run_in_processes(
     >>> run_in_processes(abs, [-3, 2], processes=1)
     [3, 2]
     """
-    on_result = on_result or _ignore
-    progress = progress or _ignore
+    on_result, progress = on_result or _ignore, progress or _ignore
     workers = max(1, min(processes or os.cpu_count() or 1, len(items)))
     if workers == 1:
         results = []
@@ -52,14 +51,7 @@ def run_in_processes(
             # Python 3.12 and later warn of any other thread; those of NumPy wait for work.
             warnings.filterwarnings("ignore", ".* is multi-threaded", DeprecationWarning)
             futures = [pool.submit(work, item) for item in items]
-        positions = {future: position for position, future in enumerate(futures)}
-        waiting = set(futures)
-        while waiting:
-            done, waiting = wait(waiting, return_when=FIRST_COMPLETED)
-            for future in done:
-                on_result(positions[future], future.result())
-            progress(len(futures) - len(waiting))
-        return [future.result() for future in futures]
+        return _results(futures, on_result, progress)
     except BaseException:
         # An interrupt ends the work that is under way, too.
         for worker in multiprocessing.active_children():
@@ -67,6 +59,20 @@ def run_in_processes(
         raise
     finally:
         pool.shutdown(cancel_futures=True)
+
+
+def _results(
+    futures: Sequence[Future[Output]], on_result: Callable[[int, Output], None], progress: Progress
+) -> list[Output]:
+    """Wait for all, and pass each on as soon as it is there."""
+    positions = {future: position for position, future in enumerate(futures)}
+    waiting = set(futures)
+    while waiting:
+        done, waiting = wait(waiting, return_when=FIRST_COMPLETED)
+        for future in done:
+            on_result(positions[future], future.result())
+        progress(len(futures) - len(waiting))
+    return [future.result() for future in futures]
 
 
 def _start_worker() -> None:

@@ -116,8 +116,7 @@ def space(
     ['overprovisioning', 'least_shrink']
     """
     notation = parse(policy)
-    kind = POLICIES.get(notation.name)
-    if kind is None:
+    if (kind := POLICIES.get(notation.name)) is None:
         raise unknown("policy", notation.name, POLICIES)
     entry = read_policy_spec(policy)
     own, around = keys_of(kind), keys_of(Limits)
@@ -127,19 +126,16 @@ def space(
     if not wanted:
         left = fixed | set(Goal.__struct_fields__) | {"period_s"}
         found = [_dimension(entry, name, None) for name in names if name not in left]
-        dimensions = [each for each in found if each is not None]
-        if not dimensions:
+        if not any(found):
             raise ConfigError(f"{policy} has no parameter to search: name one with its range")
-        return dimensions
+        return [each for each in found if each is not None]
     dimensions = []
     for key, span in wanted.items():
-        name = own.get(key, around.get(key))
-        if name is None:
+        if (name := (around | own).get(key)) is None:
             raise unknown("parameter", key, own.keys() | around.keys(), notation.name)
         if name in fixed:
             raise ConfigError(f"{policy} sets {key} already: it cannot be searched as well")
-        dimension = _dimension(entry, name, span)
-        if dimension is None:
+        if (dimension := _dimension(entry, name, span)) is None:
             raise ConfigError(f"{key} needs a range to be searched in, such as {key}=1..5")
         dimensions.append(dimension)
     return dimensions

@@ -111,31 +111,22 @@ def measure(
 
 
 def _driven(order: Order, environment: dict[str, str], say: Say) -> Iterator[StateSample]:
-    command = [sys.executable, "-m", "penstock.lab.studies.varga_job"]
-    with subprocess.Popen(
-        command,
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        env=environment,
-    ) as driver:
-        assert driver.stdin is not None
-        assert driver.stdout is not None
-        assert driver.stderr is not None
+    argv = [sys.executable, "-m", "penstock.lab.studies.varga_job"]
+    argv.append(msgspec.json.encode(order).decode())
+    pipe = subprocess.PIPE
+    with subprocess.Popen(argv, stdout=pipe, stderr=pipe, env=environment) as driver:
         try:
-            driver.stdin.write(msgspec.json.encode(order))
-            driver.stdin.close()
-            for line in driver.stdout:
+            for line in driver.stdout or ():
                 sample = msgspec.json.decode(line, type=StateSample)
                 say(
                     f"{order.executors} executors: {sample.what} of "
                     f"{sample.state_bytes / 1e6:.0f} MB took {sample.took_s:.2f} s"
                 )
                 yield sample
-            error = driver.stderr.read().decode(errors="replace")
-            if driver.wait():
-                last = error.strip().splitlines()[-1:] or ["it gave no reason"]
-                raise ConfigError(f"the state-size job failed: {last[0]}")
+            _, error = driver.communicate()
+            if driver.returncode:
+                last = error.decode(errors="replace").strip().splitlines()[-1:]
+                raise ConfigError(f"the state-size job failed: {(last or ['no reason given'])[0]}")
         finally:
             driver.kill()
 

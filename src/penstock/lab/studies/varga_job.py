@@ -168,4 +168,4 @@ def _wait_for_executors(spark: SparkSession, count: int) -> None:
 
 
 if __name__ == "__main__":
-    main(sys.stdin.read())
+    main(sys.argv[1])
