@@ -257,7 +257,7 @@ const KINDS = {
 function move(row) {
   if (row.kind === "blind") return "blind";
   const wanted = row.wanted === row.after ? "" : ` (wanted ${row.wanted})`;
-  const sign = row.kind === "hold" ? `${row.after} stay` : `${row.before} → ${row.after}`;
+  const sign = row.kind === "hold" ? `${row.after} ${row.after === 1 ? "stays" : "stay"}` : `${row.before} → ${row.after}`;
   return `${sign}${wanted}${row.kind === "refused" ? ", refused" : ""}`;
 }
 
@@ -296,7 +296,7 @@ function listRows() {
     line.addEventListener("pointerleave", unpoint);
   }
   const lost = RUNS.reduce((sum, run) => sum + run.rows_left_out, 0);
-  const left = lost ? ` ${lost} more holds were left out to keep the page small.` : "";
+  const left = lost ? ` ${lost} more ${lost === 1 ? "hold was" : "holds were"} left out to keep the page small.` : "";
   byId("more").textContent = `${Math.min(shownRows, found.length)} of ${found.length} shown; turns in a row that decide the same are one line.${left}`;
   byId("show-more").hidden = found.length <= shownRows;
 }
