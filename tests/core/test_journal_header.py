@@ -74,6 +74,14 @@ def test_a_file_without_a_step_is_not_kept(tmp_path: Path) -> None:
     assert [file.name for file in tmp_path.iterdir()] == ["run.jsonl"]
 
 
+def test_with_no_file_to_keep_the_steps_before_go(tmp_path: Path) -> None:
+    path = tmp_path / "run.jsonl"
+    written(path, header_of("hpa"), turn(0.0), keep=0)
+    written(path, header_of("ds2"), turn(15.0), keep=0)
+    assert [step.at_s for step in read_rotated(path)] == [15.0]
+    assert [file.name for file in tmp_path.iterdir()] == ["run.jsonl"]
+
+
 def test_limits_and_goal_come_back_from_the_file(tmp_path: Path) -> None:
     path = tmp_path / "run.jsonl"
     limits = Limits(2, 32, cooldown_s=33.3, max_step=3, dead_band_fraction=0.1, max_age_s=1e9)

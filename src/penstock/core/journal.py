@@ -15,7 +15,7 @@ import sys
 from collections import deque
 from collections.abc import Iterable, Iterator
 from functools import lru_cache
-from itertools import chain, islice
+from itertools import chain
 from pathlib import Path
 from typing import Literal
 
@@ -155,7 +155,7 @@ class FileJournal:
         if header == self.header:
             return
         self.header = header
-        if any(True for _ in islice(_lines(self.path), 1)):
+        if next(_lines(self.path), None) is not None:
             self._rotate()
         else:  # a file without a step is not worth keeping
             self._file.truncate(0)
@@ -191,7 +191,7 @@ class FileJournal:
             newer = _numbered(self.path, number - 1) if number > 1 else self.path
             if newer.exists():
                 newer.replace(older)
-        self._file = self.path.open("ab", buffering=0)
+        self._file = self.path.open("wb", buffering=0)  # empties it where none is kept
         self._size = 0
         self._append(_encode(self.header))
 
