@@ -14,7 +14,7 @@ from penstock.core.knowledge import Knowledge
 from penstock.core.model import Limits, Step
 from penstock.lab.experiments.oracle import foresee
 from penstock.lab.experiments.scenario import Scenario
-from penstock.policies.checks.made_up_job import SHAPES, START_AT_S, look
+from penstock.policies.checks.made_up_job import SHAPES, START_AT_S, made_up_snapshot
 from penstock.policies.penstock.forecasters import choose, forecast, repeating
 from penstock.policies.penstock.penstock import Penstock
 from penstock.settings.goal import Goal
@@ -40,7 +40,7 @@ def _decisions_s(shape: str, max_executors: int) -> list[float]:
     knowledge = Knowledge(Limits(max_executors=max_executors))
     for turn in range(240):
         at_s = START_AT_S + turn * policy.period_s
-        snapshot = look(shape, turn, at_s, max(2, max_executors // 2))  # type: ignore[arg-type]
+        snapshot = made_up_snapshot(shape, turn, at_s, max(2, max_executors // 2))  # type: ignore[arg-type]
         knowledge.learn(snapshot, at_s)
         begin = time.perf_counter()
         decision = policy.decide(snapshot, knowledge)

@@ -24,7 +24,7 @@ from penstock.core.protocols import Policy
 from penstock.lab.experiments.scenario import Scenario, simulate
 from penstock.lab.experiments.tournament import cells, play_all
 from penstock.policies import POLICIES
-from penstock.policies.checks.made_up_job import SHAPES, START_AT_S, Shape, look
+from penstock.policies.checks.made_up_job import SHAPES, START_AT_S, Shape, made_up_snapshot
 from penstock.policies.kubernetes.hpa import Hpa
 from penstock.settings.goal import Goal
 
@@ -123,7 +123,7 @@ def _decision_s(policy: Policy, shape: Shape, executors: int, operators: int) ->
 
 def wide(shape: Shape, turn: int, at_s: float, executors: int, operators: int) -> Snapshot:
     """The made-up job of the contract checks with a longer chain of operators."""
-    snapshot = look(shape, turn, at_s, executors)
+    snapshot = made_up_snapshot(shape, turn, at_s, executors)
     chain = list(snapshot.operators)
     while len(chain) < operators:
         last = chain[-1]

@@ -109,7 +109,7 @@ def test_the_journal_that_simulate_writes_can_be_read(tmp_path: Path) -> None:
         ({"policy": "hpaa"}, "unknown policy 'hpaa'"),
         ({"policy": "static:6", "workload": "sinus"}, "unknown workload 'sinus'"),
         ({"policy": "static:6", "engine": "flink"}, "unknown engine 'flink'"),
-        ({"policy": "static:6", "limits": {"max": 3}}, "unknown key 'max' in limits"),
+        ({"policy": "static:6", "limits": {"max": 3}}, "unknown limit 'max' in limits"),
         ({"policy": "static:6", "faults": ["fire"]}, "unknown fault 'fire'"),
         ({"policy": "static:6", "duration_s": 0.5}, "at least 1 s"),
     ],

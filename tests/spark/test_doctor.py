@@ -180,8 +180,8 @@ def test_the_command_reads_settings_from_all_places(
     assert "spark.decommission.enabled=true" not in out
 
 
-def test_the_command_without_anything_to_look_at_is_bad_input(
+def test_the_command_without_anything_to_check_is_bad_input(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     code, _, err = doctor(capsys)
-    assert (code, err) == (2, "penstock: doctor needs a script or --master URL to look at\n")
+    assert (code, err) == (2, "penstock: doctor needs a script or --master URL to check\n")

@@ -18,10 +18,11 @@ from penstock.core.protocols import Policy
 from penstock.lab.experiments.process_pool import run_in_processes
 from penstock.lab.experiments.scenario import ENGINES, Run, Scenario, run
 from penstock.lab.experiments.tournament import ORACLE, Cell, Row, cells, judged_by_oracle, play
+from penstock.policies import POLICIES
 from penstock.settings.goal import Goal
 from penstock.settings.header import journal_header
-from penstock.settings.policy_spec import PolicySpec, read_policy_spec
-from penstock.settings.toml import merged_limits
+from penstock.settings.policy_spec import DEFAULT_BOUNDS, PolicySpec, spec_of
+from penstock.settings.toml import with_limits
 from penstock.simulation.faults import Fault, read_fault
 from penstock.simulation.workloads.expressions import parse_workload
 
@@ -57,7 +58,7 @@ def simulate(
         The fleet at the start; ``None`` takes one that carries the first minute.
     limits
         Limits in place of the policy's own, such as ``{"max_executors": 8}``; a `Limits` replaces
-        all of them. What the policy text says wins over a mapping.
+        all of them. They win over the policy text.
     goal
         The SLO and the prices; by default those of the command line.
     faults
@@ -135,7 +136,7 @@ def compare(
         engines,
         list(seeds),
         goal=goal,
-        bounds=_bounds() | dict(limits or {}),
+        bounds={key: (limits or {}).get(key, most) for key, most in DEFAULT_BOUNDS.items()},
         duration_s=duration_s,
         start_executors=start_executors,
         faults=_faults(faults),
@@ -156,21 +157,10 @@ def _play(specs: Mapping[str, PolicySpec | None], cell: Cell) -> Row:
 def _spec(
     policy: str | Policy, limits: Limits | Mapping[str, Any] | None, goal: Goal
 ) -> PolicySpec:
-    """The policy with its limits; a text is given the SLO and the prices of the goal."""
-    given = _bounds() | dict(limits if isinstance(limits, Mapping) else {})
-    merged_limits(Limits(), given, "limits")  # refuses unknown keys
-    if isinstance(policy, str):
-        spec = read_policy_spec(policy, given, goal)
-    else:
-        around = merged_limits(type(policy).default_limits, given, "limits")
-        spec = PolicySpec(repr(policy), policy, around)
-    return PolicySpec(spec.label, spec.policy, limits) if isinstance(limits, Limits) else spec
-
-
-def _bounds() -> dict[str, Any]:
-    """The bounds of the fleet are the same for every policy: otherwise they are compared."""
-    every = Limits()
-    return {"min_executors": every.min_executors, "max_executors": every.max_executors}
+    spec = with_limits(spec_of(policy, DEFAULT_BOUNDS, goal), limits)
+    # A class that is not in the table may be there with several parameters.
+    is_known = isinstance(policy, str) or type(policy) in POLICIES.values()
+    return spec if is_known else dataclasses.replace(spec, label=repr(policy))
 
 
 def _faults(faults: Iterable[str | Fault]) -> tuple[Fault, ...]:

@@ -13,7 +13,7 @@ from penstock.core.model import Limits
 from penstock.policies import POLICIES
 from penstock.settings.goal import Goal
 from penstock.settings.notation import parse
-from penstock.settings.policy_spec import PolicySpec, policy_text, read_policy_spec
+from penstock.settings.policy_spec import DEFAULT_BOUNDS, PolicySpec, policy_text, read_policy_spec
 
 T = TypeVar("T", Limits, Goal)
 
@@ -50,9 +50,7 @@ def recorded_spec(header: JournalHeader) -> PolicySpec:
             f"the journal was written by the policy class {name}, which is not in the table of "
             "policies and cannot be rebuilt by name: name another policy"
         )
-    every = Limits()
-    bounds = {"min_executors": every.min_executors, "max_executors": every.max_executors}
-    spec = read_policy_spec(text, bounds)
+    spec = read_policy_spec(text, DEFAULT_BOUNDS)
     label = header.run.get("policy", text)
     return PolicySpec(label, spec.policy, recorded_limits(header) or spec.limits, spec.given)
 

@@ -30,6 +30,11 @@ from penstock.settings.notation import Notation, build, describe, keys_of, parse
 _MEMBERS = ("decide", "period_s", "default_limits", "wakes_on_surge")
 
 
+#: The bounds of the fleet where nobody gives others: the same for every policy, or they would be
+#: what is compared.
+DEFAULT_BOUNDS = {name: getattr(Limits(), name) for name in ("min_executors", "max_executors")}
+
+
 @dataclass(frozen=True, slots=True)
 class PolicySpec:
     """A policy and its limits, ready to be wired.

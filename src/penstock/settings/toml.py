@@ -37,6 +37,7 @@ from penstock.core.protocols import Policy
 from penstock.policies import DEFAULT_POLICY
 from penstock.settings.goal import Goal
 from penstock.settings.live import LiveSettings
+from penstock.settings.notation import keys_of, quantity
 from penstock.settings.policy_spec import PolicySpec, policy_text, read_policy_spec, with_goal
 
 T = TypeVar("T")
@@ -163,6 +164,22 @@ def merged_limits(default: Limits, given: Mapping[str, Any], where: str) -> Limi
     120.0
     """
     return convert(Limits, {**msgspec.structs.asdict(default), **given}, where)
+
+
+def with_limits(spec: PolicySpec, limits: Limits | Mapping[str, Any] | None) -> PolicySpec:
+    """The spec with other limits: some, by their names, or all of them as `Limits`."""
+    if limits is None:
+        return spec
+    if isinstance(limits, Limits):
+        return dataclasses.replace(spec, limits=limits)
+    if not isinstance(limits, Mapping):
+        raise ConfigError(f'limits must be a table such as {{"cooldown_s": 60.0}}, not {limits!r}')
+    keys, given = keys_of(Limits), {}
+    for key, value in limits.items():
+        if key not in keys:
+            raise unknown("limit", str(key), set(keys.values()), "limits")
+        given[keys[key]] = quantity(value, key) if isinstance(value, str) else value
+    return dataclasses.replace(spec, limits=merged_limits(spec.limits, given, "limits"))
 
 
 def convert(kind: type[T], values: Mapping[str, Any], where: str) -> T:

@@ -20,17 +20,16 @@ from math import inf
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from penstock.core.errors import ConfigError, unknown
+from penstock.core.errors import ConfigError
 from penstock.core.journal import FileJournal
-from penstock.core.model import Limits
 from penstock.core.protocols import Policy
 from penstock.observe.formatting import sentence
 from penstock.policies import DEFAULT_POLICY
 from penstock.settings.goal import Goal
 from penstock.settings.live import LiveSettings, Mode
-from penstock.settings.notation import keys_of, quantity
+from penstock.settings.notation import quantity
 from penstock.settings.policy_spec import PolicySpec, spec_of
-from penstock.settings.toml import merged_limits
+from penstock.settings.toml import with_limits
 from penstock.spark.status import State, Status
 
 if TYPE_CHECKING:
@@ -91,7 +90,7 @@ def attach(
     goal = Goal(slo_s=_seconds("slo_s", slo_s))
     period_s = None if every_s is None else _seconds("every_s", every_s)
     live = LiveSettings(mode=mode, every_s=period_s, admission=admission)
-    spec = _with_limits(spec_of(policy, bounds, goal), limits)
+    spec = with_limits(spec_of(policy, bounds, goal), limits)
     if not isinstance(journal, str | Path | FileJournal | None):
         raise ConfigError(f"journal must be the path of a file, not {journal!r}")
     return Attachment(spark, spec, goal=goal, live=live, journal=journal, patience=patience)
@@ -205,19 +204,6 @@ def _seconds(name: str, value: object) -> float:
     if isinstance(seconds, bool) or not isinstance(seconds, int | float) or not 0 < seconds < inf:
         raise ConfigError(f"{name} must be a positive number of seconds, not {value!r}")
     return float(seconds)
-
-
-def _with_limits(spec: PolicySpec, limits: Mapping[str, Any] | None) -> PolicySpec:
-    if limits is None:
-        return spec
-    if not isinstance(limits, Mapping):
-        raise ConfigError(f'limits must be a table such as {{"cooldown_s": 60.0}}, not {limits!r}')
-    keys, given = keys_of(Limits), {}
-    for key, value in limits.items():
-        if key not in keys:
-            raise unknown("limit", str(key), set(keys.values()), "limits")
-        given[keys[key]] = quantity(value, key) if isinstance(value, str) else value
-    return PolicySpec(spec.label, spec.policy, merged_limits(spec.limits, given, "limits"))
 
 
 def _check_session(spark: object) -> None:

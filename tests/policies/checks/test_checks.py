@@ -18,7 +18,7 @@ from penstock.core.protocols import Policy
 from penstock.policies import POLICIES
 from penstock.policies.checks import clauses, declaration, yield_checks
 from penstock.policies.checks.clauses import CLAUSES
-from penstock.policies.checks.made_up_job import SHAPES, look, run
+from penstock.policies.checks.made_up_job import SHAPES, made_up_snapshot, run
 from penstock.policies.static import Static
 from penstock.policies.thresholds.thresholds import Thresholds
 
@@ -35,7 +35,7 @@ Rule = Callable[[Snapshot, Knowledge], Decision]
 
 
 def policy_of(rule: Rule) -> Policy:
-    """A policy with one broken rule and nothing else wrong that its clause looks at."""
+    """A policy with one broken rule and nothing else wrong that its clause checks."""
 
     @dataclass(frozen=True)
     class Broken:
@@ -322,8 +322,11 @@ def test_a_sound_policy_passes_every_clause_in_its_order() -> None:
 
 def test_the_made_up_job_is_the_same_every_time_and_puts_both_sides_to_the_test() -> None:
     for shape in SHAPES:
-        assert look(shape, 7, 1000.0, 4) == look(shape, 7, 1000.0, 4)
-        load = [look(shape, turn, 1000.0, 4).executors[0].busy_fraction for turn in range(100)]
+        assert made_up_snapshot(shape, 7, 1000.0, 4) == made_up_snapshot(shape, 7, 1000.0, 4)
+        load = [
+            made_up_snapshot(shape, turn, 1000.0, 4).executors[0].busy_fraction
+            for turn in range(100)
+        ]
         assert min(fraction or 0.0 for fraction in load) == 0.0
         assert max(fraction or 0.0 for fraction in load) == 1.0
 

@@ -112,7 +112,7 @@ def test_stragglers_that_are_minutes_apart_are_no_news() -> None:
 
 
 def test_a_job_that_slows_down_does_not_seem_to_have_dearer_batches() -> None:
-    # The load falls by itself meanwhile: small batches are the dear ones now, by coincidence.
+    # The load falls by itself meanwhile: small batches are the expensive ones now, by coincidence.
     before = [
         batch_snapshot(10.0 * turn, 4, 50e-6, records=40_000 - 100 * turn) for turn in range(1, 90)
     ]

@@ -26,7 +26,7 @@ from penstock.settings.goal import Goal
 from penstock.simulation.faults import CapacityDrop, FailedStart, Fault, SensorLate
 
 
-def look(at_s: float, load: float, executors: int, *, delay_s: float = 0.0) -> Snapshot:
+def seen(at_s: float, load: float, executors: int, *, delay_s: float = 0.0) -> Snapshot:
     """A dataflow of which each executor carries 10 k/s."""
     busy = min(0.95, 0.95 * load / (10_000.0 * max(executors, 1)))
     done = min(load, 10_000.0 * executors)
@@ -48,12 +48,12 @@ def decide(snapshots: list[Snapshot], limits: Limits | None = None) -> Decision:
 
 
 def steady(load: float, executors: int, turns: int = 60) -> list[Snapshot]:
-    return [look(10.0 * turn, load, executors) for turn in range(turns)]
+    return [seen(10.0 * turn, load, executors) for turn in range(turns)]
 
 
 def ramp(first: float, last: float, executors: int, turns: int = 90) -> list[Snapshot]:
     step = (last - first) / (turns - 1)
-    return [look(10.0 * turn, first + step * turn, executors) for turn in range(turns)]
+    return [seen(10.0 * turn, first + step * turn, executors) for turn in range(turns)]
 
 
 @cache
@@ -113,22 +113,22 @@ def test_a_rise_is_met_before_it_has_come() -> None:
 
 def test_a_jump_is_met_at_once() -> None:
     past = steady(20_000.0, 2)
-    decision = decide([*past, look(600.0, 60_000.0, 2, delay_s=7.0)])
+    decision = decide([*past, seen(600.0, 60_000.0, 2, delay_s=7.0)])
     assert decision.target_executors >= 6
 
 
 def test_a_load_that_no_fleet_carries_gets_all_that_help_and_keeps_them() -> None:
     """16 executors carry not half of 400 k/s: no size is in time, and smaller ones cost less."""
     calm = steady(19_000.0, 2)
-    decision = decide([*calm, look(600.0, 400_000.0, 2)])
+    decision = decide([*calm, seen(600.0, 400_000.0, 2)])
     assert decision.target_executors == 16
-    late = [look(600.0 + 10.0 * turn, 400_000.0, 16, delay_s=4.0 * turn) for turn in range(8)]
+    late = [seen(600.0 + 10.0 * turn, 400_000.0, 16, delay_s=4.0 * turn) for turn in range(8)]
     assert decide([*calm, *late]).target_executors == 16
 
 
 def test_it_says_when_more_executors_would_find_no_partition() -> None:
     full = [
-        msgspec.structs.replace(look(10.0 * turn, 60_000.0, 4, delay_s=2.0 * turn), partitions=4)
+        msgspec.structs.replace(seen(10.0 * turn, 60_000.0, 4, delay_s=2.0 * turn), partitions=4)
         for turn in range(60)
     ]
     decision = decide(full)
@@ -137,7 +137,7 @@ def test_it_says_when_more_executors_would_find_no_partition() -> None:
     assert "4 executors have all partitions" in decision.reasons[0].text
 
 
-def batch_look(at_s: float, planning_s: float, work_s: float, records: int) -> Snapshot:
+def batch_seen(at_s: float, planning_s: float, work_s: float, records: int) -> Snapshot:
     """A query without a trigger interval, whose batches follow each other."""
     took_s = planning_s + work_s
     batch = Batch(
@@ -153,7 +153,7 @@ def batch_look(at_s: float, planning_s: float, work_s: float, records: int) -> S
 
 def test_it_says_when_the_driver_takes_longer_than_the_slo_allows() -> None:
     # Records wait for up to two batches: with 6 s of planning, no fleet is in time.
-    decision = decide([batch_look(10.0 * turn, 6.0, 0.5, 5_000) for turn in range(1, 60)])
+    decision = decide([batch_seen(10.0 * turn, 6.0, 0.5, 5_000) for turn in range(1, 60)])
     assert decision.target_executors <= 2
     assert decision.reasons[0].code == "more_will_not_help"
     assert "the driver takes 6.0 s of each batch" in decision.reasons[0].text
@@ -163,7 +163,7 @@ def test_it_says_when_the_sink_does() -> None:
     # What a batch costs besides its records shows in how little less small ones take.
     sizes = (1_000, 4_000, 2_000, 6_000, 3_000)
     snapshots = [
-        batch_look(10.0 * turn, 0.2, 7.0 + 1e-4 * sizes[turn % 5], sizes[turn % 5])
+        batch_seen(10.0 * turn, 0.2, 7.0 + 1e-4 * sizes[turn % 5], sizes[turn % 5])
         for turn in range(1, 120)
     ]
     decision = decide(snapshots)
@@ -173,7 +173,7 @@ def test_it_says_when_the_sink_does() -> None:
 
 def test_a_first_surge_is_met_with_more_than_it_shows() -> None:
     # Half as much again, and rising: where it ends nobody knows, and being late is expensive.
-    decision = decide([*steady(30_000.0, 4), look(600.0, 45_000.0, 4, delay_s=2.0)])
+    decision = decide([*steady(30_000.0, 4), seen(600.0, 45_000.0, 4, delay_s=2.0)])
     assert decision.target_executors >= 8
     assert decision.reasons[0].text.startswith("load surges from 30.0 k/s to 45.0 k/s")
 
@@ -181,7 +181,7 @@ def test_a_first_surge_is_met_with_more_than_it_shows() -> None:
 def test_head_room_stays_where_surges_recur() -> None:
     day = [30_000.0] * 60 + [60_000.0] * 9 + [30_000.0] * 37 + [60_000.0] * 7 + [30_000.0] * 80
     day += [60_000.0] * 12 + [30_000.0] * 40
-    snapshots = [look(10.0 * turn, load, 6) for turn, load in enumerate(day)]
+    snapshots = [seen(10.0 * turn, load, 6) for turn, load in enumerate(day)]
     calm = decide(steady(30_000.0, 6, turns=len(day)))
     wary = decide(snapshots)
     assert calm.target_executors <= 4
@@ -191,7 +191,7 @@ def test_head_room_stays_where_surges_recur() -> None:
 
 def test_one_surge_does_not_recur() -> None:
     day = [30_000.0] * 60 + [60_000.0] * 9 + [30_000.0] * 37
-    decision = decide([look(10.0 * turn, load, 6) for turn, load in enumerate(day)])
+    decision = decide([seen(10.0 * turn, load, 6) for turn, load in enumerate(day)])
     assert len(decision.memory.surges.past) == 1
     assert "recur" not in decision.reasons[0].text
 
@@ -199,7 +199,7 @@ def test_one_surge_does_not_recur() -> None:
 def test_on_the_way_down_it_says_so_though_a_rise_is_expected() -> None:
     """A wave that has just passed its top, and will rise again in minutes."""
     wave = [30e3 + 8e3 * sin(2.0 * pi * turn / 36.0) for turn in range(36 * 6 + 23)]
-    reason = decide([look(10.0 * turn, load, 4) for turn, load in enumerate(wave)]).reasons[0]
+    reason = decide([seen(10.0 * turn, load, 4) for turn, load in enumerate(wave)]).reasons[0]
     assert reason.text.startswith("load falls now (24.")
     assert "but is expected to rise to 37." in reason.text
 
@@ -210,7 +210,7 @@ def test_a_small_load_has_a_small_unit() -> None:
 
 
 def test_at_the_maximum_and_late_it_says_what_holds_it() -> None:
-    late = [look(10.0 * turn, 45_000.0, 4, delay_s=min(25.0, turn)) for turn in range(60)]
+    late = [seen(10.0 * turn, 45_000.0, 4, delay_s=min(25.0, turn)) for turn in range(60)]
     decision = decide(late, Limits(max_executors=4))
     assert (decision.target_executors, decision.reasons[0].code) == (4, "at_maximum")
     assert decision.reasons[0].text.endswith(
@@ -245,13 +245,13 @@ def test_one_size_allowed_is_one_size_chosen() -> None:
 
 def test_a_fleet_of_none_with_load_is_woken() -> None:
     past = steady(15_000.0, 2)
-    asleep = [look(600.0 + 10.0 * turn, 15_000.0, 0, delay_s=10.0 * turn) for turn in range(1, 5)]
+    asleep = [seen(600.0 + 10.0 * turn, 15_000.0, 0, delay_s=10.0 * turn) for turn in range(1, 5)]
     assert decide([*past, *asleep]).target_executors >= 1
 
 
 def test_a_clock_that_is_set_back_does_no_harm() -> None:
     past = steady(35_000.0, 4)
-    decision = decide([*past, look(300.0, 35_000.0, 4), look(310.0, 35_000.0, 4)])
+    decision = decide([*past, seen(300.0, 35_000.0, 4), seen(310.0, 35_000.0, 4)])
     assert decision.target_executors == 4
 
 

@@ -144,9 +144,9 @@ def test_a_dip_that_saves_less_than_two_moves_is_sat_out() -> None:
 
 
 def test_where_a_rescale_stops_the_job_small_savings_are_not_worth_it() -> None:
-    cheap, dear = (planned(flow(rescale_s), [36e3] * 20) for rescale_s in (0.0, 25.0))
+    cheap, costly = (planned(flow(rescale_s), [36e3] * 20) for rescale_s in (0.0, 25.0))
     assert best(cheap, settled(5, 0.0), 36e3) == 4
-    assert best(dear, settled(5, 0.0), 36e3) == 5
+    assert best(costly, settled(5, 0.0), 36e3) == 5
 
 
 def test_a_move_that_pays_is_not_put_off_because_it_makes_records_late() -> None:

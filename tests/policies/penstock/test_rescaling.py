@@ -92,8 +92,8 @@ def test_a_batch_that_ends_long_after_the_executor_came_still_does() -> None:
     over = query((111.0, 2, [AFTER]))
     assert learn_hold_up(None, KNOWN, [*began, *ended, *over], ASKED_S) == pytest.approx(5.0)
     later = query((114.0, 2, [Batch(4, 112.0, 9.0, 2_000)]))
-    told = learn_hold_up(5.0, KNOWN, [*began, *ended, *over, *later], ASKED_S)
-    assert told == 5.0  # what comes afterwards is no fault of the executor
+    learned_s = learn_hold_up(5.0, KNOWN, [*began, *ended, *over, *later], ASKED_S)
+    assert learned_s == 5.0  # what comes afterwards is no fault of the executor
 
 
 def test_the_first_executors_that_come_tell_how_long_they_take() -> None:

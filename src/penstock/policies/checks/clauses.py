@@ -34,7 +34,7 @@ from penstock.policies.checks.made_up_job import (
     SHAPES,
     START_AT_S,
     ask,
-    look,
+    made_up_snapshot,
     run,
 )
 
@@ -49,7 +49,12 @@ _encode = msgspec.json.Encoder().encode
 def asks_for_whole_executors(policy: Policy) -> None:
     """A target is a whole number of 0 or more, at the start and while the load changes."""
     for shape in SHAPES:
-        ask(policy, look(shape, 30, START_AT_S, 4), Knowledge(), f"on a cold start ({shape})")
+        ask(
+            policy,
+            made_up_snapshot(shape, 30, START_AT_S, 4),
+            Knowledge(),
+            f"on a cold start ({shape})",
+        )
         for _ in run(policy, shape, 30):
             pass
 
@@ -109,7 +114,7 @@ def starts_cold(policy: Policy) -> None:
     for shape in SHAPES:
         for executors in (0, 1, 4, 40):
             for knows_snapshot in (False, True):
-                snapshot = look(shape, 30, START_AT_S, executors)
+                snapshot = made_up_snapshot(shape, 30, START_AT_S, executors)
                 knowledge = Knowledge()
                 if knows_snapshot:
                     knowledge.learn(snapshot, snapshot.at_s)
@@ -227,7 +232,7 @@ def bears_a_fleet_of_none(policy: Policy) -> None:
     def emptied(snapshot: Snapshot, turn: int) -> Snapshot:
         if turn < 10:
             return snapshot
-        return look("continuous", turn, snapshot.at_s, 0)
+        return made_up_snapshot("continuous", turn, snapshot.at_s, 0)
 
     for turn in run(policy, "continuous", 20, seen=emptied, condition=", no executor left"):
         _assert_sound(turn.decision, "with no executor left")
@@ -236,7 +241,7 @@ def bears_a_fleet_of_none(policy: Policy) -> None:
 
 def is_never_given_impossible_numbers(policy: Policy) -> None:  # noqa: ARG001
     """NaN, infinite and negative measurements are refused before any policy sees them."""
-    whole = look("micro_batch", 0, START_AT_S, 1)
+    whole = made_up_snapshot("micro_batch", 0, START_AT_S, 1)
     for value in (whole, whole.executors[0], whole.operators[0]):
         for name in _metrics(type(value)):
             for impossible in (nan, inf, -1.0):
@@ -283,7 +288,9 @@ def _bare(at_s: float, executors: int) -> Snapshot:
 
 def _ignores_measurements(policy: Policy) -> bool:
     """Whether it wants the same fleet at high load, at low load and blind, from any fleet."""
-    snapshots = [look(shape, turn, START_AT_S, 5) for shape in SHAPES for turn in (0, 50)]
+    snapshots = [
+        made_up_snapshot(shape, turn, START_AT_S, 5) for shape in SHAPES for turn in (0, 50)
+    ]
     snapshots += [_bare(START_AT_S, executors) for executors in (3, 5)]
     where = "on a cold start"
     return len({ask(policy, one, Knowledge(), where).target_executors for one in snapshots}) == 1

@@ -32,7 +32,7 @@ CYCLE_TURNS = 100
 START_AT_S = 100_000.0
 
 
-def look(shape: Shape, turn: int, at_s: float, executors: int) -> Snapshot:
+def made_up_snapshot(shape: Shape, turn: int, at_s: float, executors: int) -> Snapshot:
     """What a made-up job shows at one turn, with everything measured.
 
     The load is a triangle between 400 and 3,600 records/s that repeats every 100 turns, the last
@@ -142,7 +142,7 @@ def run(
     executors = limits.min_executors
     for turn in range(turns):
         at_s = START_AT_S + turn * policy.period_s
-        snapshot = seen(look(shape, turn, at_s, executors), turn)
+        snapshot = seen(made_up_snapshot(shape, turn, at_s, executors), turn)
         at_s = snapshot.at_s
         knowledge.learn(snapshot, at_s)
         decision = ask(policy, snapshot, knowledge, f"on turn {turn} ({shape}{condition})")

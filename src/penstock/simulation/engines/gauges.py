@@ -31,15 +31,6 @@ _ERRORS = 509
 Readings = tuple[tuple[ExecutorSample, ...], tuple[OperatorSample, ...]]
 
 
-def part_seen(efficiency: float, loss_seen: float) -> float:
-    """Of a job's use of its capacity, what a gauge counts that sees such a part of what is lost.
-
-    >>> part_seen(0.8, 1.0), part_seen(0.8, 0.0), round(part_seen(0.8, -2.0), 2)
-    (1.0, 0.8, 0.4)
-    """
-    return max(LEAST_SEEN, efficiency + (1.0 - efficiency) * loss_seen)
-
-
 class Means(Struct, frozen=True, gc=False):
     """What was counted between two reads, per second.
 
@@ -155,7 +146,9 @@ class Gauges:
     def _seen(self, calm: float, pressed: float, held_back: float) -> float:
         """Of a job's use of its capacity, the part that a gauge counts which sees these parts of
         what is lost to contention."""
-        return part_seen(self._regime.efficiency, calm + (pressed - calm) * held_back)
+        efficiency = self._regime.efficiency
+        loss_seen = calm + (pressed - calm) * held_back
+        return max(LEAST_SEEN, efficiency + (1.0 - efficiency) * loss_seen)
 
     def _executors(self, used: float, down: float, pressed: float) -> tuple[ExecutorSample, ...]:
         job = self._job

@@ -90,15 +90,15 @@ class RecordStream:
         arrived = self._arrived[second] + self._rates[second] * part_s
         return min(arrived, self._arrived[second + 1])
 
-    def oldest_arrival_s(self) -> float:
-        """When the record arrived that is next to depart."""
-        return crossed_at_s(self._arrived, self.departed)
-
     def delay_s(self) -> float:
         """For how long the oldest of those that wait has been waiting."""
         if self.departed >= self.arrived_by(self.now_s):
             return 0.0
-        return self.now_s - self.oldest_arrival_s()
+        second = bisect_right(self._arrived, self.departed)
+        if second >= len(self._arrived):
+            return self.now_s - (len(self._arrived) - 1.0)
+        before, after = self._arrived[second - 1], self._arrived[second]
+        return self.now_s - (second - 1 + (self.departed - before) / (after - before))
 
     def departed_by(self, at_s: float) -> float:
         """How many records had departed by an instant of the past."""
@@ -268,19 +268,6 @@ class RecordStream:
     def _mark(self, at_s: float, departed: float) -> None:
         self._at_s.append(at_s)
         self._departures.append(departed)
-
-
-def crossed_at_s(arrived: Sequence[float], records: float) -> float:
-    """When a cumulated curve with one value per second rises above a number of records.
-
-    >>> crossed_at_s([0.0, 10.0, 10.0, 30.0], 10.0), crossed_at_s([0.0, 10.0, 10.0, 30.0], 5.0)
-    (2.0, 0.5)
-    """
-    second = bisect_right(arrived, records)
-    if second >= len(arrived):
-        return len(arrived) - 1.0
-    before, after = arrived[second - 1], arrived[second]
-    return second - 1 + (records - before) / (after - before)
 
 
 @lru_cache(maxsize=8)
