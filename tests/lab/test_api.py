@@ -112,6 +112,8 @@ def test_the_journal_that_simulate_writes_can_be_read(tmp_path: Path) -> None:
         ({"policy": "static:6", "limits": {"max": 3}}, "unknown limit 'max' in limits"),
         ({"policy": "static:6", "faults": ["fire"]}, "unknown fault 'fire'"),
         ({"policy": "static:6", "duration_s": 0.5}, "at least 1 s"),
+        ({"policy": "static:6", "duration_s": 1e12}, "at most 2678400 s"),
+        ({"policy": "static:6", "duration_s": float("nan")}, "at least 1 s"),
     ],
 )
 def test_bad_input_is_one_sentence(arguments: dict[str, Any], sentence: str) -> None:

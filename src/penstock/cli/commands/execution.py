@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 from cyclopts import Parameter
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
-from penstock.cli.commands.options import MAX_DURATION_S, Master, Processes, about
+from penstock.cli.commands.options import Master, Processes, about
 from penstock.cli.views.output import console, note
 from penstock.core.errors import ConfigError, unknown
 from penstock.core.phrases import counted, duration
@@ -26,6 +26,7 @@ from penstock.lab.experiments.tournament import ORACLE, Cell, Row
 from penstock.policies import DEFAULT_POLICY
 from penstock.settings.notation import parse, written
 from penstock.settings.policy_spec import read_policy_spec
+from penstock.simulation import MAX_DURATION_S
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

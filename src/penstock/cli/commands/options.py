@@ -19,10 +19,10 @@ from penstock.settings.notation import quantity, split_list, written
 from penstock.settings.policy_spec import read_policy_spec
 from penstock.settings.toml import FILE_NAME, Settings, load
 from penstock.settings.toml import parse as parse_toml
+from penstock.simulation import MAX_DURATION_S
 from penstock.simulation.faults import Fault, read_fault
 
-#: A longer run, a larger simulated fleet or more seeds would take hours or gigabytes.
-MAX_DURATION_S = 31 * 86400.0
+#: A larger simulated fleet or more seeds would take hours or gigabytes.
 MAX_FLEET = 1000
 MAX_SEEDS = 10_000
 MAX_PROCESSES = 1024

@@ -18,6 +18,7 @@ from penstock.policies.static import Static
 from penstock.settings.goal import Goal
 from penstock.settings.policy_spec import PolicySpec
 from penstock.settings.wiring import wire
+from penstock.simulation import MAX_DURATION_S
 from penstock.simulation.engines.continuous import ContinuousJob
 from penstock.simulation.engines.engine import Outcome, SimulatedJob
 from penstock.simulation.engines.microbatch import MicroBatchJob
@@ -178,8 +179,10 @@ def _rates(text: str, engine: str, seed: int, duration_s: float | None) -> Seque
     if engine not in ENGINES:
         raise unknown("engine", engine, ENGINES)
     wanted_s = duration_s or workload.natural_duration_s() or DEFAULT_DURATION_S
-    if wanted_s < 1.0:
-        raise ConfigError(f"a run must last at least 1 s, not {wanted_s} s")
+    if not 1.0 <= wanted_s <= MAX_DURATION_S:
+        raise ConfigError(
+            f"a run must last at least 1 s and at most {MAX_DURATION_S:.0f} s, not {wanted_s} s"
+        )
     return tuple(workload.rates(int(wanted_s), seed, ENGINES[engine].capacity_rps))
 
 
