@@ -1,4 +1,4 @@
-"""Guards bend decisions, and say so."""
+"""Guards override decisions, and say why."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ def seen(at_s: float, fleet: int, **measured: float) -> Snapshot:
     return Snapshot(at_s=at_s, fleet=Fleet(fleet, fleet, fleet), arrival_rps=100.0, **measured)  # type: ignore[arg-type]
 
 
-def wish(executors: int) -> Decision:
-    return Decision.of(executors, Reason("test", "a wish"))
+def wanted_size(executors: int) -> Decision:
+    return Decision.of(executors, Reason("test", "a recommendation"))
 
 
 def judge(
@@ -30,9 +30,9 @@ def judge(
 
 
 def after(*turns: tuple[float, int, int, bool], now_s: float) -> Knowledge:
-    """Knowledge after turns of (at, fleet, wish, accepted), at `now_s`."""
+    """Knowledge after turns of (at, fleet, wanted, accepted), at `now_s`."""
     knowledge = Knowledge.from_steps(
-        Step(at, seen(at, fleet), wish(wanted), Receipt(True) if moved else None)
+        Step(at, seen(at, fleet), wanted_size(wanted), Receipt(True) if moved else None)
         for at, fleet, wanted, moved in turns
     )
     knowledge.now_s = now_s
@@ -40,74 +40,85 @@ def after(*turns: tuple[float, int, int, bool], now_s: float) -> Knowledge:
 
 
 def test_a_wish_inside_the_limits_passes_unchanged() -> None:
-    decision = wish(5)
+    decision = wanted_size(5)
     assert judge(Limits(), decision, seen(0.0, 4)) is decision
 
 
 def test_bounds_have_the_last_word_even_over_a_cooldown() -> None:
     knowledge = after((0.0, 4, 20, True), now_s=10.0)
-    bent = judge(Limits(max_executors=8, cooldown_s=60.0), wish(3), seen(10.0, 20), knowledge)
-    assert bent.target_executors == 8
-    assert [reason.code for reason in bent.reasons] == ["test", "cooldown", "max_executors"]
-    assert bent.wanted_executors == 3
+    overridden = judge(
+        Limits(max_executors=8, cooldown_s=60.0), wanted_size(3), seen(10.0, 20), knowledge
+    )
+    assert overridden.target_executors == 8
+    assert [reason.code for reason in overridden.reasons] == ["test", "cooldown", "max_executors"]
+    assert overridden.wanted_executors == 3
 
 
 def test_cooldown_ends_exactly_when_it_says() -> None:
     limits = Limits(cooldown_s=120.0)
     knowledge = after((0.0, 4, 6, True), now_s=119.0)
-    assert judge(limits, wish(8), seen(119.0, 6), knowledge).target_executors == 6
+    assert judge(limits, wanted_size(8), seen(119.0, 6), knowledge).target_executors == 6
     knowledge.now_s = 120.0
-    assert judge(limits, wish(8), seen(120.0, 6), knowledge).target_executors == 8
+    assert judge(limits, wanted_size(8), seen(120.0, 6), knowledge).target_executors == 8
 
 
 def test_a_refused_rescale_starts_no_cooldown() -> None:
     knowledge = after((0.0, 4, 6, False), now_s=10.0)
-    assert judge(Limits(cooldown_s=120.0), wish(6), seen(10.0, 4), knowledge).target_executors == 6
+    assert (
+        judge(Limits(cooldown_s=120.0), wanted_size(6), seen(10.0, 4), knowledge).target_executors
+        == 6
+    )
 
 
 def test_stabilization_shrinks_to_the_largest_recent_wish() -> None:
     knowledge = after((0.0, 9, 7, False), (60.0, 9, 5, False), now_s=120.0)
     limits = Limits(stabilize_down_s=90.0)
-    # The wish for 7 is 120 s old and forgotten; 5 at 60 s counts, so 3 must wait at 5.
-    assert judge(limits, wish(3), seen(120.0, 9), knowledge).target_executors == 5
+    # 7 was wanted 120 s ago, which no longer counts; 5 at 60 s does, so 3 waits at 5.
+    assert judge(limits, wanted_size(3), seen(120.0, 9), knowledge).target_executors == 5
 
 
 def test_stabilization_grows_to_the_smallest_recent_wish_but_never_shrinks_by_it() -> None:
     knowledge = after((0.0, 5, 4, False), (60.0, 5, 6, False), now_s=90.0)
     assert (
-        judge(Limits(stabilize_up_s=60.0), wish(9), seen(90.0, 5), knowledge).target_executors == 6
+        judge(
+            Limits(stabilize_up_s=60.0), wanted_size(9), seen(90.0, 5), knowledge
+        ).target_executors
+        == 6
     )
-    # With the wish for 4 inside the window the fleet stays at 5: a wish to grow never shrinks.
+    # With 4 wanted inside the window the fleet stays at 5: wanting to grow never shrinks it.
     assert (
-        judge(Limits(stabilize_up_s=100.0), wish(9), seen(90.0, 5), knowledge).target_executors == 5
+        judge(
+            Limits(stabilize_up_s=100.0), wanted_size(9), seen(90.0, 5), knowledge
+        ).target_executors
+        == 5
     )
 
 
 def test_old_measurements_are_not_acted_upon() -> None:
     knowledge = Knowledge()
     knowledge.now_s = 200.0
-    held = judge(Limits(max_age_s=60.0), wish(9), seen(100.0, 4), knowledge)
+    held = judge(Limits(max_age_s=60.0), wanted_size(9), seen(100.0, 4), knowledge)
     assert held.target_executors == 4
     assert held.reasons[-1].text == "holding 4 executors: measurements are 100 s old"
 
 
 def test_the_step_limit_holds_in_both_directions() -> None:
-    assert judge(Limits(max_step=2), wish(9), seen(0.0, 4)).target_executors == 6
-    assert judge(Limits(max_step=2), wish(1), seen(0.0, 4)).target_executors == 2
+    assert judge(Limits(max_step=2), wanted_size(9), seen(0.0, 4)).target_executors == 6
+    assert judge(Limits(max_step=2), wanted_size(1), seen(0.0, 4)).target_executors == 2
 
 
 def test_partitions_cap_the_fleet() -> None:
     snapshot = Snapshot(0.0, Fleet(4, 4, 4, cores_per_executor=4), arrival_rps=1.0, partitions=18)
-    bent = judge(Limits(), wish(9), snapshot)
+    overridden = judge(Limits(), wanted_size(9), snapshot)
     # 18 tasks on 4 cores each feed ceil(18 / 4) = 5 executors.
-    assert bent.target_executors == 5
-    assert bent.reasons[-1].code == "parallelism_cap"
+    assert overridden.target_executors == 5
+    assert overridden.reasons[-1].code == "parallelism_cap"
 
 
 def test_the_dead_band_swallows_small_changes() -> None:
     limits = Limits(dead_band_fraction=0.2)
-    assert judge(limits, wish(11), seen(0.0, 10)).target_executors == 10
-    assert judge(limits, wish(12), seen(0.0, 10)).target_executors == 12
+    assert judge(limits, wanted_size(11), seen(0.0, 10)).target_executors == 10
+    assert judge(limits, wanted_size(12), seen(0.0, 10)).target_executors == 12
 
 
 @pytest.mark.parametrize(
@@ -149,10 +160,18 @@ def test_no_wish_ends_outside_the_bounds_and_every_bend_is_explained(
     band: float,
     turns: list[tuple[int, int, bool]],
 ) -> None:
-    limits = Limits(least, least + span, cooldown, up, down, step, band)
-    past = [(15.0 * i, then, wished, moved) for i, (then, wished, moved) in enumerate(turns)]
+    limits = Limits(
+        min_executors=least,
+        max_executors=least + span,
+        cooldown_s=cooldown,
+        stabilize_up_s=up,
+        stabilize_down_s=down,
+        max_step=step,
+        dead_band_fraction=band,
+    )
+    past = [(15.0 * i, then, before, moved) for i, (then, before, moved) in enumerate(turns)]
     now_s = 15.0 * len(turns)
-    bent = judge(limits, wish(wanted), seen(now_s, fleet), after(*past, now_s=now_s))
-    assert least <= bent.target_executors <= least + span
-    assert bent.wanted_executors == wanted
-    assert (bent.target_executors == wanted) or len(bent.reasons) > 1
+    overridden = judge(limits, wanted_size(wanted), seen(now_s, fleet), after(*past, now_s=now_s))
+    assert least <= overridden.target_executors <= least + span
+    assert overridden.wanted_executors == wanted
+    assert (overridden.target_executors == wanted) or len(overridden.reasons) > 1

@@ -84,7 +84,7 @@ def test_with_no_file_to_keep_the_steps_before_go(tmp_path: Path) -> None:
 
 def test_limits_and_goal_come_back_from_the_file(tmp_path: Path) -> None:
     path = tmp_path / "run.jsonl"
-    limits = Limits(2, 32, cooldown_s=33.3, max_step=3, dead_band_fraction=0.1, max_age_s=1e9)
+    limits = Limits(min_executors=2, max_executors=32, cooldown_s=33.3, max_step=3, max_age_s=1e9)
     spec = PolicySpec.of(read_policy_spec("ds2:overprovisioning=0.2").policy, limits)
     written(path, journal_header(spec, Goal(slo_s=7.5), workload="sine"))
     header = read_header(path)

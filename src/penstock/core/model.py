@@ -73,7 +73,10 @@ class Batch(Struct, frozen=True, gc=False, omit_defaults=True):
 
 
 class ExecutorSample(Struct, frozen=True, gc=False, omit_defaults=True):
-    """One executor over the last interval. `ready` is false while it starts or leaves."""
+    """One executor over the last interval. `ready` is false while it starts or leaves.
+
+    Simulations make thousands of these per second, so its fields may be given by position.
+    """
 
     id: str
     started_at_s: float
@@ -274,7 +277,9 @@ class Step(Struct, frozen=True, omit_defaults=True):
     receipt: Receipt | None = None
 
 
-class Limits(Struct, frozen=True, gc=False, omit_defaults=True, forbid_unknown_fields=True):
+class Limits(
+    Struct, frozen=True, gc=False, omit_defaults=True, forbid_unknown_fields=True, kw_only=True
+):
     """What the guards enforce. A policy ships the values of its paper; the user may change them.
 
     Parameters

@@ -7,7 +7,7 @@ from msgspec import Struct
 from penstock.core.errors import ConfigError
 
 
-class Goal(Struct, frozen=True, forbid_unknown_fields=True):
+class Goal(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """What is asked of a run and what falling short costs.
 
     Parameters

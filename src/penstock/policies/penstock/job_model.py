@@ -116,7 +116,9 @@ def measured_lag_s(snapshot: Snapshot, load_rps: float | None) -> float:
     >>> measured_lag_s(waiting, load_rps=1_000.0)
     5.0
     >>> last = Batch(7, started_at_s=52.0, duration_s=4.0, input_records=9_000)
-    >>> batches = Snapshot(60.0, Fleet(2, 2, 2), 2.0, (last,), delay_s=7.0)
+    >>> batches = Snapshot(
+    ...     60.0, Fleet(2, 2, 2), trigger_interval_s=2.0, batches=(last,), delay_s=7.0
+    ... )
     >>> measured_lag_s(batches, load_rps=1_000.0)
     4.0
     """
