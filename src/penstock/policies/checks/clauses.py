@@ -40,8 +40,8 @@ from penstock.policies.checks.made_up_job import (
 
 #: A memory may vary by this much from run to run of the same load: numbers get more digits.
 MEMORY_SLACK_FRACTION, MEMORY_SLACK_BYTES, MEMORY_MOST_BYTES = 0.05, 512, 256 * 1024
-#: A memory that grows by less in 200 turns stays inside that slack in 1,000.
-MEMORY_STEADY_BYTES = 64
+#: A memory that grows by less in a cycle of 100 turns stays inside that slack in 1,000.
+MEMORY_STEADY_BYTES = 32
 
 _encode = msgspec.json.Encoder().encode
 
@@ -182,13 +182,15 @@ def stays_in_bounds_after_guards(policy: Policy) -> None:
 def keeps_a_bounded_memory(policy: Policy) -> None:
     """What it remembers does not grow with the age of the job or with executors that left.
 
-    A memory that has stopped growing by turn 500 is not watched until turn 2,000.
+    A memory that has stopped growing after three cycles is not watched until turn 2,000.
     """
     sizes: list[int] = []
     for turn in run(policy, "micro_batch", 2000):
         sizes.append(len(_encode(turn.decision.memory)))
-        if len(sizes) == 500 and max(sizes[300:]) <= max(sizes[100:300]) + MEMORY_STEADY_BYTES:
-            break
+        if len(sizes) == 3 * CYCLE_TURNS:
+            second, third = sizes[CYCLE_TURNS:-CYCLE_TURNS], sizes[-CYCLE_TURNS:]
+            if max(third) <= max(second) + MEMORY_STEADY_BYTES:
+                break
     most = max(sizes[-500:])
     assert most <= MEMORY_MOST_BYTES, f"its memory takes {most} bytes, {MEMORY_MOST_BYTES} at most"
     if len(sizes) == 2000:
