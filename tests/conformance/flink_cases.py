@@ -18,9 +18,8 @@ from penstock.policies.flink.history import (
     scaling_coefficient,
     trimmed,
 )
-from penstock.policies.flink.job import JobPlan, decide_job
 from penstock.policies.flink.options import NO_LIMIT
-from penstock.policies.flink.vertex import decide_vertex
+from penstock.policies.flink.vertex import JobPlan, decide_job, decide_vertex
 from penstock.policies.flink.windows import collect
 from tests.conformance.flink_metric_cases import RUNNERS as METRIC_RUNNERS
 from tests.conformance.flink_words import (
@@ -126,7 +125,7 @@ def _sliding_max(case: Case) -> dict[str, Any]:
     words = case["given"]
     pending = pending_of(words["recommendations"])
     assert pending is not None
-    largest = pending.since(words["window_start"]).wishes[0]
+    largest = pending.since(words["window_start"]).requests[0]
     return {
         "max_parallelism": largest.parallelism,
         "max_at": largest.at_s,

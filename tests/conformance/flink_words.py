@@ -114,11 +114,11 @@ def past_of(history: Sequence[Words]) -> list[Scaling]:
     ]
 
 
-def pending_of(wishes: Sequence[Words]) -> Pending | None:
+def pending_of(requests: Sequence[Words]) -> Pending | None:
     pending: Pending | None = None
-    for words in wishes:
-        wish = DelayedScaleDown(words["t"], words["parallelism"], words.get("outside", False))
-        pending = Pending.begin(wish) if pending is None else pending.with_wish(wish)
+    for words in requests:
+        request = DelayedScaleDown(words["t"], words["parallelism"], words.get("outside", False))
+        pending = Pending.begin(request) if pending is None else pending.with_request(request)
     return pending
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from penstock.policies.kubernetes.keda import LagRule, factors, next_factor
+from penstock.policies.kubernetes.keda_lag import LagRule, factors, next_factor
 from tests.conformance.reference.keda import metric_of_lags, partition_lag
 
 Case = Mapping[str, Any]

@@ -122,7 +122,7 @@ class Dhalion:
     Heron's code never shrinks and keeps no blacklist; both are in the paper, and here. It names no
     figures for them: 20 % and a ratio of one half are ours, and so is that a blacklisting ends
     (after 15 min), since a load that changed may make the same cure right. Heron's queue skew
-    needs a queue per instance, which is not measured here: skew is told by rates alone, and a
+    needs a queue per instance, which is not measured here: skew is found by rates alone, and a
     skewed job is left as it is, because nothing but scaling is in our hands. An engine that
     reports the time for which an operator *is* blocked (Flink) names the victim: the cause is the
     operator behind it that is not blocked itself. Micro-batches have no backpressure: the overrun
@@ -275,7 +275,7 @@ def _was_made(attempt: Attempt, knowledge: Knowledge) -> bool:
 
 
 def _pressure_ms(snapshot: Snapshot) -> dict[str, float] | None:
-    """Backpressure by the operator that causes it, in ms/s; ``None`` if it cannot be told.
+    """Backpressure by the operator that causes it, in ms/s; ``None`` if it is not known.
 
     Blocked time is measured at the victim, so an operator is charged with the worst of its
     upstream, unless it is itself blocked at least as much: then the cause lies further down.

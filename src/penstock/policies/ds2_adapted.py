@@ -1,4 +1,4 @@
-"""DS2 that looks at the queue before it moves."""
+"""DS2 that grows only when records are late, and shrinks only when none are."""
 
 from __future__ import annotations
 

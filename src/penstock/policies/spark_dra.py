@@ -9,7 +9,7 @@ from typing import Annotated, ClassVar
 from msgspec import Meta, Struct
 
 from penstock.core.knowledge import Knowledge
-from penstock.core.model import Decision, ExecutorSample, Limits, Reason, Snapshot, not_measured
+from penstock.core.model import Decision, Limits, Reason, Snapshot, not_measured
 from penstock.core.phrases import counted, executors, resized
 
 
@@ -65,7 +65,7 @@ class SparkDra:
     - The number of tasks is that of the widest stage: the stages of a micro-batch take turns. They
       run or wait while an executor is busy; while nobody reports that, as long as there is a
       backlog.
-    - Spark looks every 0.1 s, we once per `period_s`. An executor is idle when it was so over a
+    - Spark decides every 0.1 s, we once per `period_s`. An executor is idle when it was so over a
       whole interval.
     - Spark lowers its target first and removes idle executors later. Here the target is what
       should be there, so it only falls when executors go.
@@ -171,9 +171,5 @@ def _idle(snapshot: Snapshot, memory: AllocationMemory) -> dict[str, float]:
     return {
         executor.id: min(before.get(executor.id, now_s), now_s)
         for executor in snapshot.executors
-        if _is_idle(executor)
+        if executor.ready and executor.busy_fraction == 0.0
     }
-
-
-def _is_idle(executor: ExecutorSample) -> bool:
-    return executor.ready and executor.busy_fraction == 0.0

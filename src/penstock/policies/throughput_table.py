@@ -173,7 +173,7 @@ class ThroughputTable:
 
 
 def _full_rps(under_lag: Sequence[Snapshot], settled_at_s: float) -> float:
-    """What a fleet processes when it has to; zero if that cannot be told.
+    """What a fleet processes when it has to; zero if that is not known.
 
     A micro-batch job hands in all records of a batch at once, perhaps those of minutes in one
     snapshot: there it is records over batch time, of batches that ran on this fleet throughout.

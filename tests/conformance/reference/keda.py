@@ -7,7 +7,7 @@ from typing import Literal
 
 from msgspec import Struct
 
-from penstock.policies.kubernetes.keda import LagRule, metric_value
+from penstock.policies.kubernetes.keda_lag import LagRule, metric_value
 
 #: What Kafka answers when a group has committed nothing yet.
 NO_OFFSET = -1

@@ -22,9 +22,8 @@ from penstock.policies.flink.history import (
     scaling_coefficient,
     trimmed,
 )
-from penstock.policies.flink.job import decide_job
 from penstock.policies.flink.options import NO_LIMIT, Alignment, Options
-from penstock.policies.flink.vertex import VertexChange, decide_vertex, gained_fraction
+from penstock.policies.flink.vertex import VertexChange, decide_job, decide_vertex, gained_fraction
 
 PLAIN = Options(
     catch_up_s=0.0,
@@ -112,16 +111,16 @@ def test_alignment_keeps_the_direction_and_never_gives_less_than_asked(
 
 
 @given(
-    wishes=st.lists(st.integers(1, 20), min_size=1, max_size=30),
+    requests=st.lists(st.integers(1, 20), min_size=1, max_size=30),
     back=st.integers(0, 40),
 )
-def test_the_queue_knows_the_largest_wish_of_any_window(wishes: list[int], back: int) -> None:
-    pending = Pending.begin(DelayedScaleDown(0.0, wishes[0]))
-    for at_s, parallelism in enumerate(wishes[1:], start=1):
-        pending = pending.with_wish(DelayedScaleDown(float(at_s), parallelism))
-    start_s = max(0, len(wishes) - 1 - back)
-    assert pending.since(float(start_s)).wishes[0].parallelism == max(wishes[start_s:])
-    assert len(pending.wishes) <= len(set(wishes))
+def test_the_queue_knows_the_largest_wish_of_any_window(requests: list[int], back: int) -> None:
+    pending = Pending.begin(DelayedScaleDown(0.0, requests[0]))
+    for at_s, parallelism in enumerate(requests[1:], start=1):
+        pending = pending.with_request(DelayedScaleDown(float(at_s), parallelism))
+    start_s = max(0, len(requests) - 1 - back)
+    assert pending.since(float(start_s)).requests[0].parallelism == max(requests[start_s:])
+    assert len(pending.requests) <= len(set(requests))
 
 
 def test_the_latest_restart_is_kept_however_old() -> None:

@@ -19,7 +19,7 @@ from penstock.policies.kubernetes.behavior import (
     paces,
     rate_limited,
 )
-from penstock.policies.kubernetes.keda import LagRule, factors, next_factor
+from penstock.policies.kubernetes.keda_lag import LagRule, factors, next_factor
 from penstock.policies.kubernetes.metrics import (
     MetricError,
     Tolerance,

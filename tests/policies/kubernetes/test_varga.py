@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from penstock.core.knowledge import Knowledge, Rescale
 from penstock.core.model import Fleet, OperatorSample, Snapshot, Step
-from penstock.policies.kubernetes.varga import Varga, lag_metric, utilization
+from penstock.policies.kubernetes.varga import Varga, lag_metric
 
 
 def _snapshot(
@@ -47,7 +47,6 @@ def test_a_lag_of_exactly_the_threshold_is_zero_and_not_a_division_by_it() -> No
 
 
 def test_half_the_target_utilisation_halves_the_fleet() -> None:
-    assert utilization([0.6]) == pytest.approx(0.4)
     policy = Varga(utilization_target_fraction=0.8, stabilize_down_s=0.0)
     assert policy.decide(_snapshot(0, 0.6, executors=8), Knowledge()).target_executors == 4
 

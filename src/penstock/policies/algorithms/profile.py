@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Sequence
-from itertools import pairwise
 from math import inf
 from typing import Protocol, Self, runtime_checkable
 
+import numpy as np
 from msgspec import Struct
 
 #: A size and what it can process.
@@ -104,9 +104,5 @@ def _latency_s(curve: Sequence[tuple[float, float]], used: float) -> float:
 
 def _interpolated(points: Sequence[tuple[float, float]], x: float) -> float:
     """Along the lines between points that are ordered by x; level outside of them."""
-    if x <= points[0][0]:
-        return points[0][1]
-    for (left, low), (right, high) in pairwise(points):
-        if x <= right:
-            return low + (high - low) * (x - left) / (right - left)
-    return points[-1][1]
+    xs, ys = zip(*points, strict=True)
+    return float(np.interp(x, xs, ys))

@@ -9,19 +9,16 @@ normal, and whether the assumed downtime was too short or too long.
 from __future__ import annotations
 
 from math import ceil, sqrt
-from typing import TypeAlias
 
 import numpy as np
 from msgspec import Struct
-from numpy.typing import NDArray
 
 from penstock.core.model import Snapshot
-
-Series: TypeAlias = NDArray[np.float64]
+from penstock.policies.algorithms.arima import Series
 
 #: A deviation that ends is over only after so long: throughput swings while a job catches up.
 GAP_S = 30
-#: Nothing is called unusual before so many samples have shown what is usual.
+#: Nothing is called unusual before this many samples have shown what is usual.
 FEWEST_SAMPLES = 8
 
 
@@ -143,7 +140,7 @@ class Normal(Struct, frozen=True, gc=False, array_like=True):
         return sqrt(self.squares / self.samples) if self.samples else 0.0
 
     def is_unusual(self, value: float, deviations: float = 1.0) -> bool:
-        """Whether a value lies farther from the mean than so many standard deviations."""
+        """Whether a value lies farther from the mean than `deviations` standard deviations."""
         return abs(value - self.mean) > deviations * self.deviation
 
 

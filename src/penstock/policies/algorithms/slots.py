@@ -7,7 +7,7 @@ from math import ceil
 
 
 def with_margin(instances: float, factor: float) -> int:
-    """So many instances times a safety factor, in whole instances.
+    """Instances times a safety factor, in whole instances.
 
     >>> with_margin(4, 1.2), with_margin(2.299, 1.0)
     (5, 3)

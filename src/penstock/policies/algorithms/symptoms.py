@@ -19,7 +19,7 @@ Symptom = Literal["back_pressure", "queue_skew", "rate_skew"]
 
 #: Backpressure below this is noise: milliseconds per second, summed over instances.
 NOISE_MS = 20.0
-#: Instances differ when the largest is more than so many times the smallest.
+#: Instances differ when the largest is more than this many times the smallest.
 RATE_SKEW_RATIO = 1.5
 #: A queue that grows faster (records per second), or is longer on average, is a symptom.
 QUEUE_GROWTH_RPS = 10.0

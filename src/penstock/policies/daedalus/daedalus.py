@@ -213,7 +213,14 @@ class Daedalus:
                 continue
             if i < current and capacity_rps < now.lag_records:
                 continue
-            recovery_s = self._recovery_s(now, i)
+            recovery_s = predicted_recovery_s(
+                forecast,
+                capacity_rps,
+                arrival_rps=now.arrival_rps,
+                lag_records=now.lag_records,
+                downtime_s=now.downtime.of(grows=i >= current),
+                checkpoint_interval_s=now.checkpoint_interval_s,
+            )
             if recovery_s is None or recovery_s > self.recovery_target_s:
                 continue
             if capacity_rps < forecast[: int(recovery_s)].max():
@@ -222,16 +229,6 @@ class Daedalus:
             return SizeChoice(i, code, recovery_s)
         return SizeChoice(most, "largest")
 
-    def _recovery_s(self, now: CapacityOutlook, executors: int) -> int | None:
-        return predicted_recovery_s(
-            now.forecast_rps,
-            now.capacities_rps[executors],
-            arrival_rps=now.arrival_rps,
-            lag_records=now.lag_records,
-            downtime_s=now.downtime.of(grows=executors >= now.executors),
-            checkpoint_interval_s=now.checkpoint_interval_s,
-        )
-
     def _sampled(
         self, memory: DaedalusMemory, snapshot: Snapshot, since_rescale_s: float
     ) -> DaedalusMemory:
@@ -239,15 +236,11 @@ class Daedalus:
 
         They start again after a rescale: with how many an executor shares the work changes it.
         """
-        known: dict[str, RunningRegression] = (
-            memory.lines if since_rescale_s >= self.executor_warmup_s else {}
-        )
+        known: dict[str, RunningRegression] = {}
         lines: dict[str, RunningRegression] = {}
-        born_by_s = (
-            snapshot.at_s - self.executor_warmup_s
-            if since_rescale_s >= self.executor_warmup_s
-            else -inf
-        )
+        born_by_s = -inf
+        if since_rescale_s >= self.executor_warmup_s:
+            known, born_by_s = memory.lines, snapshot.at_s - self.executor_warmup_s
         busiest: float | None = None
         for executor in snapshot.executors:
             cpu, rps, line = executor.cpu_fraction, executor.throughput_rps, known.get(executor.id)
@@ -305,8 +298,8 @@ class Daedalus:
     ) -> tuple[DaedalusMemory, CapacityOutlook]:
         """What Algorithm 1 needs to know, and the trust in the model that foresees it."""
         past = knowledge.window(PAST_S) or [snapshot]
-        looks = max(1, round(self.loop_s / self.period_s))
-        recent = [s.arrival_rps for s in past[-looks:] if s.arrival_rps is not None]
+        turns = max(1, round(self.loop_s / self.period_s))
+        recent = [s.arrival_rps for s in past[-turns:] if s.arrival_rps is not None]
         arrival_rps = sum(recent) / len(recent)
         trust, forecast = self._forecast(memory.trust, past, arrival_rps, knowledge.now_s)
         trigger_s = snapshot.trigger_interval_s
@@ -334,8 +327,8 @@ class Daedalus:
         trust = trust.with_promise(ahead)
         if ahead is None or not trust.is_earned:
             bin_s = max(LINE_BIN_S, self.period_s)
-            looks = round(LINE_PAST_S / self.period_s) + 1
-            recent = arima.mean_rates(past[-looks:], bin_s)
+            turns = round(LINE_PAST_S / self.period_s) + 1
+            recent = arima.mean_rates(past[-turns:], bin_s)
             recent = recent if len(recent) else np.array([arrival_rps])
             ahead = arima.line_rps(recent, int(HORIZON_S / bin_s))
         return trust, arima.per_second(arrival_rps, ahead, bin_s, HORIZON_S)

@@ -59,7 +59,7 @@ def source_demand(
 
 
 def edge_rps(inputs: Inputs, flows: Mapping[str, Flow], upstream: str, vertex: str) -> float | None:
-    """How much goes from one vertex to the next, which no counter tells.
+    """How much goes from one vertex to the next, which no counter shows.
 
     What `vertex` reads is the surest measure, less what others give it if they give to it alone;
     else all that `upstream` puts out.
@@ -149,20 +149,13 @@ def band(
     """
     highest, lowest = 1.0, 0.0
     if not processing_backlog:
-        highest, lowest = utilization_band(options)
+        target, boundary = options.utilization_target, options.boundary
+        above, below = options.utilization_max, options.utilization_min
+        highest = target + boundary if above is None else above
+        lowest = target - boundary if below is None else below
     return Band(
         required_rps(demand, highest, options),
         required_rps(demand, lowest, options, restart_s),
-    )
-
-
-def utilization_band(options: Options) -> tuple[float, float]:
-    """The highest and the lowest utilisation at which nothing is done."""
-    target, boundary = options.utilization_target, options.boundary
-    highest, lowest = options.utilization_max, options.utilization_min
-    return (
-        target + boundary if highest is None else highest,
-        target - boundary if lowest is None else lowest,
     )
 
 

@@ -21,10 +21,10 @@ from penstock.policies.flink.history import (
     restart_s,
     trimmed,
 )
-from penstock.policies.flink.job import decide_job
-from penstock.policies.flink.metrics_window import heap_fraction, look, missing, unchanged
+from penstock.policies.flink.metrics_window import heap_fraction, missing, unchanged, vertices_of
 from penstock.policies.flink.options import Options, Seconds
 from penstock.policies.flink.outlook import JobEvaluation
+from penstock.policies.flink.vertex import decide_job
 from penstock.policies.flink.windows import Collected, collect
 
 
@@ -179,7 +179,7 @@ class Flink(Options):
             return Decision.of(current, reason, memory=memory)
 
         seen = seen[len(seen) - len(window.at_s) :]
-        sight = look(seen, self)
+        sight = vertices_of(seen, self)
         restart_time_s = restart_s((restart.took_s for restart in memory.restarts), self)
         loads = evaluate(sight.vertices, sight.samples, self, restart_s=restart_time_s)
         plan = decide_job(

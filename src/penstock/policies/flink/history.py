@@ -19,40 +19,40 @@ class DelayedScaleDown(Struct, frozen=True, gc=False):
     outside: bool = False
 
 
-class Pending(Struct, frozen=True, gc=False):
-    """A scale down that waits, since when, and the wishes that can still be the largest.
+class Pending(Struct, frozen=True, gc=False, rename={"requests": "wishes"}):
+    """A scale down that waits, since when, and the requests that can still be the largest.
 
-    A wish that a later one equals or exceeds can never again be the largest of a window that
+    A request that a later one equals or exceeds can never again be the largest of a window that
     slides on, so the queue falls from its first to its last, and its first is the answer.
     """
 
     since_s: float
-    wishes: tuple[DelayedScaleDown, ...]
+    requests: tuple[DelayedScaleDown, ...]
 
     @staticmethod
-    def begin(wish: DelayedScaleDown) -> Pending:
-        return Pending(wish.at_s, (wish,))
+    def begin(request: DelayedScaleDown) -> Pending:
+        return Pending(request.at_s, (request,))
 
-    def with_wish(self, wish: DelayedScaleDown) -> Pending:
-        wishes = self.wishes
-        while wishes and wishes[-1].parallelism <= wish.parallelism:
-            wishes = wishes[:-1]
-        return Pending(self.since_s, (*wishes, wish))
+    def with_request(self, request: DelayedScaleDown) -> Pending:
+        requests = self.requests
+        while requests and requests[-1].parallelism <= request.parallelism:
+            requests = requests[:-1]
+        return Pending(self.since_s, (*requests, request))
 
     def since(self, window_start_s: float) -> Pending:
-        """Without wishes from before the window.
+        """Without requests from before the window.
 
-        >>> wishes = [DelayedScaleDown(at, wish) for at, wish in enumerate((5, 9, 4, 5, 6))]
-        >>> pending = Pending.begin(wishes[0])
-        >>> for wish in wishes[1:]:
-        ...     pending = pending.with_wish(wish)
-        >>> pending.since(1).wishes[0], pending.since(2).wishes[0].parallelism
+        >>> requests = [DelayedScaleDown(at, request) for at, request in enumerate((5, 9, 4, 5, 6))]
+        >>> pending = Pending.begin(requests[0])
+        >>> for request in requests[1:]:
+        ...     pending = pending.with_request(request)
+        >>> pending.since(1).requests[0], pending.since(2).requests[0].parallelism
         (DelayedScaleDown(at_s=1, parallelism=9, outside=False), 6)
         """
-        wishes = self.wishes
-        while wishes and wishes[0].at_s < window_start_s:
-            wishes = wishes[1:]
-        return Pending(self.since_s, wishes)
+        requests = self.requests
+        while requests and requests[0].at_s < window_start_s:
+            requests = requests[1:]
+        return Pending(self.since_s, requests)
 
 
 class Scaling(Struct, frozen=True, gc=False):

@@ -31,13 +31,13 @@ class MetricsWindow(Struct, frozen=True, gc=False):
     slots_per_executor: float
 
     def executors(self, parallelism: int) -> int:
-        """Executors that offer so many slots."""
+        """Executors that offer this many slots."""
         # What comes out of a division may lie a hair above the whole number that it is.
         return ceil(parallelism / self.slots_per_executor - 1e-9)
 
 
 def missing(snapshot: Snapshot) -> tuple[str, ...]:
-    """What the autoscaler needs and this snapshot does not tell."""
+    """What the autoscaler needs and this snapshot does not have."""
     operators = snapshot.operators
     if not operators:
         return ("operators",)
@@ -71,12 +71,12 @@ def unchanged(
         if not same:
             return seen[::-1], max(seen[-1].at_s, min(rescaled_at_s, now_s))
         seen.append(earlier)
-    # Nothing but this was ever seen: the youngest executor tells when the job was last changed.
+    # Nothing but this was ever seen: the youngest executor shows when the job was last changed.
     started = (one.started_at_s for one in snapshot.executors if one.ready)
     return seen[::-1], min(max(started, default=-inf), now_s)
 
 
-def look(snapshots: Sequence[Snapshot], options: Options) -> MetricsWindow:
+def vertices_of(snapshots: Sequence[Snapshot], options: Options) -> MetricsWindow:
     """A window of snapshots, oldest first, the last one without `missing` values."""
     last = snapshots[-1]
     measured = [snapshot for snapshot in snapshots if not missing(snapshot)]

@@ -1,8 +1,8 @@
-"""The new parallelism of one vertex."""
+"""The new parallelism of one vertex, and of all vertices of a job, which move together."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Mapping, Sequence
 from math import inf, isinf
 from typing import Literal
 
@@ -24,7 +24,7 @@ class VertexChange(Struct, frozen=True, gc=False):
     """What becomes of one vertex.
 
     `wanted` is the parallelism that its load asks for, `parallelism` the one that it gets now.
-    `gained_fraction` is what the last scale up brought of its promise, if it was looked at.
+    `gained_fraction` is what the last scale up brought of its promise, if it was worked out.
     """
 
     parallelism: int
@@ -124,20 +124,83 @@ def _scale_factor(
 
 def _shrink(
     current: int,
-    wish: DelayedScaleDown,
+    request: DelayedScaleDown,
     expected_rps: float,
     pending: Pending | None,
     options: Options,
 ) -> VertexChange:
-    """At once if so configured; else wait, then take the largest wish of the interval."""
-    interval_s, wanted = options.scale_down_interval_s, wish.parallelism
+    """At once if so configured; else wait, then take the largest request of the interval."""
+    interval_s, wanted = options.scale_down_interval_s, request.parallelism
     if interval_s <= 0.0:
-        return VertexChange(wanted, wanted, "scale_down", wish.outside, expected_rps)
-    pending = Pending.begin(wish) if pending is None else pending.with_wish(wish)
-    window_start_s = wish.at_s - interval_s
+        return VertexChange(wanted, wanted, "scale_down", request.outside, expected_rps)
+    pending = Pending.begin(request) if pending is None else pending.with_request(request)
+    window_start_s = request.at_s - interval_s
     if window_start_s < pending.since_s:
         return VertexChange(current, wanted, "scale_down_delayed", False, expected_rps, pending)
     pending = pending.since(window_start_s)
-    largest = pending.wishes[0]
+    largest = pending.requests[0]
     cause: Cause = "scale_down" if largest.parallelism < current else "scale_down_delayed"
     return VertexChange(largest.parallelism, wanted, cause, largest.outside, expected_rps, pending)
+
+
+class JobPlan(Struct, frozen=True, gc=False):
+    """What becomes of each vertex that takes part, and which of them are to be scaled.
+
+    `scaled` is empty as long as no vertex that would change is outside its band.
+    """
+
+    changes: dict[str, VertexChange]
+    scaled: dict[str, int]
+    under_memory_pressure: bool = False
+
+    @property
+    def pending(self) -> dict[str, Pending]:
+        """The scale downs that wait; a rescale ends them all."""
+        return {
+            name: change.pending
+            for name, change in self.changes.items()
+            if change.pending is not None
+        }
+
+
+def decide_job(
+    vertices: Mapping[str, Vertex],
+    loads: Mapping[str, VertexLoad],
+    options: Options,
+    *,
+    restart_s: float,
+    now_s: float,
+    past: Mapping[str, Sequence[Scaling]] | None = None,
+    pending: Mapping[str, Pending] | None = None,
+    excluded: Collection[str] = (),
+    gc_fraction: float | None = None,
+    heap_fraction: float | None = None,
+    gc_threshold: float = 1.0,
+) -> JobPlan:
+    """If one vertex leaves its band, each goes to its own target; else none does.
+
+    Nothing is scaled while garbage collection or the use of the heap is above its threshold.
+    """
+    if (gc_fraction or 0.0) > gc_threshold or (heap_fraction or 0.0) > options.heap_threshold:
+        return JobPlan({}, {}, under_memory_pressure=True)
+    changes = {
+        name: decide_vertex(
+            vertex,
+            loads[name],
+            options,
+            restart_s=restart_s,
+            now_s=now_s,
+            past=() if past is None else past.get(name, ()),
+            pending=None if pending is None else pending.get(name),
+        )
+        for name, vertex in vertices.items()
+        if name not in excluded
+    }
+    scaled = {
+        name: change.parallelism
+        for name, change in changes.items()
+        if change.parallelism != vertices[name].parallelism
+    }
+    if not any(changes[name].outside for name in scaled):
+        scaled = {}
+    return JobPlan(changes, scaled)

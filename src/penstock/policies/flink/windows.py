@@ -88,7 +88,7 @@ def collect(
 ) -> Collected:
     """Add a sample taken now. The window's clock starts with the first sample of a settled job.
 
-    A job that runs anew forgets all samples; old ones are dropped only once the window is full.
+    A job that was restarted forgets all samples; old ones are dropped only once the window is full.
 
     >>> collect([50, 60, 150, 180], 260, running_at_s=0, stabilization_s=100, window_s=100)
     Collected(at_s=(180, 260), is_full=True)

@@ -2,5 +2,5 @@
 
 Rules as of Kubernetes 1.38 and KEDA 2.20: `pods` (which pods count), `metrics` (what one metric
 asks for), `stabilization` and `behavior` (how far and how fast it may go), `pacing` (both, with a
-small memory, for the policies `hpa`, `keda_lag` and `varga`), `keda` (from lag to a metric).
+small memory, for the policies `hpa`, `keda_lag` and `varga`).
 """

@@ -83,14 +83,14 @@ def utilization_replicas(
     requests = _requests(pods, resource)
 
     def ratio_of(values: Values) -> float:
-        return divide(float(_utilization(values, requests).percent), float(target_pct))
+        return divide(float(_utilization(values, requests)[0]), float(target_pct))
 
     def missing_milli(name: str) -> int:
         return requests[name] * max(100, target_pct) // 100
 
-    used = _utilization(values, requests)
+    percent, average_milli = _utilization(values, requests)
     replicas = replicas_by_ratio(current, groups, values, ratio_of, missing_milli, tolerance)
-    return Proposal(replicas, used.average_milli, used.percent)
+    return Proposal(replicas, average_milli, percent)
 
 
 def object_per_pod_replicas(
@@ -114,13 +114,8 @@ def object_per_pod_replicas(
     return Proposal(replicas, ceil_int64(divide(value, float(status_replicas))))
 
 
-class _Utilization(Struct, frozen=True, gc=False):
-    percent: int
-    average_milli: int
-
-
-def _utilization(values: Values, requests: Mapping[str, int]) -> _Utilization:
-    """Percent of the requests that is used; samples of unknown pods are left out."""
+def _utilization(values: Values, requests: Mapping[str, int]) -> tuple[int, int]:
+    """Percent of the requests in use, and its mean in thousandths; unknown pods are left out."""
     used = requested = count = 0
     for name, value in values.items():
         request = requests.get(name)
@@ -130,7 +125,7 @@ def _utilization(values: Values, requests: Mapping[str, int]) -> _Utilization:
             count += 1
     if requested == 0:
         raise MetricError("no metrics returned matched known pods")
-    return _Utilization(quotient(used * 100, requested), quotient(used, count))
+    return quotient(used * 100, requested), quotient(used, count)
 
 
 def replicas_by_ratio(

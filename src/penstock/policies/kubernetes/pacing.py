@@ -19,8 +19,7 @@ from penstock.policies.kubernetes.behavior import Behavior, ScaleEvent, paces, r
 from penstock.policies.kubernetes.metrics import Tolerance
 from penstock.policies.kubernetes.stabilization import (
     ReplicaRecommendation,
-    keep_highest,
-    keep_lowest,
+    keep_extreme,
 )
 
 
@@ -104,7 +103,7 @@ def settle(
     newest = ReplicaRecommendation(wanted, now_s)
     if behavior is not None:
         return _paced(newest, current, past, reasons, behavior, down_window_s, changes)
-    highest = keep_highest(past.highest, newest, now_s - down_window_s)
+    highest = keep_extreme(past.highest, newest, now_s - down_window_s, 1)
     memory = Recommendations(highest)
     stable = highest[0].replicas
     if stable > wanted:
@@ -129,8 +128,8 @@ def _paced(
     now_s, wanted = newest.at_s, newest.replicas
     rules = paces(behavior, down_window_s)
     up_cutoff_s, down_cutoff_s = now_s - rules.up.window_s, now_s - rules.down.window_s
-    highest = keep_highest(past.highest, newest, down_cutoff_s)
-    lowest = keep_lowest(past.lowest, newest, up_cutoff_s)
+    highest = keep_extreme(past.highest, newest, down_cutoff_s, 1)
+    lowest = keep_extreme(past.lowest, newest, up_cutoff_s, -1)
     high = _first_after(highest, down_cutoff_s, wanted)
     low = _first_after(lowest, up_cutoff_s, wanted)
     stable = min(max(current, low), high)

@@ -12,7 +12,7 @@ Phase = Literal["Pending", "Running", "Succeeded", "Failed", "Unknown"]
 
 
 class Pod(Struct, frozen=True, gc=False):
-    """What the autoscaler looks at in a pod.
+    """What the autoscaler needs to know of a pod.
 
     `ready` is ``None`` as long as the pod has no such condition; `ready_changed_at_s` is when it
     last changed. A `request_milli` of ``None`` is a container without a request.
@@ -41,7 +41,7 @@ class Readiness(Struct, frozen=True, gc=False):
     Parameters
     ----------
     cpu_initialization_s
-        So long after its start a pod's cpu counts only while it is ready, and only if the whole
+        This long after its start a pod's cpu counts only while it is ready, and only if the whole
         sample was taken after it became ready.
     initial_delay_s
         An unready pod whose condition last changed this soon after its start was never ready.
@@ -74,7 +74,7 @@ def group_pods(
 ) -> PodGroups:
     """Sort pods into those that count and those that are unready, unmeasured or gone.
 
-    Readiness is looked at for cpu only: a starting process burns cpu without serving anything.
+    Readiness counts for cpu only: a starting process burns cpu without serving anything.
 
     >>> young = Pod("young", started_at_s=50.0, ready_changed_at_s=50.0)
     >>> fresh = {"young": PodSample(900, at_s=60.0, window_s=30.0)}

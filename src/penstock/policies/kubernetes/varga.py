@@ -42,16 +42,6 @@ def lag_metric(
     return sign * (1.0 + slope_rps / rate_rps)
 
 
-def utilization(idle_fractions: Iterable[float]) -> float:
-    """The part of their time in which operators are not idle, on average.
-
-    >>> utilization([0.75, 0.25])
-    0.5
-    """
-    idle = list(idle_fractions)
-    return 1.0 - sum(idle) / len(idle)
-
-
 @dataclass(frozen=True, slots=True)
 class Varga:
     """The autoscaler of Kubernetes over two metrics of a stream: lag and utilisation.
@@ -231,4 +221,4 @@ def _utilization_of(operators: Iterable[OperatorSample], *, count_sources: bool)
         if idle is not None:
             (inner if operator.upstream or count_sources else sources).append(idle)
     idle_fractions = inner or sources
-    return utilization(idle_fractions) if idle_fractions else None
+    return 1.0 - sum(idle_fractions) / len(idle_fractions) if idle_fractions else None
