@@ -93,12 +93,16 @@ def announce(grid: Sequence[Cell], processes: int) -> None:
 
 @contextmanager
 def progress_lines(text: Callable[[], str]) -> Iterator[None]:
-    """A line on standard error every few seconds, for where nothing else shows progress."""
+    """A line on standard error every few seconds if there is news, and every minute if not."""
     ended = Event()
 
     def print_lines() -> None:
+        last, silent_s = "", 0.0
         while not ended.wait(PROGRESS_EVERY_S):
-            note(text())
+            silent_s += PROGRESS_EVERY_S
+            if (line := text()) != last or silent_s >= 60.0:
+                note(line)
+                last, silent_s = line, 0.0
 
     thread = Thread(target=print_lines, daemon=True)
     thread.start()

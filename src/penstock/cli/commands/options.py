@@ -68,7 +68,7 @@ def amount(
     return Parameter(converter=read, allow_leading_hyphen=True, metavar=unit)
 
 
-Listed = Annotated[list[str] | None, Parameter(consume_multiple=True)]
+Listed = Annotated[list[str] | None, Parameter(consume_multiple=(1, None))]
 PolicyText = Annotated[str | None, about("policy")]
 Processes = Annotated[int | None, whole(1, MAX_PROCESSES), about("processes")]
 Master = Annotated[str | None, about("master")]
