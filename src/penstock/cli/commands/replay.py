@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import Annotated
 
 import msgspec
-from cyclopts import Parameter
 
+from penstock.cli.commands.options import Slo, about, whole
 from penstock.cli.views.output import console, print_json
 from penstock.core.journal import JournalHeader, read_header, read_last_run
 from penstock.core.model import Limits
@@ -17,53 +17,33 @@ from penstock.lab.replay import replay as replayed_steps
 from penstock.observe.formatting import instant, rate, reasons
 from penstock.settings.goal import Goal
 from penstock.settings.header import recorded_goal, recorded_limits, recorded_spec
-from penstock.settings.notation import quantity
 from penstock.settings.policy_spec import PolicySpec, read_policy_spec, with_goal
 
 
 def replay(
-    journal: Path,
+    journal: Annotated[Path, about("journal")],
     /,
     *,
-    policy: str | None = None,
-    min: int | None = None,  # noqa: A002
-    max: int | None = None,  # noqa: A002
-    slo: str | None = None,
-    json: Annotated[bool, Parameter(help="The differences as JSON.")] = False,
+    policy: Annotated[str | None, about("replay.policy")] = None,
+    min: Annotated[int | None, whole(), about("replay.min")] = None,  # noqa: A002
+    max: Annotated[int | None, whole(1), about("replay.max")] = None,  # noqa: A002
+    slo: Annotated[Slo, about("replay.slo")] = None,
+    json: Annotated[bool, about("replay.json")] = False,
 ) -> int:
     """Show what another policy would have decided on a journal. Exits with 1 if it differs.
 
     A replay is open loop: the recorded job does not react to other decisions. To see what would
-    have become of it, simulate. Bounds and SLO are those of the journal, unless given here. Of a
-    journal that was continued with another policy or other limits, the last part is replayed.
-
-    Parameters
-    ----------
-    journal
-        A journal written by simulate or by a live run.
-    policy
-        The policy to ask; without it the recorded one, which decides the same again.
-    min
-        Fewest executors.
-    max
-        Most executors.
-    slo
-        A record that waits longer is late.
+    have become of it, simulate. Of a journal that was continued with another policy or other
+    limits, the last part is replayed.
     """
     header = read_header(journal)
     spec = _spec(header, policy, {"min_executors": min, "max_executors": max}, slo)
     past, recorded = read_last_run(journal)
     found = differences(recorded, replayed_steps(recorded, spec, past))
     if json:
+        decisions = [(each.at_s, each.recorded.decision, each.replayed.decision) for each in found]
         print_json(
-            [
-                {
-                    "at_s": each.at_s,
-                    "recorded": each.recorded.decision,
-                    "replayed": each.replayed.decision,
-                }
-                for each in found
-            ]
+            [{"at_s": at_s, "recorded": old, "replayed": new} for at_s, old, new in decisions]
         )
     else:
         _print_differences(found, len(recorded), spec.label)
@@ -71,13 +51,13 @@ def replay(
 
 
 def _spec(
-    header: JournalHeader, policy: str | None, bounds: dict[str, int | None], slo: str | None
+    header: JournalHeader, policy: str | None, bounds: dict[str, int | None], slo: float | None
 ) -> PolicySpec:
     """What was recorded, with what the command line gives in its place."""
     given = {name: value for name, value in bounds.items() if value is not None}
     goal = recorded_goal(header) or Goal()
     if slo is not None:
-        goal = msgspec.structs.replace(goal, slo_s=quantity(slo, "--slo"))
+        goal = msgspec.structs.replace(goal, slo_s=slo)
     if policy is not None:
         limits = recorded_limits(header) or Limits()
         fleet = {name: getattr(limits, name) for name in bounds}
@@ -100,7 +80,6 @@ def _print_differences(found: list[Difference], total: int, label: str) -> None:
         screen.print(
             f"{instant(each.at_s)}  load {load:>10}  recorded {old.target_executors:>2}, "
             f"{label} {new.target_executors:>2}: {reasons(new)}",
-            markup=False,
             soft_wrap=True,
         )
     screen.print(

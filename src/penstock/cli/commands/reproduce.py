@@ -6,13 +6,13 @@ import sys
 from pathlib import Path
 from typing import Annotated
 
-from cyclopts import Parameter
 from rich.console import Console
 from rich.status import Status
 from rich.table import Table
 from rich.text import Text
 
 from penstock.cli.commands.execution import progress_lines
+from penstock.cli.commands.options import Processes, about
 from penstock.cli.views.output import console, file_size, note, print_json
 from penstock.cli.views.study_page import aim, study_page, titled
 from penstock.core.errors import ConfigError, unknown
@@ -23,30 +23,19 @@ from penstock.observe.report import write
 
 
 def reproduce(
-    study: str,
+    study: Annotated[str, about("reproduce.study")],
     /,
     *,
-    html: Path | None = None,
-    processes: int | None = None,
-    json: Annotated[bool, Parameter(help="The study as one JSON document.")] = False,
+    html: Annotated[Path | None, about("reproduce.html")] = None,
+    processes: Processes = None,
+    json: Annotated[bool, about("reproduce.json")] = False,
 ) -> int:
     """Run a published study again and print its tables beside ours. Exits with 1 if a claim fails.
 
-    Besides it writes a page with all of it, and charts, to open in any browser.
-
-    Parameters
-    ----------
-    study
-        The name of the study, or all.
-    html
-        Where the page goes: a file, or a directory for all. STUDY.html without it.
-    processes
-        How many runs at once; one per core without it.
+    It also writes a page with tables and charts, to open in any browser.
     """
     if study != "all" and study not in STUDIES:
         raise unknown("study", study, [*STUDIES, "all"])
-    if processes is not None and processes < 1:
-        raise ConfigError(f"--processes must be at least 1, not {processes}")
     check_lab_extra()
     names = list(STUDIES) if study == "all" else [study]
     pages = _places(names, html, in_directory=study == "all")
