@@ -85,7 +85,7 @@ class KoperResult(Struct, frozen=True):
 
 
 #: Query, scaler and setting.
-Setting = tuple[str, str, int]
+SettingKey = tuple[str, str, int]
 
 
 class Fits(NamedTuple):
@@ -111,7 +111,7 @@ def prepare(bench: Bench) -> Fits:
     )
 
 
-def cells(fits: Fits) -> dict[Setting, list[KoperCell]]:
+def cells(fits: Fits) -> dict[SettingKey, list[KoperCell]]:
     return {
         (query, row.scaler, row.setting): [
             KoperCell(query, fits.whole[query], row.scaler, row.setting, seed) for seed in SEEDS
@@ -121,7 +121,7 @@ def cells(fits: Fits) -> dict[Setting, list[KoperCell]]:
     }
 
 
-def findings(fits: Fits, results: Mapping[Setting, Sequence[KoperResult]]) -> Findings:
+def findings(fits: Fits, results: Mapping[SettingKey, Sequence[KoperResult]]) -> Findings:
     """The three tables and the claims, on means over seeds and on each seed alone."""
     tables = [_table(query, results) for query in QUERIES]
     alone = [
@@ -230,7 +230,7 @@ def measure(outcome: Outcome, base_s: float) -> KoperResult:
     return KoperResult(float(waited_s.mean()) + base_s, fmean(workers), float(changes))
 
 
-def _table(query: str, results: Mapping[Setting, Sequence[KoperResult]]) -> Comparison:
+def _table(query: str, results: Mapping[SettingKey, Sequence[KoperResult]]) -> Comparison:
     entries = []
     for row in recordings().published(query):
         runs = results[query, row.scaler, row.setting]
