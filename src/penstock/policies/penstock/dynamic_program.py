@@ -115,7 +115,9 @@ def solve(
     shape = len(loads), len(sizes), len(lags_s)
     first = (np.arange(shape[0] * shape[1]) * shape[2]).reshape(shape[0], shape[1], 1)
     diagonal = np.arange(shape[1])
-    value = _final_value(job, lags_s, late_price, shape)
+    # At the horizon, what it costs to catch up with the SLO.
+    excess_s = np.maximum(0.0, lags_s - job.slo_s * (1.0 if job.trigger_s is None else 0.5))
+    value = np.broadcast_to(late_price[:, -1, None, None] * excess_s, shape)
     values = [value]
     for step in range(len(lengths_s) - 1, -1, -1):
         flat = (value + end_late[step][:, None, :]).ravel()
@@ -166,14 +168,6 @@ def _move_costs(sizes: Array, price: float) -> tuple[Array, Array]:
     to, before = np.arange(len(sizes))[:, None], np.arange(len(sizes))[None, :]
     grow, shrink = np.where(to > before, gap, np.inf), np.where(to < before, gap, np.inf)
     return grow[None, :, :, None], shrink[None, :, :, None]
-
-
-def _final_value(
-    job: JobModel, lags_s: Array, late_price: Array, shape: tuple[int, int, int]
-) -> Array:
-    """At the horizon, what it costs to catch up with the SLO."""
-    excess_s = np.maximum(0.0, lags_s - job.slo_s * (1.0 if job.trigger_s is None else 0.5))
-    return np.broadcast_to(late_price[:, -1, None, None] * excess_s, shape)
 
 
 def first_costs(

@@ -6,8 +6,6 @@ happen otherwise.
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
 from penstock.core.model import Decision, Reason
 from penstock.core.phrases import counted, due, duration, executors, rate
 from penstock.policies.penstock.plan_inputs import PlanInputs
@@ -16,13 +14,6 @@ from penstock.policies.penstock.plan_inputs import PlanInputs
 FAN = 1.28
 #: A smaller relative change of the load is none.
 CHANGE = 0.05
-
-
-class LoadPhrase(NamedTuple):
-    """Where the load goes, in words; `rises` if the words say that it rises or will."""
-
-    text: str
-    rises: bool
 
 
 def catch_up_decision(inputs: PlanInputs, grown: int, memory: object) -> Decision:
@@ -58,21 +49,21 @@ def explain_plan(inputs: PlanInputs, best: int, saved_s: float, memory: object) 
     }
     if inputs.earlier is not None:
         evidence["earlier_rps"] = inputs.earlier.arrival_rps or 0.0
-    load = load_phrase(inputs)
-    code, action = _action(inputs, best, saved_s, load)
+    load, rises = load_phrase(inputs)
+    code, action = _action(inputs, best, saved_s, rises)
     return Decision.of(
         best,
-        Reason(code, f"{load.text}; {action}", evidence),
+        Reason(code, f"{load}; {action}", evidence),
         expected_rps=evidence["capacity_rps"],
         memory=memory,
     )
 
 
-def load_phrase(inputs: PlanInputs) -> LoadPhrase:
-    """The load now, how it got there in the last minute, and what is expected of it."""
+def load_phrase(inputs: PlanInputs) -> tuple[str, bool]:
+    """The load now, its last minute and what is expected of it; and whether it rises or will."""
     now, earlier, surges = inputs.load_rps, inputs.earlier, inputs.surges
     if inputs.surge_rises:
-        return LoadPhrase(f"load surges from {rate(surges.calm_rps)} to {rate(now)}", True)
+        return f"load surges from {rate(surges.calm_rps)} to {rate(now)}", True
     text, trend = f"load is {rate(now)}", 0
     if earlier is not None:
         before = earlier.arrival_rps or 0.0
@@ -90,7 +81,7 @@ def load_phrase(inputs: PlanInputs) -> LoadPhrase:
         text += " and is expected to stay there"
     if surges.began_s is None and surges.recur and len(surges.past) > 1:
         text += f"; surges of {rate(surges.rise_rps())} recur, {len(surges.past)} were seen"
-    return LoadPhrase(text, trend > 0 or _direction(now, peak) > 0)
+    return text, trend > 0 or _direction(now, peak) > 0
 
 
 def _direction(before_rps: float, after_rps: float) -> int:
@@ -107,7 +98,7 @@ def _when(inputs: PlanInputs, rps: float) -> str:
     return due((inputs.load.mean.index(rps) + 0.5) * inputs.bin_s)
 
 
-def _action(inputs: PlanInputs, best: int, saved_s: float, load: LoadPhrase) -> tuple[str, str]:
+def _action(inputs: PlanInputs, best: int, saved_s: float, rises: bool) -> tuple[str, str]:
     """A code, what is done, and why."""
     target, most = inputs.target, inputs.limits.max_executors
     starting = target - inputs.active
@@ -117,7 +108,7 @@ def _action(inputs: PlanInputs, best: int, saved_s: float, load: LoadPhrase) -> 
     state = f"{fleet} {rate(inputs.capacity.rps(target))}, {_waiting(inputs)}"
     bound = limit_of(inputs) if best <= target else None
     if best < target:
-        why = bound or _why_fewer(inputs, best, load)
+        why = bound or _why_fewer(inputs, best, rises)
         code = "plan_shrinks" if bound is None else "more_will_not_help"
         return code, f"{state}; {why}: {_saving(inputs, best, saved_s)}"
     if bound is not None:
@@ -131,11 +122,11 @@ def _action(inputs: PlanInputs, best: int, saved_s: float, load: LoadPhrase) -> 
     return "plan_grows", f"{state}; {_growth(inputs, best, saved_s)}"
 
 
-def _why_fewer(inputs: PlanInputs, best: int, load: LoadPhrase) -> str:
+def _why_fewer(inputs: PlanInputs, best: int, rises: bool) -> str:
     """What a smaller fleet carries, and why that is enough even if the load rises."""
     carried_rps = inputs.capacity.rps(best)
     text = f"{best} would carry {rate(carried_rps)}"
-    if not load.rises:
+    if not rises:
         return text
     coming = [inputs.load_rps, *inputs.load.mean]
     over = [place for place, rps in enumerate(coming) if rps > carried_rps]

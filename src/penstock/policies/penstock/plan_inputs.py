@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from dataclasses import dataclass
 
 import numpy as np
@@ -101,11 +102,5 @@ def largest_useful_fleet(inputs: PlanInputs) -> int:
 
 
 def smallest(capacity: Capacity, load_rps: float, first: int, last: int) -> int:
-    """The smallest size that carries a load, by bisection."""
-    while first < last:
-        middle = (first + last) // 2
-        if capacity.rps(middle) >= load_rps:
-            last = middle
-        else:
-            first = middle + 1
-    return first
+    """The smallest size that carries a load; the last if none does."""
+    return first + bisect_left(range(first, last), load_rps, key=capacity.rps)
