@@ -176,7 +176,8 @@ class Daedalus:
             since_s = inf
         memory = self._sampled(memory, snapshot, since_s)
         memory = self._watched(memory, snapshot, knowledge)
-        wait_s = _wait_s(memory.planned_at_s, now_s, self.loop_s)
+        last_s = memory.planned_at_s
+        wait_s = 0.0 if last_s is None or now_s < last_s else self.loop_s - (now_s - last_s)
         if wait_s > 0.5 * self.period_s:
             why = f"the next plan is due {due(wait_s)}"
             return hold(fleet, "between_plans", why, memory=memory)
@@ -340,13 +341,6 @@ def _missing(snapshot: Snapshot) -> list[str]:
         if all(getattr(executor, name) is None for executor in snapshot.executors):
             names.append(f"{name} of executors")
     return names
-
-
-def _wait_s(planned_at_s: float | None, now_s: float, loop_s: float) -> float:
-    """Until the next plan is due; a clock that was set back does not delay it."""
-    if planned_at_s is None or now_s < planned_at_s:
-        return 0.0
-    return loop_s - (now_s - planned_at_s)
 
 
 def _working_fraction(snapshot: Snapshot) -> float | None:

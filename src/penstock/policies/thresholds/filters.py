@@ -7,7 +7,7 @@ many scalar filters.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from math import exp, inf
 
 from msgspec import Struct
@@ -149,3 +149,46 @@ def half_gaussian(
             weights += weight
             total += weight * value
     return total / weights if weights > 0.0 else None
+
+
+class Estimate(Struct, frozen=True, gc=False, array_like=True):
+    """One metric of one executor: estimate, its variance, system noise, last measurement."""
+
+    x: float
+    p: float
+    q: float
+    z: float
+
+
+class ExecutorFilter(Struct, frozen=True, gc=False, array_like=True):
+    """The filter of one executor: how long it has run, and an estimate per metric."""
+
+    age_s: float
+    samples: int
+    estimates: tuple[Estimate, ...]
+
+    def advanced(
+        self,
+        measured: Sequence[float],
+        drifts: Sequence[float],
+        growth: float | None,
+        passed_s: float,
+        noise: float,
+        dead_time_s: float,
+    ) -> ExecutorFilter:
+        """The filter after one more measurement; `growth` keeps drifts plausible, if given."""
+        age_s, samples = self.age_s + passed_s, self.samples + 1
+        estimates = []
+        if self.age_s >= dead_time_s and self.estimates[0].q > 0.0:
+            for before, z, drift in zip(self.estimates, measured, drifts, strict=True):
+                if growth is not None:
+                    drift = plausible_drift(drift, before.x, growth)
+                step = kalman_step(before.x, before.p, z, q=before.q, r=noise, drift=drift)
+                estimates.append(Estimate(step.x, step.p, before.q, z))
+            samples = self.samples
+        else:
+            over = age_s >= dead_time_s
+            for before, z in zip(self.estimates, measured, strict=True):
+                x, p = bootstrap_step(before.x, before.p, samples, z)
+                estimates.append(Estimate(x, p, system_noise(p, noise) if over else 0.0, z))
+        return ExecutorFilter(age_s, samples, tuple(estimates))

@@ -16,13 +16,11 @@ from penstock.core.phrases import executors as count_executors
 from penstock.core.phrases import resized
 from penstock.policies.algorithms.measurements import executor_mean, hold
 from penstock.policies.thresholds.filters import (
+    Estimate,
+    ExecutorFilter,
     InputFit,
-    bootstrap_step,
     growth_of,
     half_gaussian,
-    kalman_step,
-    plausible_drift,
-    system_noise,
 )
 
 Metric = Literal["cpu_fraction", "memory_fraction"]
@@ -32,23 +30,6 @@ KERNEL_DEVIATIONS = 6.0
 
 #: The mean of 0.8, 0.8 and 0.8 is 0.8000000000000002 in floats: at the threshold, not above it.
 ROUNDING = 1e-9
-
-
-class Estimate(Struct, frozen=True, gc=False, array_like=True):
-    """One metric of one executor: estimate, its variance, system noise, last measurement."""
-
-    x: float
-    p: float
-    q: float
-    z: float
-
-
-class ExecutorFilter(Struct, frozen=True, gc=False, array_like=True):
-    """The filter of one executor: how long it has run, and an estimate per metric."""
-
-    age_s: float
-    samples: int
-    estimates: tuple[Estimate, ...]
 
 
 class FilterMemory(Struct, frozen=True, tag=True, omit_defaults=True):
@@ -138,10 +119,9 @@ class Thresholds:
     - ``D`` and ``dD`` are the arrival rate and its change divided by the executors; it is that of
       the interval which ends with the measurement, because our rates are means over it.
     - ``a`` and ``b`` are fitted while the job runs, on measurements below the upper threshold: a
-      saturated executor does not show how much more there is to do. A prediction from what was
-      fitted so lies between no change and one in proportion to the rate: else ``a D``, added at
-      2 Hz, runs away at a steady load, and a badly known ``b`` at the first jump. With
-      `rate_effects` ``a`` is zero, and the prediction is the paper's.
+      saturated executor does not show how much more there is to do. Such a prediction is kept
+      between no change and one in proportion to the rate, or ``a D``, added at 2 Hz, runs away.
+      With `rate_effects` ``a`` is zero, and the prediction is the paper's.
     - ``Q = P0 - R`` has a floor of 1 % of R: the paper assumes ``P0 > R``.
     - An executor that joins later goes through its own dead and ease-in time; meanwhile it counts
       in the sum with its own preliminary estimate, and not in the mean. The paper takes no
@@ -277,14 +257,11 @@ class Thresholds:
             text += f": {resized(fleet.target, wanted)}"
         return Decision.of(wanted, Reason(code, text, dict(named)), memory=memory)
 
-    def _horizon_s(self) -> float:
-        return min(self.window_s, KERNEL_DEVIATIONS * sqrt(self.variance_s2))
-
     def _kept(
         self, at_s: float, executors: Sequence[ExecutorSample], memory: FilterMemory
     ) -> FilterMemory:
         """The past that the kernel can see, and the present, of each executor that is there."""
-        horizon_s = self._horizon_s()
+        horizon_s = min(self.window_s, KERNEL_DEVIATIONS * sqrt(self.variance_s2))
         times_s = tuple(past_s for past_s in memory.times_s if at_s - past_s <= horizon_s)
         # A loop that turns faster than asked must not make the memory longer.
         times_s = times_s[-(int(horizon_s / self.period_s) + 1) :]
@@ -355,7 +332,10 @@ class Thresholds:
                 estimates = tuple(Estimate(z, 0.0, 0.0, z) for z in measured)
                 tracks[executor.id] = ExecutorFilter(0.0, 1, estimates)
             else:
-                tracks[executor.id] = self._advanced(before, measured, drifts, growth, passed_s)
+                bounds = None if self.rate_effects else growth
+                tracks[executor.id] = before.advanced(
+                    measured, drifts, bounds, passed_s, self.noise, self.dead_time_s
+                )
                 self._add_moves(moves, before, measured)
         fits = tuple(
             fit.learn(rate, change, sum(moved) / len(moved)) if moved else fit
@@ -370,31 +350,6 @@ class Thresholds:
         for moved, estimate, z in zip(moves, before.estimates, measured, strict=True):
             if z < self.upper_fraction > estimate.z:
                 moved.append(z - estimate.z)
-
-    def _advanced(
-        self,
-        track: ExecutorFilter,
-        measured: Sequence[float],
-        drifts: Sequence[float],
-        growth: float,
-        passed_s: float,
-    ) -> ExecutorFilter:
-        """The filter of one executor after one more measurement."""
-        age_s, samples, noise = track.age_s + passed_s, track.samples + 1, self.noise
-        estimates = []
-        if track.age_s >= self.dead_time_s and track.estimates[0].q > 0.0:
-            for before, z, drift in zip(track.estimates, measured, drifts, strict=True):
-                if not self.rate_effects:
-                    drift = plausible_drift(drift, before.x, growth)
-                step = kalman_step(before.x, before.p, z, q=before.q, r=noise, drift=drift)
-                estimates.append(Estimate(step.x, step.p, before.q, z))
-            samples = track.samples
-        else:
-            over = age_s >= self.dead_time_s
-            for before, z in zip(track.estimates, measured, strict=True):
-                x, p = bootstrap_step(before.x, before.p, samples, z)
-                estimates.append(Estimate(x, p, system_noise(p, noise) if over else 0.0, z))
-        return ExecutorFilter(age_s, samples, tuple(estimates))
 
     def _estimated(self, snapshot: Snapshot, memory: FilterMemory) -> FilteredLoad | None:
         """Means over the trusted filters, sums over all; nothing before one can be trusted."""
