@@ -37,6 +37,8 @@ ORACLE_MB, MAX_ORACLE_MB = 1.1, 4000
 #: Seconds of a core per simulated hour, measured: most policies, and those that plan ahead.
 USUAL_S, PLANNING_S = 0.1, 1.0
 ANNOUNCED_S = 120.0
+#: Gigabytes of memory per simulated hour, measured.
+RUN_GB, ANNOUNCED_GB = 0.0025, 1.0
 PROGRESS_EVERY_S = 5.0
 
 
@@ -69,26 +71,35 @@ def check_runs(grid: Sequence[Cell]) -> None:
 
 def check_oracle(grid: Sequence[Cell]) -> None:
     """Refuse an oracle that would not fit into memory."""
-    longest_s = max(cell.scenario.length_s() for cell in grid)
+    longest_h = max(_hours(grid).values())
     most = grid[0].bounds["max_executors"]
-    if (needed := ORACLE_MB * most * longest_s / 3600.0) > MAX_ORACLE_MB:
+    if (needed := ORACLE_MB * most * longest_h) > MAX_ORACLE_MB:
         raise ConfigError(
-            f"the oracle of {duration(longest_s)} with up to {most} executors needs about "
+            f"the oracle of {longest_h:g} h with up to {most} executors needs about "
             f"{needed / 1e3:.0f} GB: give --no-regret, a shorter --duration or a smaller --max"
         )
 
 
+def _hours(grid: Sequence[Cell]) -> dict[str, float]:
+    """How long the runs of each workload last."""
+    scenarios = {cell.scenario.workload: cell.scenario for cell in grid}
+    return {name: scenario.length_s() / 3600.0 for name, scenario in scenarios.items()}
+
+
 def announce(grid: Sequence[Cell], processes: int) -> None:
-    """Say on standard error how long the runs will take, if that is long."""
-    lengths = {cell.scenario.workload: cell.scenario.length_s() / 3600.0 for cell in grid}
+    """Say on standard error how much time and memory the runs will take, if that is much."""
+    lengths = _hours(grid)
     planning = (DEFAULT_POLICY, ORACLE)
     work_s = sum(
         lengths[cell.scenario.workload]
         * (PLANNING_S if parse(cell.policy).name in planning else USUAL_S)
         for cell in grid
     )
-    if (wall_s := work_s / min(processes, len(grid))) >= ANNOUNCED_S:
-        note(f"{counted(len(grid), 'run')} will take about {duration(wall_s)} on this machine")
+    processes = min(processes, len(grid))
+    memory_gb, wall_s = RUN_GB * max(lengths.values()) * processes, work_s / processes
+    if wall_s >= ANNOUNCED_S or memory_gb >= ANNOUNCED_GB:
+        memory = f" and {memory_gb:.1f} GB of memory" if memory_gb >= ANNOUNCED_GB else ""
+        note(f"{counted(len(grid), 'run')} will take about {duration(wall_s)}{memory}")
 
 
 @contextmanager
