@@ -175,3 +175,17 @@ def test_no_wish_ends_outside_the_bounds_and_every_bend_is_explained(
     assert least <= overridden.target_executors <= least + span
     assert overridden.wanted_executors == wanted
     assert (overridden.target_executors == wanted) or len(overridden.reasons) > 1
+
+
+@pytest.mark.parametrize(
+    ("limits", "wanted", "fleet", "text"),
+    [
+        (Limits(max_executors=1), 2, 1, "2 executors wanted, 1 is the most allowed"),
+        (Limits(), 0, 1, "0 executors wanted, 1 is the fewest allowed"),
+        (Limits(min_executors=3), 1, 3, "1 executor wanted, 3 are the fewest allowed"),
+        (Limits(max_step=1), 4, 1, "4 is more than 1 away from 1 executor"),
+    ],
+)
+def test_one_executor_is_counted_as_one(limits: Limits, wanted: int, fleet: int, text: str) -> None:
+    decision = judge(limits, wanted_size(wanted), seen(0.0, fleet))
+    assert decision.reasons[-1].text == text

@@ -19,6 +19,7 @@ from dataclasses import dataclass
 
 from penstock.core.knowledge import Knowledge
 from penstock.core.model import Decision, Limits, Reason, Snapshot
+from penstock.core.phrases import counted, executors
 from penstock.core.protocols import Guard
 
 
@@ -73,7 +74,7 @@ class Freshness:
             return decision
         age_s = knowledge.now_s - snapshot.at_s
         if age_s > self.max_age_s:
-            text = f"holding {fleet} executors: measurements are {age_s:.0f} s old"
+            text = f"holding {executors(fleet)}: measurements are {age_s:.0f} s old"
             return decision.limited_to(fleet, Reason("stale_data", text, {"age_s": age_s}))
         return decision
 
@@ -89,7 +90,7 @@ class DeadBand:
         change = abs(decision.target_executors - fleet)
         if change == 0 or change >= self.fraction * fleet:
             return decision
-        text = f"a change of {change} is less than {self.fraction:.0%} of {fleet} executors"
+        text = f"a change of {change} is less than {self.fraction:.0%} of {executors(fleet)}"
         return decision.limited_to(fleet, Reason("dead_band", text, {"change": float(change)}))
 
 
@@ -149,7 +150,7 @@ class StepLimit:
         limited = min(max(target, fleet - self.executors), fleet + self.executors)
         if limited == target:
             return decision
-        text = f"{target} is more than {self.executors} away from {fleet} executors"
+        text = f"{target} is more than {self.executors} away from {executors(fleet)}"
         return decision.limited_to(limited, Reason("step_limit", text, {"wanted": float(target)}))
 
 
@@ -164,7 +165,7 @@ class ParallelismCap:
         useful = -(-partitions // snapshot.fleet.cores_per_executor)
         if decision.target_executors <= useful:
             return decision
-        text = f"{partitions} tasks at most feed {useful} executors, more would idle"
+        text = f"{counted(partitions, 'task')} at most feed {executors(useful)}, more would idle"
         return decision.limited_to(
             useful, Reason("parallelism_cap", text, {"partitions": float(partitions)})
         )
@@ -180,13 +181,17 @@ class Bounds:
     def check(self, decision: Decision, snapshot: Snapshot, knowledge: Knowledge) -> Decision:
         target = decision.target_executors
         if target > self.most:
-            text = f"{target} executors wanted, {self.most} are the most allowed"
+            text = f"{executors(target)} wanted, {self.most} {_are(self.most)} the most allowed"
             return decision.limited_to(
                 self.most, Reason("max_executors", text, {"wanted": float(target)})
             )
         if target < self.least:
-            text = f"{target} executors wanted, {self.least} are the fewest allowed"
+            text = f"{executors(target)} wanted, {self.least} {_are(self.least)} the fewest allowed"
             return decision.limited_to(
                 self.least, Reason("min_executors", text, {"wanted": float(target)})
             )
         return decision
+
+
+def _are(count: int) -> str:
+    return "is" if count == 1 else "are"
