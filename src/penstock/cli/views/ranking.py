@@ -18,10 +18,10 @@ GAP = 2
 
 @dataclass(frozen=True, slots=True)
 class RankingColumn:
-    """A column, and how soon it gives way when room is short: the highest goes first."""
+    """A column, and its rank when room is short: the highest is left out first."""
 
     name: str
-    tell: Callable[[Standing], str]
+    text_of: Callable[[Standing], str]
     gives_way: int
 
 
@@ -43,7 +43,7 @@ def columns(goal: Goal) -> list[RankingColumn]:
 
 
 def ranking(group: Sequence[Standing], goal: Goal, width: int) -> list[RenderableType]:
-    """The table, cheapest first, and a word on what it has no room for.
+    """The table, cheapest first, and what it has no room for.
 
     Names are never cut: what does not fit gives way, and a name longer than what is left is folded.
     """
@@ -54,7 +54,7 @@ def ranking(group: Sequence[Standing], goal: Goal, width: int) -> list[Renderabl
     for column in shown:
         table.add_column(column.name, justify="right", no_wrap=True)
     for rank, row in enumerate(group, start=1):
-        numbers = [column.tell(row) for column in shown]
+        numbers = [column.text_of(row) for column in shown]
         style = "bold" if rank == 1 else ""
         table.add_row(str(rank), Text(row.policy), *numbers, style=style)
     if not left_out:
@@ -67,14 +67,14 @@ def fitting(
     group: Sequence[Standing], goal: Goal, width: int
 ) -> tuple[list[RankingColumn], list[RankingColumn]]:
     """The columns that fit beside the names, and those that do not; empty ones are neither."""
-    shown = [each for each in columns(goal) if any(each.tell(row) != "-" for row in group)]
+    shown = [each for each in columns(goal) if any(each.text_of(row) != "-" for row in group)]
     left_out: list[RankingColumn] = []
     # Beyond this much, a name is folded rather than all numbers given up for it.
     names = min(max(len(row.policy) for row in group), max(12, width // 2))
     ranks = len(str(len(group)))
 
     def needed(column: RankingColumn) -> int:
-        return max(len(column.name), *(len(column.tell(row)) for row in group))
+        return max(len(column.name), *(len(column.text_of(row)) for row in group))
 
     while len(shown) > 1 and ranks + names + sum(needed(c) + GAP for c in shown) + GAP > width:
         first = max(shown, key=lambda column: column.gives_way)

@@ -1,0 +1,27 @@
+"""What ``penstock run`` takes from its options and from ./penstock.toml."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from penstock.cli.commands.options import ScaleOptions
+from penstock.cli.commands.run import _settings
+
+
+def test_options_replace_what_the_file_says(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("penstock.toml").write_text(
+        "[policy]\nname = 'penstock'\n[limits]\nmin_executors = 2\nmax_executors = 5\n"
+        "[goal]\nslo_s = 3.0\n"
+    )
+    found = _settings(ScaleOptions(max=8, slo=20.0), None, Path("live.jsonl"), recommend=True)
+    assert (found.limits.min_executors, found.limits.max_executors) == (2, 8)
+    assert (found.goal.slo_s, found.policy.slo_s) == (20.0, 20.0)  # type: ignore[attr-defined]
+    assert (found.journal.path, found.live.mode) == ("live.jsonl", "recommend")
+    other = _settings(ScaleOptions(), "ds2:cooldown=60s", None, recommend=False)
+    assert other.limits.cooldown_s == 60.0
+    assert other.limits.max_executors == 5
