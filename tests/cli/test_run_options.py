@@ -8,6 +8,7 @@ import pytest
 
 from penstock.cli.commands.options import ScaleOptions
 from penstock.cli.commands.run import _settings
+from penstock.spark.launch import Launch
 
 
 def test_options_replace_what_the_file_says(
@@ -25,3 +26,11 @@ def test_options_replace_what_the_file_says(
     other = _settings(ScaleOptions(), "ds2:cooldown=60s", None, recommend=False)
     assert other.limits.cooldown_s == 60.0
     assert other.limits.max_executors == 5
+
+
+def test_a_master_on_the_command_line_replaces_that_of_the_script() -> None:
+    session = pytest.importorskip("pyspark.sql").SparkSession
+    launch = Launch(lambda _session: None, lambda _session: None, "spark://host:7077")  # type: ignore[arg-type,return-value]
+    # The options of the builder are looked at in place of a session, which would need a cluster.
+    options = launch._creating(lambda builder: builder._options)
+    assert options(session.Builder().master("local[1]"))["spark.master"] == "spark://host:7077"
