@@ -15,11 +15,7 @@ from penstock.policies.algorithms.measurements import hold
 
 
 def stepped(
-    instances: int,
-    backlog_records: float,
-    *,
-    low_records: float,
-    high_records: float,
+    instances: int, backlog_records: float, *, low_records: float, high_records: float
 ) -> int:
     """One more above the upper threshold, one fewer up to the lower one, but never none.
 

@@ -42,10 +42,7 @@ Inputs = Mapping[str, Sequence[str]]
 
 
 def source_demand(
-    input_rps: float | None,
-    lag_growth_rps: float | None,
-    lag_records: float,
-    catch_up_s: float,
+    input_rps: float | None, lag_growth_rps: float | None, lag_records: float, catch_up_s: float
 ) -> VertexDemand:
     """What really arrives is what was read plus what the backlog grew by.
 
@@ -154,8 +151,7 @@ def band(
         highest = target + boundary if above is None else above
         lowest = target - boundary if below is None else below
     return Band(
-        required_rps(demand, highest, options),
-        required_rps(demand, lowest, options, restart_s),
+        required_rps(demand, highest, options), required_rps(demand, lowest, options, restart_s)
     )
 
 

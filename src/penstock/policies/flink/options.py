@@ -9,11 +9,7 @@ from msgspec import Meta
 
 Aggregator = Literal["max", "min", "avg"]
 Alignment = Literal[
-    "balanced",
-    "evenly_spread",
-    "off",
-    "legacy_evenly_spread",
-    "legacy_maximize_utilisation",
+    "balanced", "evenly_spread", "off", "legacy_evenly_spread", "legacy_maximize_utilisation"
 ]
 Fraction = Annotated[float, Meta(ge=0, le=1)]
 Seconds = Annotated[float, Meta(ge=0)]

@@ -11,14 +11,7 @@ from typing import Annotated, ClassVar
 from msgspec import Meta
 
 from penstock.core.knowledge import Knowledge
-from penstock.core.model import (
-    Decision,
-    ExecutorSample,
-    Limits,
-    Reason,
-    Snapshot,
-    not_measured,
-)
+from penstock.core.model import Decision, ExecutorSample, Limits, Reason, Snapshot, not_measured
 from penstock.policies.kubernetes.behavior import Behavior
 from penstock.policies.kubernetes.metrics import MetricError, Tolerance, utilization_replicas
 from penstock.policies.kubernetes.pacing import (

@@ -94,11 +94,7 @@ def utilization_replicas(
 
 
 def object_per_pod_replicas(
-    status_replicas: int,
-    target_milli: int,
-    value_milli: int,
-    *,
-    tolerance: Tolerance = TOLERANCE,
+    status_replicas: int, target_milli: int, value_milli: int, *, tolerance: Tolerance = TOLERANCE
 ) -> Proposal:
     """Replicas for one value to be shared out: ``ceil(value/target)``.
 

@@ -17,10 +17,7 @@ from penstock.core.model import Decision, Reason
 from penstock.core.phrases import executors, resized
 from penstock.policies.kubernetes.behavior import Behavior, ScaleEvent, paces, rate_limited
 from penstock.policies.kubernetes.metrics import Tolerance
-from penstock.policies.kubernetes.stabilization import (
-    ReplicaRecommendation,
-    keep_extreme,
-)
+from penstock.policies.kubernetes.stabilization import ReplicaRecommendation, keep_extreme
 
 
 class Recommendations(Struct, frozen=True, tag=True, omit_defaults=True):

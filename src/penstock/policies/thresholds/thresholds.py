@@ -139,10 +139,7 @@ class Thresholds:
     """
 
     filter: Literal["pure", "gauss", "ekf"] = "ekf"
-    metrics: Annotated[tuple[Metric, ...], Meta(min_length=1)] = (
-        "cpu_fraction",
-        "memory_fraction",
-    )
+    metrics: Annotated[tuple[Metric, ...], Meta(min_length=1)] = ("cpu_fraction", "memory_fraction")
     lower_fraction: Annotated[float, Meta(ge=0)] = 0.45
     upper_fraction: Annotated[float, Meta(gt=0)] = 0.8
     variance_s2: Annotated[float, Meta(gt=0)] = 9.0
