@@ -76,7 +76,7 @@ wheel: $(STAMP) ## build the wheel
 
 lock: $(UV) ## pin all dependencies again
 	$(UV) pip compile --quiet --universal --generate-hashes --no-emit-index-url --no-header \
-	  --group dev --extra spark --extra lab pyproject.toml -o requirements.lock
+	  --group dev --extra spark --extra lab --extra jobs pyproject.toml -o requirements.lock
 
 clean: ## remove the environment and everything that was built
 	rm -rf $(VENV) $(NEWEST) dist build runs .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis
