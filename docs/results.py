@@ -35,10 +35,9 @@ from penstock.lab.experiments.tournament import (
     standings,
 )
 from penstock.policies import POLICIES
-from penstock.policies.penstock.forecasters import Forecast
-from penstock.policies.penstock.load import load_ahead
+from penstock.policies.penstock.forecasters import Forecast, load_ahead
 from penstock.policies.penstock.penstock import Penstock, PenstockMemory
-from penstock.policies.penstock.scenarios import BINS
+from penstock.policies.penstock.plan_inputs import BINS
 from penstock.policies.penstock.surges import Surges
 from penstock.settings.goal import Goal
 from penstock.simulation.faults import (

@@ -9,8 +9,13 @@ from msgspec.structs import replace
 
 from penstock.core.model import Batch, ExecutorSample, Fleet, Limits, OperatorSample, Snapshot
 from penstock.lab.experiments.scenario import Scenario, run
-from penstock.policies.penstock.capacity import Capacity, learn, wave_seconds
-from penstock.policies.penstock.capacity_estimate import CapacityEstimate, Wave
+from penstock.policies.penstock.capacity import (
+    Capacity,
+    CapacityEstimate,
+    Wave,
+    learn,
+    wave_seconds,
+)
 from penstock.policies.penstock.overhead import Overhead
 from penstock.policies.static import Static
 from penstock.settings.goal import Goal

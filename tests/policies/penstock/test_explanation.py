@@ -9,8 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from penstock.core.model import Fleet, Limits, Reason, Snapshot
-from penstock.policies.penstock.capacity import Capacity
-from penstock.policies.penstock.capacity_estimate import CapacityEstimate
+from penstock.policies.penstock.capacity import Capacity, CapacityEstimate
 from penstock.policies.penstock.explanation import catch_up_decision, explain_plan
 from penstock.policies.penstock.forecasters import Forecast
 from penstock.policies.penstock.plan_inputs import PlanInputs

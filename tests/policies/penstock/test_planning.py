@@ -9,21 +9,19 @@ from hypothesis import strategies as st
 
 from penstock.core.model import Fleet, Snapshot
 from penstock.policies.penstock.dynamic_program import (
+    NORMAL_POINTS,
+    NORMAL_WEIGHTS,
     CostToGo,
+    JobModel,
     LoadScenarios,
     Prices,
     StartState,
-    first_costs,
-    solve,
-)
-from penstock.policies.penstock.job_model import (
-    NORMAL_POINTS,
-    NORMAL_WEIGHTS,
-    JobModel,
     advance,
+    first_costs,
     lag_levels,
     late_share,
     measured_lag_s,
+    solve,
 )
 
 SIZES = np.arange(1.0, 9.0)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from penstock.core.model import Batch, ExecutorSample, Fleet, Snapshot
-from penstock.policies.penstock.capacity_estimate import CapacityEstimate
+from penstock.policies.penstock.capacity import CapacityEstimate
 from penstock.policies.penstock.rescaling import learn_hold_up, learn_startup
 
 #: 100 us of a core for each record: four executors of one core carry about 39 k/s.

@@ -27,13 +27,14 @@ from penstock.lab.experiments.scenario import Scenario, simulate
 from penstock.lab.experiments.score import Score, score
 from penstock.policies.penstock.dynamic_program import (
     CostToGo,
+    JobModel,
     LoadScenarios,
     Prices,
     StartState,
     first_costs,
+    measured_lag_s,
     solve,
 )
-from penstock.policies.penstock.job_model import JobModel, measured_lag_s
 from penstock.policies.static import Static
 from penstock.settings.goal import Goal
 from penstock.simulation.engines.continuous import ContinuousJob

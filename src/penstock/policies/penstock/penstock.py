@@ -13,16 +13,27 @@ from msgspec import Meta, Struct
 from penstock.core.knowledge import Knowledge
 from penstock.core.model import Decision, Limits, Reason, Snapshot, not_measured
 from penstock.core.phrases import duration
-from penstock.policies.penstock.capacity import WARM_UP_S, Capacity, learn
-from penstock.policies.penstock.capacity_estimate import CapacityEstimate
-from penstock.policies.penstock.dynamic_program import Prices, StartState, first_costs, solve
+from penstock.policies.penstock.capacity import WARM_UP_S, Capacity, CapacityEstimate, learn
+from penstock.policies.penstock.dynamic_program import (
+    Array,
+    JobModel,
+    Prices,
+    StartState,
+    first_costs,
+    measured_lag_s,
+    solve,
+)
 from penstock.policies.penstock.explanation import catch_up_decision, explain_plan
-from penstock.policies.penstock.forecasters import Forecast
-from penstock.policies.penstock.job_model import Array, JobModel, measured_lag_s
-from penstock.policies.penstock.load import PAST_BINS, load_ahead
-from penstock.policies.penstock.plan_inputs import PlanInputs, largest_useful_fleet, sizes
+from penstock.policies.penstock.forecasters import PAST_BINS, Forecast, load_ahead
+from penstock.policies.penstock.plan_inputs import (
+    BINS,
+    PlanInputs,
+    largest_useful_fleet,
+    load_scenarios,
+    sizes,
+    steps_s,
+)
 from penstock.policies.penstock.rescaling import ASSUMED_STARTUP_S, learn_hold_up, learn_startup
-from penstock.policies.penstock.scenarios import BINS, load_scenarios, steps_s
 from penstock.policies.penstock.surges import BIN_S, Surges, watch
 
 #: With a lag of more SLOs than this, catching up is all that counts.

@@ -7,8 +7,7 @@ from itertools import pairwise
 from math import inf
 
 from penstock.core.model import Snapshot
-from penstock.policies.penstock.capacity import Capacity
-from penstock.policies.penstock.capacity_estimate import CapacityEstimate
+from penstock.policies.penstock.capacity import Capacity, CapacityEstimate
 
 #: The weight of a new measurement.
 WEIGHT = 0.3
