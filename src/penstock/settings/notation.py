@@ -13,47 +13,26 @@ Notation(name='trace', positional=('load.csv',), options={'hours': '24', 'peak_e
 
 from __future__ import annotations
 
-import dataclasses
 import re
-from collections.abc import Callable, Mapping
-from dataclasses import MISSING
+from collections.abc import Mapping
+from inspect import signature
 from math import isfinite
 from types import NoneType, UnionType
-from typing import (
-    Annotated,
-    Any,
-    Literal,
-    TypeVar,
-    Union,
-    get_args,
-    get_origin,
-    get_type_hints,
-)
+from typing import Annotated, Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
 
 import msgspec
-from msgspec import Meta, Struct, structs
+from msgspec import Meta, Struct
 
 from penstock.core.errors import ConfigError, ModelError, unknown
 
 T = TypeVar("T")
 
-UNITS: dict[str, float] = {
-    "": 1.0,
-    "k": 1e3,
-    "M": 1e6,
-    "G": 1e9,
-    "%": 0.01,
-    "ms": 0.001,
-    "s": 1.0,
-    "m": 60.0,
-    "min": 60.0,
-    "h": 3600.0,
-    "d": 86400.0,
-}
-"""What may follow a number. Case counts: ``m`` is minutes, ``M`` is mega."""
+_TIMES = {"ms": 0.001, "s": 1.0, "m": 60.0, "min": 60.0, "h": 3600.0, "d": 86400.0}
+#: What may follow a number. Case counts: ``m`` is minutes, ``M`` is mega.
+UNITS = {"": 1.0, "k": 1e3, "M": 1e6, "G": 1e9, "%": 0.01} | _TIMES
 
 # A field `period_s` may be written `period=3h`: the unit is in the value, not in the key.
-_UNIT_SUFFIXES = ("_s", "_rps", "_fraction", "_records", "_bytes")
+_UNIT_SUFFIX = re.compile(r"(?<=.)_(s|rps|fraction|records|bytes)$")
 _NUMBER = re.compile(r"([+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?)\s*([A-Za-z%]*)")
 _COMPOUND = re.compile(r"(?=\d)(\d+\s*d\s*)?(\d+\s*h\s*)?(\d+\s*m(in)?\s*)?(\d+\s*s)?")
 _KEY = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
@@ -211,7 +190,7 @@ def build(kind: type[T], options: Mapping[str, str], what: str) -> T:
         if name in values:
             raise ConfigError(f"{what}: {_short(name)} is given twice, also as {name}")
         values[name] = _read(hints[name], text, f"{what}: {key}")
-    missing = [_short(name) for name in _required(kind) if name not in values]
+    missing = [_short(name) for name in hints if name not in _defaults(kind).keys() | values.keys()]
     if missing:
         raise ConfigError(f"{what}: {' and '.join(missing)} must be given")
     try:
@@ -259,7 +238,7 @@ def describe(value: object, name: str, *, positional: int = 0) -> str:
 
     The first `positional` fields are written without their keys.
     """
-    pieces: list[str] = []
+    pieces = []
     defaults = _defaults(type(value))
     for index, field in enumerate(_settable(type(value))):
         number = getattr(value, field)
@@ -290,32 +269,19 @@ def _short(name: str) -> str:
     >>> _short("period_s"), _short("target_fraction"), _short("executors")
     ('period', 'target', 'executors')
     """
-    for suffix in _UNIT_SUFFIXES:
-        if name.endswith(suffix) and len(name) > len(suffix):
-            return name[: -len(suffix)]
-    return name
+    return _UNIT_SUFFIX.sub("", name)
 
 
 def _settable(kind: type[Any]) -> dict[str, Any]:
     """The fields of `kind` that text can set, in their order, with their full types."""
     hints = get_type_hints(kind, include_extras=True)
-    fields = structs.fields(kind) if issubclass(kind, Struct) else dataclasses.fields(kind)
-    return {f.name: hints[f.name] for f in fields if _readable(hints[f.name])}
+    return {name: hints[name] for name in signature(kind).parameters if _readable(hints[name])}
 
 
 def _defaults(kind: type[Any]) -> dict[str, Any]:
     """The defaults of `kind` by field; a field without one is absent."""
-    if issubclass(kind, Struct):
-        return {f.name: f.default for f in structs.fields(kind) if not f.required}
-    return {
-        f.name: f.default
-        for f in dataclasses.fields(kind)
-        if f.default is not MISSING or f.default_factory is not MISSING
-    }
-
-
-def _required(kind: type[Any]) -> list[str]:
-    return [name for name in _settable(kind) if name not in _defaults(kind)]
+    fields = signature(kind).parameters.values()
+    return {field.name: field.default for field in fields if field.default is not field.empty}
 
 
 def _readable(hint: Any) -> bool:
@@ -340,10 +306,10 @@ def _read(hint: Any, text: str, what: str) -> Any:
         return _read_json(hint, text, what)
     if origin is Annotated:
         value = _read(arguments[0], text, what)
-        for meta in arguments[1:]:
-            if isinstance(meta, Meta) and not _allows(meta, value):
-                raise ConfigError(f"{what} must be {_range(meta)}, not '{text}'")
-        return value
+        try:
+            return msgspec.convert(value, hint)
+        except msgspec.ValidationError:
+            raise ConfigError(f"{what} must be {_range(arguments[1])}, not '{text}'") from None
     if origin in (Union, UnionType):
         return _read_any(arguments, text, what)
     if origin is tuple:
@@ -405,23 +371,7 @@ def _read_text(text: str, what: str) -> str:
     return text
 
 
-_SCALARS: dict[Any, Callable[[str, str], Any]] = {
-    float: quantity,
-    int: _read_int,
-    bool: _read_bool,
-    str: _read_text,
-}
-
-
-def _allows(meta: Meta, value: Any) -> bool:
-    return (
-        (meta.gt is None or value > meta.gt)
-        and (meta.ge is None or value >= meta.ge)
-        and (meta.lt is None or value < meta.lt)
-        and (meta.le is None or value <= meta.le)
-        and (meta.min_length is None or len(value) >= meta.min_length)
-        and (meta.max_length is None or len(value) <= meta.max_length)
-    )
+_SCALARS = {float: quantity, int: _read_int, bool: _read_bool, str: _read_text}
 
 
 def _range(meta: Meta) -> str:

@@ -73,11 +73,7 @@ class JournalSettings(Struct, frozen=True, forbid_unknown_fields=True):
         if not self.path:
             return None
         return FileJournal(
-            Path(self.path),
-            header,
-            fsync=self.fsync,
-            max_bytes=self.max_bytes,
-            keep=self.keep,
+            Path(self.path), header, fsync=self.fsync, max_bytes=self.max_bytes, keep=self.keep
         )
 
 

@@ -10,12 +10,7 @@ from typing import Annotated
 
 from cyclopts import Parameter
 
-from penstock.cli.commands.execution import (
-    ExecutionOptions,
-    SweepRunner,
-    check_oracle,
-    check_runs,
-)
+from penstock.cli.commands.execution import ExecutionOptions, SweepRunner, check_oracle, check_runs
 from penstock.cli.commands.options import (
     GridOptions,
     Listed,

@@ -29,14 +29,7 @@ from penstock.core.errors import ConfigError
 from penstock.core.model import Limits
 from penstock.core.phrases import counted
 from penstock.lab.experiments.tournament import Cell
-from penstock.lab.experiments.tuning import (
-    Dimension,
-    Round,
-    Tuning,
-    space,
-    split,
-    values_of,
-)
+from penstock.lab.experiments.tuning import Dimension, Round, Tuning, space, split, values_of
 from penstock.lab.experiments.tuning import candidates as draw_candidates
 from penstock.lab.experiments.tuning import tune as search
 from penstock.observe.report import write
