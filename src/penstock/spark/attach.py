@@ -18,7 +18,9 @@ import threading
 from collections.abc import Mapping
 from math import inf
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
+
+from msgspec import Struct
 
 from penstock.core.errors import ConfigError
 from penstock.core.journal import FileJournal
@@ -30,12 +32,13 @@ from penstock.settings.live import LiveSettings, Mode
 from penstock.settings.notation import quantity
 from penstock.settings.policy_spec import PolicySpec, spec_of
 from penstock.settings.toml import with_limits
-from penstock.spark.status import State, Status
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from penstock.spark.actuator.actuator import Patience
+
+State = Literal["running", "paused", "stopped", "failed"]
 
 STOP_TIMEOUT_S = 30.0
 
@@ -96,6 +99,26 @@ def attach(
     return Attachment(spark, spec, goal=goal, live=live, journal=journal, patience=patience)
 
 
+class Status(Struct, frozen=True):
+    """The state of the job and its scaler; fleet, delay and backlog as of the last turn."""
+
+    state: State
+    mode: Mode
+    policy: str
+    target: int | None = None
+    registered: int | None = None
+    active: int | None = None
+    is_settled: bool = True
+    delay_s: float | None = None
+    backlog_records: float | None = None
+    decisions: int = 0
+    rescales: int = 0
+    repairs: int = 0
+    losses: int = 0
+    last: str = ""
+    error: str = ""
+
+
 class Attachment:
     """A running scaler. Leaving it as a context manager stops it; the fleet stays as it is."""
 
@@ -117,15 +140,10 @@ class Attachment:
                 "pip install 'penstock[spark]'"
             ) from None
         _check_session(spark)
-        self._policy = spec.label
-        self._mode = (live or LiveSettings()).mode
+        live = live or LiveSettings()
+        self._policy, self._mode = spec.label, live.mode
         self._loop = ScalingLoop(
-            spark,
-            spec,
-            goal=goal or Goal(),
-            live=live or LiveSettings(),
-            journal=journal,
-            patience=patience,
+            spark, spec, goal=goal or Goal(), live=live, journal=journal, patience=patience
         )
         self._thread = threading.Thread(target=self._loop.run, name="penstock", daemon=True)
         self._thread.start()
@@ -135,8 +153,7 @@ class Attachment:
         """The state of the scaler and its job, as of the last turn; does not ask Spark."""
         loop = self._loop
         step = loop.steps[-1] if loop.steps else None
-        seen = None if step is None else step.snapshot
-        actuator = loop.actuator
+        seen, actuator = step.snapshot if step else None, loop.actuator
         return Status(
             state=self._state(),
             mode=self._mode,

@@ -2,17 +2,64 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING
+
+from msgspec import Struct
 
 from penstock.core.errors import ConfigError
 from penstock.core.model import Limits
 from penstock.settings.live import LiveSettings
 from penstock.spark.doctor import UNSCALABLE, Application, Finding, examine, refuse_errors
-from penstock.spark.internals import Capabilities, Driver, probe
+from penstock.spark.internals import JVM_ERRORS, Driver, first_line
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
     from pyspark.sql.streaming.query import StreamingQuery
+
+
+class Capability(Struct, frozen=True):
+    """Whether something can be done here, and if not, why."""
+
+    available: bool
+    reason: str = ""
+
+
+class Capabilities(Struct, frozen=True):
+    """What this Spark lets Penstock do."""
+
+    request_executors: Capability
+    decommission: Capability
+    stop_dynamic_allocation: Capability
+    count_resource_profiles: Capability
+    admission_control: Capability
+
+
+def probe(driver: Driver) -> Capabilities:
+    """Look for each capability without changing anything."""
+    scheduler, where = set(dir(driver.backend)), f"the scheduler of {driver.master()}"
+    decommission = _has(scheduler, "decommissionExecutors", where)
+    if decommission.available and driver.conf("spark.decommission.enabled", "false") != "true":
+        decommission = Capability(False, "spark.decommission.enabled is not true")
+    return Capabilities(
+        request_executors=_has(scheduler, "requestTotalExecutors", where),
+        decommission=decommission,
+        stop_dynamic_allocation=_tried(driver.uses_dynamic_allocation),
+        count_resource_profiles=_tried(driver.resource_profiles),
+        admission_control=_has(driver.query_methods(), "uniqueSources_$eq", "a streaming query"),
+    )
+
+
+def _has(names: set[str], name: str, where: str) -> Capability:
+    return Capability(True) if name in names else Capability(False, f"{where} has no {name}")
+
+
+def _tried(call: Callable[[], object]) -> Capability:
+    try:
+        call()
+    except JVM_ERRORS as error:
+        return Capability(False, first_line(error))
+    return Capability(True)
 
 
 def check_application(
@@ -21,7 +68,7 @@ def check_application(
     """Refuse an application that cannot be scaled, in one sentence; returns what can be done."""
     driver = Driver(spark)
     refuse_errors(findings_of(driver, limits))
-    capabilities = probe(spark)
+    capabilities = probe(driver)
     if not capabilities.request_executors.available:
         raise ConfigError(
             f"executors cannot be added: {capabilities.request_executors.reason}; "

@@ -12,7 +12,7 @@ import logging
 import runpy
 import sys
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -58,9 +58,7 @@ class Launch:
         master: str | None = None,
     ) -> None:
         self.handle: Attachment | None = None
-        self._check = check
-        self._attach = attach
-        self._master = master
+        self._check, self._attach, self._master = check, attach, master
         self._checked = False
         self._warnings: set[str] = set()
 
@@ -87,21 +85,16 @@ class Launch:
         from pyspark.sql import SparkSession
         from pyspark.sql.streaming.readwriter import DataStreamWriter
 
-        builder: Any = SparkSession.Builder
-        writer: Any = DataStreamWriter
-        usual = {
-            (builder, "getOrCreate"): builder.getOrCreate,
-            (writer, "start"): writer.start,
-            (writer, "toTable"): writer.toTable,
-        }
-        builder.getOrCreate = self._creating(builder.getOrCreate)
-        writer.start = self._starting(writer.start)
-        writer.toTable = self._starting(writer.toTable)
-        try:
+        with ExitStack() as stack:
+            for kind, name, wrap in (
+                (SparkSession.Builder, "getOrCreate", self._creating),
+                (DataStreamWriter, "start", self._starting),
+                (DataStreamWriter, "toTable", self._starting),
+            ):
+                usual = getattr(kind, name)
+                stack.callback(setattr, kind, name, usual)
+                setattr(kind, name, wrap(usual))
             yield
-        finally:
-            for (kind, name), method in usual.items():
-                setattr(kind, name, method)
 
     def _creating(self, create: Callable[..., Any]) -> Callable[..., Any]:
         @functools.wraps(create)

@@ -24,8 +24,14 @@ from penstock.settings.policy_spec import PolicySpec
 from penstock.settings.wiring import wire
 from penstock.spark.actuator.actuator import Patience, SparkActuator
 from penstock.spark.actuator.admission import Admission
-from penstock.spark.fitness import check_application, findings_of, present_size, unscalable
-from penstock.spark.internals import JVM_ERRORS, Capabilities, Driver, first_line
+from penstock.spark.fitness import (
+    Capabilities,
+    check_application,
+    findings_of,
+    present_size,
+    unscalable,
+)
+from penstock.spark.internals import JVM_ERRORS, Driver, first_line
 from penstock.spark.sensor.sensor import SparkSensor
 
 if TYPE_CHECKING:
@@ -84,13 +90,8 @@ class ScalingLoop:
         if live.mode == "act":
             self.actuator = self._take_over(capabilities, spec, patience)
         self._sensor = SparkSensor(spark, driver=self._driver, target=self._requested_size)
-        self._controller = wire(
-            spec,
-            self._sensor,
-            self.actuator or RecommendOnly(),
-            journal=self._journal,
-            past=past,
-        )
+        actuator = self.actuator or RecommendOnly()
+        self._controller = wire(spec, self._sensor, actuator, journal=self._journal, past=past)
 
     def run(self) -> None:
         """Take turns until the loop is stopped, the application ends, or something fails."""

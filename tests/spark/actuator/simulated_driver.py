@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any
 
+from penstock.spark.internals import Driver
 
-class SimulatedDriver:
+
+class SimulatedDriver(Driver):
     """Does what Spark does with a fleet, in the order of the calls.
 
     `room` is how many executors the cluster can give; `busy` whether a job runs.
@@ -45,19 +47,17 @@ class SimulatedDriver:
             for each in self.alive
         ]
 
-    def decommission(
-        self, executor_ids: Iterable[str], *, adjust_target: bool = True, why: str = "rescale"
-    ) -> list[str]:
+    def decommission(self, executor_ids: Sequence[str]) -> list[str]:
         chosen = list(executor_ids)
         self.calls.append(("decommission", *chosen))
-        self._adjust(chosen, adjust_target)
         self.going |= set(chosen)
         return chosen
 
     def kill_idle(self, executor_ids: Iterable[str], *, adjust_target: bool = True) -> list[str]:
         chosen = [] if self.busy else list(executor_ids)
         self.calls.append(("kill_idle", *chosen))
-        self._adjust(chosen, adjust_target)
+        if adjust_target:
+            self.requested = max(0, (self.requested or 0) - len(chosen))
         self.going |= set(chosen)
         return chosen
 
@@ -87,7 +87,3 @@ class SimulatedDriver:
         for _ in range(min(self.requested or 0, self.room) - active):
             self._born += 1
             self.alive.append(str(self._born))
-
-    def _adjust(self, chosen: list[str], adjust_target: bool) -> None:
-        if adjust_target:
-            self.requested = max(0, (self.requested or 0) - len(chosen))

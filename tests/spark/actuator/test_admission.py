@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from penstock.core.model import Batch, Fleet, Snapshot
 from penstock.spark.actuator.admission import Admission, can_cap, cap_for, own_cap
-from penstock.spark.internals import SourceFacts
+from penstock.spark.internals import Driver, SourceFacts
 
 KAFKA = SourceFacts("kafka", {"subscribe": "bids"})
 
@@ -18,7 +18,7 @@ def batch(records: int, duration_s: float) -> Batch:
     return Batch(1, 0.0, duration_s, records)
 
 
-class SimulatedQueries:
+class SimulatedQueries(Driver):
     """Queries that remember the last cap that they were given."""
 
     def __init__(self, *sources: SourceFacts) -> None:

@@ -15,7 +15,8 @@ import pytest
 from py4j.protocol import Py4JError  # type: ignore[import-untyped]
 
 from penstock.core.errors import SensorError
-from penstock.spark.internals import Capabilities, Driver, probe
+from penstock.spark.fitness import Capabilities, probe
+from penstock.spark.internals import Driver
 from penstock.testbed import wait_until
 from tests.spark.sensor.sensing import now_s, readings, sensing
 
@@ -59,7 +60,7 @@ def counts(frame: DataFrame) -> DataFrame:
 
 
 def test_every_capability_is_there_on_a_cluster(spark: SparkSession) -> None:
-    found: Capabilities = probe(spark)
+    found: Capabilities = probe(Driver(spark))
     missing = [name for name in found.__struct_fields__ if not getattr(found, name).available]
     assert missing == []
 
@@ -296,7 +297,7 @@ def test_an_executor_that_was_told_to_go_is_not_ready(spark: SparkSession) -> No
     with sensing(spark) as sensor:
         before = sensor.read(now_s()).fleet
         driver.request_total_executors(2)
-        (victim,) = driver.decommission(driver.executor_ids()[:1], adjust_target=False)
+        (victim,) = driver.decommission(driver.executor_ids()[:1])
         seen = sensor.read(now_s())
         assert (before.registered, seen.fleet.target, seen.fleet.active) == (2, 2, 1)
         assert [each.ready for each in seen.executors if each.id == victim] in ([False], [])

@@ -10,17 +10,16 @@ from one thread, never from a listener of Spark.
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, Protocol
+from collections.abc import Mapping
 
 from msgspec import Struct
 
 from penstock.core.errors import ActuatorError
 from penstock.core.model import Receipt, Snapshot
 from penstock.core.phrases import executors
-from penstock.spark.actuator.locality import Batches, LocalityGuard, LocalitySetting
-from penstock.spark.actuator.victims import RemovalCandidate, choose
-from penstock.spark.internals import JVM_ERRORS, first_line
+from penstock.spark.actuator.locality import Batches, LocalityGuard, StatePartitions
+from penstock.spark.internals import JVM_ERRORS, Driver, first_line
+from penstock.spark.sensor.executors import SchedulerFleet
 from penstock.spark.sensor.progress import parse_instant
 
 log = logging.getLogger(__name__)
@@ -53,36 +52,6 @@ class Patience(Struct, frozen=True):
     ask_again_s: float = 600.0
 
 
-class FleetDriver(LocalitySetting, Protocol):
-    """The part of `internals.Driver` that the actuator uses."""
-
-    def request_total_executors(self, executors: int) -> bool: ...
-
-    def requested_total_executors(self) -> int | None: ...
-
-    def executor_ids(self) -> list[str]: ...
-
-    def leaving(self) -> set[str]: ...
-
-    def executors(self) -> list[dict[str, Any]]: ...
-
-    def decommission(
-        self, executor_ids: Iterable[str], *, adjust_target: bool = ..., why: str = ...
-    ) -> list[str]: ...
-
-    def kill_idle(self, executor_ids: Iterable[str], *, adjust_target: bool = ...) -> list[str]: ...
-
-    def runs_a_job(self) -> bool: ...
-
-
-class FleetView(Struct, frozen=True):
-    """The fleet at one instant: Spark's target, active executors, leaving ones."""
-
-    requested: int | None
-    active: frozenset[str]
-    leaving: frozenset[str]
-
-
 class SparkActuator:
     """Keeps the fleet of one application at the last target.
 
@@ -92,7 +61,7 @@ class SparkActuator:
 
     def __init__(
         self,
-        driver: FleetDriver,
+        driver: Driver,
         batches: Batches,
         *,
         can_decommission: bool,
@@ -105,7 +74,7 @@ class SparkActuator:
         self._patience = patience or Patience()
         self._can_decommission = can_decommission
         self._locality = LocalityGuard(driver, batches)
-        self._state: Mapping[str, int | None] = {}
+        self._state: StatePartitions = {}
         self._known: frozenset[str] | None = None
         self._leaving_since_s: dict[str, float] = {}
         self._overdue: set[str] = set()
@@ -184,7 +153,7 @@ class SparkActuator:
         )
 
     def _check(self, target: int, now_s: float) -> None:
-        fleet = self._look()
+        fleet = SchedulerFleet.of(self._driver)
         self._repair(target, fleet)
         self._notice_changes(fleet)
         self._remove_surplus(target, fleet, now_s)
@@ -194,16 +163,11 @@ class SparkActuator:
             is_settled=len(fleet.active) == target and not fleet.leaving, state=self._state
         )
 
-    def _look(self) -> FleetView:
-        leaving = frozenset(self._driver.leaving())
-        ids = frozenset(self._driver.executor_ids())
-        return FleetView(self._driver.requested_total_executors(), ids - leaving, leaving & ids)
-
     def _request(self, size: int) -> None:
         if not self._driver.request_total_executors(size):
             raise ActuatorError(f"the cluster manager refused a fleet of {size}")
 
-    def _repair(self, target: int, fleet: FleetView) -> None:
+    def _repair(self, target: int, fleet: SchedulerFleet) -> None:
         """If the target was changed by somebody else or lost, log that and request it again."""
         if fleet.requested == target:
             return
@@ -212,22 +176,21 @@ class SparkActuator:
         if not self._driver.request_total_executors(target):
             log.warning("the cluster manager refused the target %d", target)
 
-    def _notice_changes(self, fleet: FleetView) -> None:
+    def _notice_changes(self, fleet: SchedulerFleet) -> None:
         """New executors should take state; the state of a lost one may go to any executor."""
-        alive = fleet.active | fleet.leaving
         since_s = self._leaving_since_s.items()
-        self._leaving_since_s = {each: at_s for each, at_s in since_s if each in alive}
+        self._leaving_since_s = {each: at_s for each, at_s in since_s if each in fleet.registered}
         if self._known is not None:
             if come := fleet.active - self._known:
                 self._locality.open()
                 self._locality.welcome(set(come))
-            if lost := self._known - alive:
+            if lost := self._known - fleet.registered:
                 self.losses += len(lost)
                 log.warning("lost executor %s", ", ".join(sorted(lost)))
                 self._locality.open()
         self._known = fleet.active
 
-    def _remove_surplus(self, target: int, fleet: FleetView, now_s: float) -> None:
+    def _remove_surplus(self, target: int, fleet: SchedulerFleet, now_s: float) -> None:
         """Remove executors beyond the target between two batches, the cheapest ones first."""
         surplus = len(fleet.active) - target
         if surplus <= 0:
@@ -242,10 +205,12 @@ class SparkActuator:
         may_interrupt = self._can_decommission and waited_s >= self._patience.quiet_s
         if self._driver.runs_a_job() and not may_interrupt:
             return
-        victims = choose(self._candidates(fleet.active), surplus)
+        began = {each["id"]: parse_instant(each["addTime"]) for each in self._driver.executors()}
+        started_at_s = {each: began.get(each, 0.0) for each in fleet.active}
+        victims = choose_leaving(started_at_s, self._state, surplus)
         # The target is lower already: adjusting it would remove other executors too.
         if self._can_decommission:
-            gone = self._driver.decommission(victims, adjust_target=False)
+            gone = self._driver.decommission(victims)
         else:
             gone = self._driver.kill_idle(victims, adjust_target=False)
         if gone:
@@ -253,13 +218,7 @@ class SparkActuator:
         self._leaving_since_s |= dict.fromkeys(gone, now_s)
         self._known = fleet.active - set(gone)
 
-    def _candidates(self, active: frozenset[str]) -> Sequence[RemovalCandidate]:
-        started = {each["id"]: parse_instant(each["addTime"]) for each in self._driver.executors()}
-        return [
-            RemovalCandidate(each, started.get(each, 0.0), self._state.get(each)) for each in active
-        ]
-
-    def _kill_overdue(self, fleet: FleetView, now_s: float) -> None:
+    def _kill_overdue(self, fleet: SchedulerFleet, now_s: float) -> None:
         """Kill executors that do not leave in time, once they are idle."""
         for each in fleet.leaving:
             since_s = self._leaving_since_s.setdefault(each, now_s)
@@ -269,13 +228,12 @@ class SparkActuator:
                 self._overdue.add(each)
                 log.warning(
                     "executor %s has been leaving for %.0f s: it is killed as soon as it is idle",
-                    each,
-                    now_s - since_s,
+                    *(each, now_s - since_s),
                 )
             self._driver.kill_idle([each], adjust_target=False)
         self._overdue &= fleet.leaving
 
-    def _learn_ceiling(self, target: int, fleet: FleetView, now_s: float) -> None:
+    def _learn_ceiling(self, target: int, fleet: SchedulerFleet, now_s: float) -> None:
         """If requested executors do not come for long, take the fleet for all there is."""
         active = len(fleet.active)
         if self._ceiling is not None and active > self._ceiling:
@@ -304,3 +262,25 @@ class SparkActuator:
             self._ceiling = self._short_since_s = None
             return ""
         return f"the cluster gave only {executors(ceiling)}: {HOW_TO_GET_MORE}"
+
+
+def choose_leaving(
+    started_at_s: Mapping[str, float], state: StatePartitions, count: int
+) -> list[str]:
+    """The executors whose leaving costs least: those with the least state, of these the newest.
+
+    Others have to load the state of an executor that leaves, and a new executor is still cold.
+    Unless the state of all is known, the newest leave: they had the least time to take state.
+
+    >>> started_at_s, state = {"1": 0.0, "2": 0.0, "3": 60.0}, {"1": 6, "2": 4, "3": 4}
+    >>> choose_leaving(started_at_s, state, 2)
+    ['3', '2']
+    >>> choose_leaving(started_at_s | {"4": 90.0}, state, 2)
+    ['4', '3']
+    """
+    counted = all(state.get(each) is not None for each in started_at_s)
+
+    def cost(each: str) -> tuple[int, float, str]:
+        return (state.get(each) or 0) if counted else 0, -started_at_s[each], each
+
+    return sorted(started_at_s, key=cost)[: max(0, count)]

@@ -11,10 +11,10 @@ from __future__ import annotations
 import logging
 from collections import deque
 from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 from penstock.core.model import Snapshot
-from penstock.spark.internals import JVM_ERRORS, SourceFacts, first_line
+from penstock.spark.internals import JVM_ERRORS, Driver, SourceFacts, first_line
 
 if TYPE_CHECKING:
     from pyspark.sql.streaming.query import StreamingQuery
@@ -30,14 +30,6 @@ OWN_CAP = "maxoffsetspertrigger"
 OWN_MINIMUM = "minoffsetspertrigger"
 
 
-class QueryDriver(Protocol):
-    """What admission control needs of `internals.Driver`."""
-
-    def sources(self, query: StreamingQuery) -> list[SourceFacts]: ...
-
-    def limit_rows_per_trigger(self, query: StreamingQuery, rows: int | None) -> None: ...
-
-
 class Admission:
     """Caps the batches of the queries of one application.
 
@@ -46,7 +38,7 @@ class Admission:
     interval where that is longer.
     """
 
-    def __init__(self, driver: QueryDriver, budget_s: float) -> None:
+    def __init__(self, driver: Driver, budget_s: float) -> None:
         self._driver = driver
         self._budget_s = budget_s
         self._rates_rps: deque[float] = deque(maxlen=RECENT_BATCHES)

@@ -10,7 +10,8 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Mapping
-from typing import Protocol
+
+from penstock.spark.internals import Driver
 
 log = logging.getLogger(__name__)
 
@@ -24,22 +25,14 @@ Batches = Callable[[], Mapping[str, int]]
 StatePartitions = Mapping[str, int | None]
 
 
-class LocalitySetting(Protocol):
-    """The setting in the running application."""
-
-    def locality_wait(self) -> str: ...
-
-    def set_locality_wait(self, duration: str) -> None: ...
-
-
 class LocalityGuard:
     """Sets the wait to zero before a rescale, and restores it after enough clean batches.
 
     `batches` gives the number of the last committed batch of each query.
     """
 
-    def __init__(self, setting: LocalitySetting, batches: Batches) -> None:
-        self._setting = setting
+    def __init__(self, driver: Driver, batches: Batches) -> None:
+        self._driver = driver
         self._batches = batches
         self._saved: str | None = None
         self._since: dict[str, int] | None = None
@@ -56,8 +49,8 @@ class LocalityGuard:
         self._since = None
         self._rounds = 0
         if self._saved is None:
-            saved = self._setting.locality_wait()
-            self._setting.set_locality_wait(NO_WAIT)
+            saved = self._driver.locality_wait()
+            self._driver.set_locality_wait(NO_WAIT)
             self._saved = saved
 
     def welcome(self, executor_ids: set[str]) -> None:
@@ -86,15 +79,14 @@ class LocalityGuard:
             log.warning(
                 "new executors %s took no stateful work in %d batches: more executors will not "
                 "help this query",
-                ", ".join(sorted(idle)),
-                CLEAN_BATCHES * ROUNDS,
+                *(", ".join(sorted(idle)), CLEAN_BATCHES * ROUNDS),
             )
         self.close()
 
     def close(self) -> None:
         """Restore the user's own wait."""
         if self._saved is not None:
-            self._setting.set_locality_wait(self._saved)
+            self._driver.set_locality_wait(self._saved)
         self._saved = None
         self._since = None
         self._new_executors = set()

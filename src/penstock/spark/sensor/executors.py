@@ -25,28 +25,28 @@ Amounts: TypeAlias = list[tuple[str, float]]
 
 
 class SchedulerFleet(Struct, frozen=True):
-    """Which executors the scheduler has registered, and which of them are leaving."""
+    """The executors that the scheduler has, which of them are leaving, and Spark's target."""
 
-    target: int
-    registered: tuple[str, ...]
+    requested: int | None
+    registered: frozenset[str]
     leaving: frozenset[str]
 
     @classmethod
     def of(cls, driver: Driver) -> SchedulerFleet:
-        registered = tuple(driver.executor_ids())
-        target = driver.requested_total_executors()
         leaving = frozenset(driver.leaving())
-        # Before the first request there is no target: it is the present size.
-        return cls(len(registered) if target is None else target, registered, leaving)
+        registered = frozenset(driver.executor_ids())
+        return cls(driver.requested_total_executors(), registered, leaving & registered)
 
     @property
-    def active(self) -> int:
-        return sum(1 for name in self.registered if name not in self.leaving)
+    def active(self) -> frozenset[str]:
+        return self.registered - self.leaving
 
     def measured(self, cores_per_executor: int, target: int | None = None) -> Fleet:
         """The fleet in numbers, with the target that the caller knows, if any."""
-        target = self.target if target is None else target
-        return Fleet(target, len(self.registered), self.active, cores_per_executor)
+        size = len(self.registered)
+        # Before the first request there is no target: it is the present size.
+        target = next((each for each in (target, self.requested) if each is not None), size)
+        return Fleet(target, size, len(self.active), cores_per_executor)
 
 
 class Shares(Struct, frozen=True):
@@ -167,7 +167,7 @@ class ExecutorWatch:
     ) -> ExecutorSample:
         name: str = summary["id"]
         started_at_s = parse_instant(summary["addTime"])
-        ready = name in fleet.registered and name not in fleet.leaving
+        ready = name in fleet.active
         peak = self._peaks.get(name)
         memory = peak / self._heap_bytes if peak else None
         if wall_s is None:

@@ -252,10 +252,11 @@ class SparkSensor:
             done=shares(self._driver, queries.values(), stateful=stateful),
         )
         operators: list[OperatorSample] = []
+        all_slots = slots * len(fleet.active)
         if wall_s is not None:
             for view in views:
                 prefix = f"{view.name}/" if len(views) > 1 else ""
-                operators += queries[view.run_id].operators(wall_s, fleet.active * slots, prefix)
+                operators += queries[view.run_id].operators(wall_s, all_slots, prefix)
         tasks = {run_id: query.most_tasks for run_id, query in queries.items()}
         return Details(executors, tuple(operators), slots, tasks)
 

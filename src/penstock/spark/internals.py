@@ -1,16 +1,21 @@
-"""The driver of a Spark application: fleet, status store and queries."""
+"""Everything that Penstock uses of Spark beyond its public interface, in one place.
+
+The calls run in the Java process of the driver, through py4j. One round trip costs about a
+millisecond, so values are fetched as one JSON text rather than field by field. Spark 4.0 to 4.3
+are known to work (`fitness.probe`). A call that fails raises one of `JVM_ERRORS`.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 import msgspec
 from msgspec import Struct
-from py4j.protocol import Py4JJavaError  # type: ignore[import-untyped]
+from py4j.protocol import Py4JError, Py4JJavaError  # type: ignore[import-untyped]
+from pyspark.errors import PySparkException
 
 from penstock.core.errors import ConfigError
-from penstock.spark.internals.java import JVM_ERRORS, Listener, is_missing, java_list, names_in
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -20,6 +25,8 @@ if TYPE_CHECKING:
 Trigger: TypeAlias = Literal["processingTime", "availableNow", "once", "realTime", "continuous"]
 Json: TypeAlias = dict[str, Any]
 
+#: What a call into the Java process can raise: PySpark translates some of its exceptions.
+JVM_ERRORS: tuple[type[Exception], ...] = (Py4JError, PySparkException)
 LOCALITY_WAIT = "spark.locality.wait"
 _TRIGGERS: dict[str, Trigger] = {
     "ProcessingTimeTrigger": "processingTime",
@@ -77,8 +84,9 @@ class Driver:
         self._to_full_json: Any = store_api.JacksonMessageWriter().mapper()
         self._leave_out_unread()
         self._by_id: Any = store_api.TaskSorting.ID
-        self._any_status = java_list(self.jvm, [])
-        self._is_running = java_list(self.jvm, [store_api.TaskStatus.RUNNING])
+        self._any_status: Any = self.jvm.java.util.ArrayList()
+        self._is_running: Any = self.jvm.java.util.ArrayList()
+        self._is_running.add(store_api.TaskStatus.RUNNING)
         self._collections: Any = self.jvm.org.apache.spark.api.python.PythonUtils
         self._no_quantiles = self.gateway.new_array(self.jvm.double, 0)
 
@@ -111,25 +119,25 @@ class Driver:
         removed = self.backend.executorsPendingToRemove().keysIterator()
         return {*names_in(decommissioning), *names_in(removed)}
 
-    def decommission(
-        self, executor_ids: Iterable[str], *, adjust_target: bool = True, why: str = "rescale"
-    ) -> list[str]:
+    def decommission(self, executor_ids: Sequence[str]) -> list[str]:
         """Let them finish their tasks, hand over their blocks and leave; returns which do.
 
         Works only on executors that were started with ``spark.decommission.enabled=true``: others
-        take no more work but never leave. With `adjust_target` they are not replaced.
+        take no more work but never leave. Spark replaces them as far as its target is higher.
         """
-        wanted = list(executor_ids)
-        pairs = self.gateway.new_array(self.jvm.scala.Tuple2, len(wanted))
-        info = self.jvm.org.apache.spark.scheduler.ExecutorDecommissionInfo(
-            why, self.jvm.scala.Option.empty()
-        )
-        for place, executor_id in enumerate(wanted):
-            pairs[place] = self.jvm.scala.Tuple2(executor_id, info)
-        return names_in(self.backend.decommissionExecutors(pairs, adjust_target, False))
+        scala = self.jvm.scala
+        scheduler = self.jvm.org.apache.spark.scheduler
+        info = scheduler.ExecutorDecommissionInfo("rescale", scala.Option.empty())
+        pairs = self.gateway.new_array(scala.Tuple2, len(executor_ids))
+        for place, executor_id in enumerate(executor_ids):
+            pairs[place] = scala.Tuple2(executor_id, info)
+        return names_in(self.backend.decommissionExecutors(pairs, False, False))
 
     def kill_idle(self, executor_ids: Iterable[str], *, adjust_target: bool = True) -> list[str]:
-        """Kill those that run no task now; returns which. Safe only between two batches."""
+        """Kill those that run no task now; returns which. Safe only between two batches.
+
+        With `adjust_target` they are not replaced.
+        """
         wanted = self._collections.toSeq(list(executor_ids))
         return names_in(self.backend.killExecutors(wanted, adjust_target, False, False))
 
@@ -154,11 +162,10 @@ class Driver:
 
     def stop_dynamic_allocation(self) -> bool:
         """Stop Spark's own scaler, if one runs; the fleet stays as it is. True if one ran."""
-        manager = self.context.executorAllocationManager()
-        if not manager.isDefined():
-            return False
-        manager.get().stop()
-        return True
+        is_on = self.uses_dynamic_allocation()
+        if is_on:
+            self.context.executorAllocationManager().get().stop()
+        return is_on
 
     def runs_a_job(self) -> bool:
         """Whether any job runs; between two batches none does."""
@@ -193,15 +200,14 @@ class Driver:
 
     def executors(self) -> list[Json]:
         """``ExecutorSummary`` of each living executor, without the fields that nobody reads."""
-        summaries: list[Json] = self._json(self.store.executorList(True))
-        return [summary for summary in summaries if summary["id"] != "driver"]
+        return self._executors(self._to_json, active_only=True)
 
     def executors_ever(self) -> list[Json]:
         """The full ``ExecutorSummary`` of each executor that Spark remembers, dead or alive.
 
         Costly (see `_leave_out_unread`): ask once, at the end.
         """
-        return self._full_executors(active_only=False)
+        return self._executors(self._to_full_json, active_only=False)
 
     def jobs_begun(self) -> int:
         """How many jobs were submitted so far, which is the id of the next one."""
@@ -209,13 +215,7 @@ class Driver:
 
     def job(self, job_id: int) -> Json | None:
         """``JobData``; ``None`` if it is not listed yet, or no longer."""
-        try:
-            found: Json = self._json(self.store.job(job_id))
-        except Py4JJavaError as error:
-            if is_missing(error):
-                return None
-            raise
-        return found
+        return self._entry(lambda: self.store.job(job_id))
 
     def stage(self, stage_id: int) -> list[Json]:
         """``StageData`` of each attempt at a stage, in order; empty if it is not listed.
@@ -224,15 +224,14 @@ class Driver:
         """
         attempts: list[Json] = []
         while not attempts or attempts[-1]["status"] == "FAILED":
-            try:
-                found = self.store.stageAttempt(
+            found = self._entry(
+                lambda: self.store.stageAttempt(
                     stage_id, len(attempts), False, self._any_status, False, self._no_quantiles
-                )
-                attempts.append(self._json(found._1()))
-            except Py4JJavaError as error:
-                if is_missing(error):
-                    break
-                raise
+                )._1()
+            )
+            if found is None:
+                break
+            attempts.append(found)
         return attempts
 
     def tasks(
@@ -240,13 +239,19 @@ class Driver:
     ) -> list[Json]:
         """``TaskData`` of the first tasks of a stage, or of its running ones."""
         status = self._is_running if running else self._any_status
-        tasks: list[Json] = self._json(
-            self.store.taskList(stage_id, attempt, 0, at_most, self._by_id, status)
-        )
+        listed = self.store.taskList(stage_id, attempt, 0, at_most, self._by_id, status)
+        tasks: list[Json] = _parse(self._to_json.writeValueAsString(listed))
         return tasks
 
-    def _json(self, value: Any) -> Any:
-        return _parse(self._to_json.writeValueAsString(value))
+    def _entry(self, read: Callable[[], Any]) -> Json | None:
+        """What the status store answers; ``None`` if it has no such entry."""
+        try:
+            entry: Json = _parse(self._to_json.writeValueAsString(read()))
+        except Py4JJavaError as error:
+            if error.java_exception.getClass().getName() == "java.util.NoSuchElementException":
+                return None
+            raise
+        return entry
 
     def _leave_out_unread(self) -> None:
         """Leave out fields that nobody reads: an answer over 8 kB takes 40 ms longer.
@@ -257,12 +262,9 @@ class Driver:
         unread_value = getattr(annotations, "JsonIgnoreProperties$Value")
         loader = self.jvm.java.lang.Thread.currentThread().getContextClassLoader()
         for kind, unread in _UNREAD.items():
-            names = self.jvm.java.util.HashSet()
-            for name in unread.split():
-                names.add(name)
             java_class = loader.loadClass(f"org.apache.spark.status.api.v1.{kind}")
             override = self._to_json.configOverride(java_class)
-            override.setIgnorals(unread_value.forIgnoredProperties(names))
+            override.setIgnorals(unread_value.forIgnoredProperties(set(unread.split())))
 
     def heap_peaks(self) -> dict[str, int]:
         """The most heap in bytes that each executor ever held, from its heartbeats.
@@ -271,13 +273,12 @@ class Driver:
         """
         return {
             each["id"]: each["peakMemoryMetrics"]["JVMHeapMemory"]
-            for each in self._full_executors(active_only=True)
+            for each in self._executors(self._to_full_json, active_only=True)
             if each.get("peakMemoryMetrics")
         }
 
-    def _full_executors(self, *, active_only: bool) -> list[Json]:
-        listed = self.store.executorList(active_only)
-        summaries = _parse(self._to_full_json.writeValueAsString(listed))
+    def _executors(self, writer: Any, *, active_only: bool) -> list[Json]:
+        summaries = _parse(writer.writeValueAsString(self.store.executorList(active_only)))
         return [summary for summary in summaries if summary["id"] != "driver"]
 
     # -- A query --------------------------------------------------------------------------------
@@ -297,6 +298,17 @@ class Driver:
         if self.trigger(query) != "processingTime":
             return None
         return int(self.execution(query).trigger().intervalMs()) / 1000.0
+
+    def query_methods(self) -> set[str]:
+        """Names of the methods of a micro-batch query; its class moved in Spark 4.1."""
+        package = "org.apache.spark.sql.execution.streaming"
+        for name in (f"{package}.MicroBatchExecution", f"{package}.runtime.MicroBatchExecution"):
+            try:
+                methods = self.jvm.java.lang.Class.forName(name).getMethods()
+            except Py4JJavaError:
+                continue
+            return {str(method.getName()) for method in methods}
+        return set()
 
     def sources(self, query: StreamingQuery) -> list[SourceFacts]:
         """Format and options of each source, in the order in which progress lists them."""
@@ -352,3 +364,41 @@ class Driver:
         while pairs.hasNext():
             changed[pairs.next()._1()] = limit
         getattr(execution, "uniqueSources_$eq")(self._collections.toScalaMap(changed))
+
+
+def first_line(error: Exception) -> str:
+    """What went wrong in the Java process, without its stack trace.
+
+    >>> first_line(Py4JError("Method stage([]) does not exist\\nTrace: ..."))
+    'Method stage([]) does not exist'
+    """
+    text = error.java_exception.toString() if isinstance(error, Py4JJavaError) else error
+    return str(text).strip().partition("\n")[0]
+
+
+def names_in(collection: Any) -> list[str]:
+    """The names in a Scala collection, in one round trip."""
+    joined = str(collection.mkString("\n"))
+    return joined.split("\n") if joined else []
+
+
+class Listener:
+    """A ``StreamingQueryListener`` that Java calls back. Its methods must return at once."""
+
+    def __init__(self, hand_over: Callable[[str], None]) -> None:
+        self._hand_over = hand_over
+
+    def onQueryStarted(self, event: Any) -> None:  # noqa: N802
+        pass
+
+    def onQueryProgress(self, event: Any) -> None:  # noqa: N802
+        self._hand_over(str(event.progress().json()))
+
+    def onQueryIdle(self, event: Any) -> None:  # noqa: N802
+        pass
+
+    def onQueryTerminated(self, event: Any) -> None:  # noqa: N802
+        pass
+
+    class Java:
+        implements = ("org.apache.spark.sql.streaming.PythonStreamingQueryListener",)
