@@ -5,21 +5,15 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from penstock.policies.kubernetes.behavior import (
-    Behavior,
-    Pace,
-    change_within,
-    down_limit,
-    paces,
-    up_limit,
-)
 from penstock.policies.kubernetes.metrics import (
     MetricError,
+    PodSample,
     Proposal,
+    group_pods,
     object_per_pod_replicas,
     utilization_replicas,
 )
-from penstock.policies.kubernetes.pods import PodSample, group_pods
+from penstock.policies.kubernetes.pacing import Behavior, Pace, net_change, paces, replica_limit
 from tests.conformance.hpa_words import (
     NOW_S,
     READINESS,
@@ -48,6 +42,7 @@ from tests.conformance.reference.kubernetes import (
     object_replicas,
     reconcile,
     record_event,
+    rescales,
     stabilize,
     stabilize_down,
 )
@@ -195,11 +190,8 @@ def _scale_up_limit(case: Case) -> dict[str, Any]:
     words = case["inputs"]
     refuse_strange(words, {"current_replicas", "rules", "scale_up_events", "scale_down_events"})
     pace = paces(Behavior(scale_up=rules_of(words["rules"]))).up
-    up_events, down_events = (
-        events_of(words, "scale_up_events"),
-        events_of(words, "scale_down_events"),
-    )
-    limit = up_limit(words["current_replicas"], pace, up_events, down_events, NOW_S)
+    changes = rescales(events_of(words, "scale_up_events"), events_of(words, "scale_down_events"))
+    limit = replica_limit(words["current_replicas"], pace, changes, NOW_S, grows=True)
     return {"replicas": limit}
 
 
@@ -207,11 +199,8 @@ def _scale_down_limit(case: Case) -> dict[str, Any]:
     words = case["inputs"]
     refuse_strange(words, {"current_replicas", "rules", "scale_up_events", "scale_down_events"})
     pace = paces(Behavior(scale_down=rules_of(words["rules"]))).down
-    up_events, down_events = (
-        events_of(words, "scale_up_events"),
-        events_of(words, "scale_down_events"),
-    )
-    limit = down_limit(words["current_replicas"], pace, up_events, down_events, NOW_S)
+    changes = rescales(events_of(words, "scale_up_events"), events_of(words, "scale_down_events"))
+    limit = replica_limit(words["current_replicas"], pace, changes, NOW_S, grows=False)
     return {"replicas": limit}
 
 
@@ -247,7 +236,7 @@ def _scale_events(case: Case) -> dict[str, Any]:
         pace: Pace = paces(Behavior(scale_up=rules_of(words["rules"]))).up
         after = record_event(before, words["replica_change"], pace, NOW_S)
     return {
-        f"change_in_last_{period_s}s": change_within(before, period_s, NOW_S),
+        f"change_in_last_{period_s}s": net_change(rescales(before), period_s, NOW_S),
         "events_after": [{"change": e.change, "outdated": e.outdated} for e in after],
     }
 

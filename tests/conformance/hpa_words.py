@@ -8,15 +8,19 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from penstock.policies.kubernetes.behavior import Behavior, ScaleEvent, ScalingPolicy, ScalingRules
-from penstock.policies.kubernetes.metrics import Tolerance
-from penstock.policies.kubernetes.pods import Pod, PodSample, Readiness
-from penstock.policies.kubernetes.stabilization import ReplicaRecommendation
+from penstock.policies.kubernetes.metrics import Pod, PodSample, Readiness, Tolerance
+from penstock.policies.kubernetes.pacing import (
+    Behavior,
+    ReplicaRecommendation,
+    ScalingPolicy,
+    ScalingRules,
+)
 from tests.conformance.reference.kubernetes import (
     AverageMetric,
     ExternalMetric,
     MetricSpec,
     ObjectMetric,
+    ScaleEvent,
     UnknownMetric,
     UtilizationMetric,
 )

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from penstock.policies.kubernetes.keda_lag import LagRule, factors, next_factor
+from penstock.policies.kubernetes.keda_lag import KedaLag, factors, next_factor
 from tests.conformance.reference.keda import metric_of_lags, partition_lag
 
 Case = Mapping[str, Any]
@@ -35,7 +35,7 @@ def _partition_lag(case: Case) -> int:
 def _metric_value(case: Case) -> int:
     words = dict(case["inputs"])
     lags = words.pop("lags")
-    return metric_of_lags(LagRule(**words), lags)
+    return metric_of_lags(KedaLag(**words), lags)
 
 
 RUNNERS: dict[str, Callable[[Case], Any]] = {

@@ -19,9 +19,7 @@ from penstock.policies.algorithms import symptoms
 from penstock.policies.algorithms.dataflow import SourceOperator, TrueRates, demands
 from penstock.policies.algorithms.slots import with_margin, worth_reconfiguring
 from penstock.policies.kubernetes import varga
-from penstock.policies.kubernetes.metrics import Tolerance
-from penstock.policies.kubernetes.numbers import MAX_INT32, divide
-from penstock.policies.kubernetes.pods import Pod
+from penstock.policies.kubernetes.metrics import MAX_INT32, Pod, Tolerance, divide
 from penstock.policies.queueing.formulas import Station, erlang_c, response_time_s
 from tests.conformance.reference import heron, studies
 from tests.conformance.reference.heron import deal, fit

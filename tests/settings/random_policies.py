@@ -14,7 +14,7 @@ from penstock.core.errors import ConfigError
 from penstock.core.model import Limits
 from penstock.core.protocols import Policy
 from penstock.policies import POLICIES
-from penstock.policies.kubernetes.behavior import Behavior, ScalingPolicy, ScalingRules
+from penstock.policies.kubernetes.pacing import Behavior, ScalingPolicy, ScalingRules
 
 #: Not varied: a library that may not be there, and a period for which a run takes too long.
 FIXED = {"auto_arima"}

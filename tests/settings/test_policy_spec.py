@@ -10,8 +10,8 @@ from hypothesis import given
 
 from penstock.core.errors import ConfigError
 from penstock.policies import POLICIES
-from penstock.policies.kubernetes.behavior import Behavior, ScalingPolicy, ScalingRules
 from penstock.policies.kubernetes.hpa import Hpa
+from penstock.policies.kubernetes.pacing import Behavior, ScalingPolicy, ScalingRules
 from penstock.policies.phoebe import Phoebe
 from penstock.policies.static import Static
 from penstock.settings.goal import Goal

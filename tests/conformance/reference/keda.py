@@ -7,7 +7,7 @@ from typing import Literal
 
 from msgspec import Struct
 
-from penstock.policies.kubernetes.keda_lag import LagRule, metric_value
+from penstock.policies.kubernetes.keda_lag import KedaLag
 
 #: What Kafka answers when a group has committed nothing yet.
 NO_OFFSET = -1
@@ -55,10 +55,10 @@ def partition_lag(
     return PartitionLag(0 if committed == previous_committed else lag, lag)
 
 
-def metric_of_lags(rule: LagRule, lags: Sequence[int]) -> int:
-    """`metric_value` from the lag of each partition.
+def metric_of_lags(rule: KedaLag, lags: Sequence[int]) -> int:
+    """`KedaLag.metric_value` from the lag of each partition.
 
-    >>> metric_of_lags(LagRule(limit_to_partitions_with_lag=True), [1000, 0, 0, 0, 0])
+    >>> metric_of_lags(KedaLag(limit_to_partitions_with_lag=True), [1000, 0, 0, 0, 0])
     10
     """
-    return metric_value(rule, sum(lags), len(lags), sum(1 for lag in lags if lag > 0))
+    return rule.metric_value(sum(lags), len(lags), sum(1 for lag in lags if lag > 0))

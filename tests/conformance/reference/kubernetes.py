@@ -11,30 +11,35 @@ from typing import ClassVar, Protocol
 
 from msgspec import Struct
 
-from penstock.policies.kubernetes.behavior import (
-    Behavior,
-    Pace,
-    Paces,
-    ScaleEvent,
-    down_limit,
-    paces,
-    up_limit,
-)
+from penstock.core.knowledge import Rescale
 from penstock.policies.kubernetes.metrics import (
+    MAX_INT64,
+    READINESS,
     TOLERANCE,
     MetricError,
+    Pod,
+    PodSample,
     Proposal,
+    Readiness,
     Tolerance,
     Values,
+    bounded_ceil,
     counted_values,
+    divide,
     grouped_pods,
     object_per_pod_replicas,
+    quotient,
     replicas_by_ratio,
     utilization_replicas,
 )
-from penstock.policies.kubernetes.numbers import MAX_INT64, ceil_int32, divide, quotient
-from penstock.policies.kubernetes.pods import READINESS, Pod, PodSample, Readiness
-from penstock.policies.kubernetes.stabilization import ReplicaRecommendation
+from penstock.policies.kubernetes.pacing import (
+    Behavior,
+    Pace,
+    Paces,
+    ReplicaRecommendation,
+    paces,
+    replica_limit,
+)
 
 
 def serving(pods: Iterable[Pod]) -> int:
@@ -102,7 +107,7 @@ def object_replicas(
     """
     ratio = divide(float(value_milli), float(target_milli))
     if current == 0:
-        return Proposal(ceil_int32(ratio), value_milli)
+        return Proposal(bounded_ceil(ratio), value_milli)
     if tolerance.covers(ratio):
         return Proposal(current, value_milli)
     if not pods:
@@ -110,7 +115,7 @@ def object_replicas(
             "unable to calculate ready pods: "
             "no pods returned by selector while calculating replica count"
         )
-    return Proposal(ceil_int32(ratio * serving(pods)), value_milli)
+    return Proposal(bounded_ceil(ratio * serving(pods)), value_milli)
 
 
 def external_replicas(
@@ -201,6 +206,23 @@ def _stored(
     return (*past[:reuse], newest, *past[reuse + 1 :])
 
 
+class ScaleEvent(Struct, frozen=True, gc=False):
+    """A rescale that was made; `change` is how many pods, up or down."""
+
+    change: int
+    at_s: float
+    outdated: bool = False
+
+
+def rescales(
+    up_events: Iterable[ScaleEvent], down_events: Iterable[ScaleEvent] = ()
+) -> list[Rescale]:
+    """The same events as Penstock remembers them: only the differences of sizes matter."""
+    return [Rescale(event.at_s, 0, event.change) for event in up_events] + [
+        Rescale(event.at_s, event.change, 0) for event in down_events
+    ]
+
+
 class Limited(Struct, frozen=True, gc=False):
     """What the limits left of a desired size, and which limit it was."""
 
@@ -224,14 +246,17 @@ def bounded_rate(
     >>> bounded_rate(50, 1, paces(Behavior()), min_replicas=1, max_replicas=100)
     Limited(replicas=5, reason='ScaleUpLimit')
     """
+    changes = rescales(up_events, down_events)
     if desired > current:
-        allowed = max(current, up_limit(current, rules.up, up_events, down_events, now_s))
+        limit = replica_limit(current, rules.up, changes, now_s, grows=True)
+        allowed = max(current, limit)
         if desired > min(max_replicas, allowed):
             if max_replicas > allowed:
                 return Limited(allowed, "ScaleUpLimit")
             return Limited(max_replicas, "TooManyReplicas")
     elif desired < current:
-        allowed = min(current, down_limit(current, rules.down, up_events, down_events, now_s))
+        limit = replica_limit(current, rules.down, changes, now_s, grows=False)
+        allowed = min(current, limit)
         if desired < max(min_replicas, allowed):
             if min_replicas < allowed:
                 return Limited(allowed, "ScaleDownLimit")

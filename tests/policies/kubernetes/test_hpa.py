@@ -10,9 +10,13 @@ from hypothesis import strategies as st
 
 from penstock.core.knowledge import Knowledge, Rescale
 from penstock.core.model import Decision, ExecutorSample, Fleet, Reason, Snapshot, Step
-from penstock.policies.kubernetes.behavior import Behavior, ScalingPolicy, ScalingRules
 from penstock.policies.kubernetes.hpa import Hpa
-from penstock.policies.kubernetes.pacing import Recommendations
+from penstock.policies.kubernetes.pacing import (
+    Behavior,
+    Recommendations,
+    ScalingPolicy,
+    ScalingRules,
+)
 
 NOW_S = 1000.0
 

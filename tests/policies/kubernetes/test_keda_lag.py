@@ -8,8 +8,8 @@ from hypothesis import strategies as st
 
 from penstock.core.knowledge import Knowledge
 from penstock.core.model import Decision, Fleet, Receipt, Snapshot, Step
-from penstock.policies.kubernetes.behavior import Behavior, ScalingRules
 from penstock.policies.kubernetes.keda_lag import KedaLag
+from penstock.policies.kubernetes.pacing import Behavior, ScalingRules
 
 POLICY = KedaLag(lag_threshold=1000)
 

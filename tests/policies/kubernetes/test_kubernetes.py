@@ -11,28 +11,31 @@ from hypothesis import strategies as st
 from penstock.core.errors import ModelError
 from penstock.core.knowledge import Rescale
 from penstock.core.model import Reason
-from penstock.policies.kubernetes.behavior import (
-    Behavior,
-    ScaleEvent,
-    ScalingPolicy,
-    ScalingRules,
-    paces,
-    rate_limited,
-)
-from penstock.policies.kubernetes.keda_lag import LagRule, factors, next_factor
+from penstock.policies.kubernetes.keda_lag import KedaLag, factors, next_factor
 from penstock.policies.kubernetes.metrics import (
+    MAX_INT32,
+    MAX_INT64,
     MetricError,
+    Pod,
+    PodSample,
     Tolerance,
     object_per_pod_replicas,
     utilization_replicas,
 )
-from penstock.policies.kubernetes.numbers import MAX_INT32, MAX_INT64
-from penstock.policies.kubernetes.pacing import Recommendations, settle
-from penstock.policies.kubernetes.pods import Pod, PodSample
-from penstock.policies.kubernetes.stabilization import ReplicaRecommendation
+from penstock.policies.kubernetes.pacing import (
+    Behavior,
+    Recommendations,
+    ReplicaRecommendation,
+    ScalingPolicy,
+    ScalingRules,
+    paces,
+    rate_limited,
+    settle,
+)
 from tests.conformance import hpa_cases
 from tests.conformance.reference.keda import metric_of_lags
 from tests.conformance.reference.kubernetes import (
+    ScaleEvent,
     bounded_rate,
     external_per_pod_replicas,
     legacy_limited,
@@ -222,7 +225,7 @@ def test_factors_are_all_divisors(number: int) -> None:
 
 @given(st.lists(st.integers(0, 10_000), min_size=1, max_size=40), st.integers(1, 500))
 def test_even_distribution_divides_the_partitions(lags: list[int], threshold: int) -> None:
-    rule = LagRule(threshold, ensure_even_distribution=True)
+    rule = KedaLag(threshold, ensure_even_distribution=True)
     consumers, rest = divmod(metric_of_lags(rule, lags), threshold)
     assert rest == 0
     assert len(lags) % consumers == 0
@@ -230,4 +233,4 @@ def test_even_distribution_divides_the_partitions(lags: list[int], threshold: in
 
 
 def test_idle_consumers_see_the_whole_lag() -> None:
-    assert metric_of_lags(LagRule(allow_idle_consumers=True), [100, 100]) == 200
+    assert metric_of_lags(KedaLag(allow_idle_consumers=True), [100, 100]) == 200

@@ -12,16 +12,22 @@ from msgspec import Meta
 
 from penstock.core.knowledge import Knowledge
 from penstock.core.model import Decision, ExecutorSample, Limits, Reason, Snapshot, not_measured
-from penstock.policies.kubernetes.behavior import Behavior
-from penstock.policies.kubernetes.metrics import MetricError, Tolerance, utilization_replicas
+from penstock.policies.kubernetes.metrics import (
+    MetricError,
+    Pod,
+    PodSample,
+    Readiness,
+    Tolerance,
+    utilization_replicas,
+)
 from penstock.policies.kubernetes.pacing import (
+    Behavior,
     Recommendations,
     metric_reason,
     seeded,
     settle,
     tolerance_of,
 )
-from penstock.policies.kubernetes.pods import Pod, PodSample, Readiness
 
 #: A fraction of 1 in the thousandths that Kubernetes counts in.
 MILLI = 1000
@@ -119,9 +125,8 @@ class Hpa:
         if percent is not None and self.memory_target_fraction is None:
             target = round(self.cpu_target_fraction * 100)
             ratio, tolerance = percent / target, self._tolerance()
-            wanted = current
-            if not tolerance.covers(ratio):
-                wanted = ceil(ratio * len(snapshot.executors))
+            near = tolerance.covers(ratio)
+            wanted = current if near else ceil(ratio * len(snapshot.executors))
             reason = _reason("cpu", percent, target, wanted, current, tolerance)
         else:
             answer = self._all_metrics(snapshot, knowledge)
@@ -144,10 +149,7 @@ class Hpa:
         executors = snapshot.executors
         if not executors:
             return None
-        settle_s = self.metric_window_s
-        if settle_s > self.cpu_initialization_s:
-            settle_s = self.cpu_initialization_s
-        settled_at_s = snapshot.at_s - settle_s
+        settled_at_s = snapshot.at_s - min(self.metric_window_s, self.cpu_initialization_s)
         used_milli = 0
         for executor in executors:
             cpu = executor.cpu_fraction
@@ -164,13 +166,17 @@ class Hpa:
         readiness = Readiness(self.cpu_initialization_s, self.initial_readiness_delay_s)
         best: tuple[int, Reason] | None = None
         blind = ""
-        for name, target, samples in self._metrics(snapshot):
+        targets = {"cpu": self.cpu_target_fraction, "memory": self.memory_target_fraction}
+        for name, target_fraction in targets.items():
+            if target_fraction is None:
+                continue
+            target = round(target_fraction * 100)
             try:
                 proposal = utilization_replicas(
                     current,
                     target,
                     pods,
-                    samples,
+                    self._samples(name, snapshot),
                     resource=name,
                     now_s=snapshot.at_s,
                     tolerance=tolerance,
@@ -188,24 +194,12 @@ class Hpa:
             return blind
         return best
 
-    def _metrics(self, snapshot: Snapshot) -> list[tuple[str, int, dict[str, PodSample]]]:
-        """Name, target in percent and samples of each metric in use."""
-        targets = {"cpu": self.cpu_target_fraction, "memory": self.memory_target_fraction}
-        return [
-            (
-                name,
-                round(target * 100),
-                {
-                    executor.id: PodSample(
-                        int(used * MILLI + 0.5), snapshot.at_s, self.metric_window_s
-                    )
-                    for executor in snapshot.executors
-                    if (used := getattr(executor, f"{name}_fraction")) is not None
-                },
-            )
-            for name, target in targets.items()
-            if target is not None
-        ]
+    def _samples(self, name: str, snapshot: Snapshot) -> dict[str, PodSample]:
+        return {
+            executor.id: PodSample(int(used * MILLI + 0.5), snapshot.at_s, self.metric_window_s)
+            for executor in snapshot.executors
+            if (used := getattr(executor, f"{name}_fraction")) is not None
+        }
 
     def _pod(self, executor: ExecutorSample, history: Sequence[Snapshot]) -> Pod:
         """An executor as a pod; one that became ready and is no more, is leaving."""
@@ -241,9 +235,5 @@ def _reason(
     name: str, percent: int, target: int, wanted: int, current: int, tolerance: Tolerance
 ) -> Reason:
     seen = f"{name} at {percent} % for a target of {target} %"
-    evidence: dict[str, float] = {
-        f"{name}_percent": percent,
-        "target_percent": target,
-        "wanted": wanted,
-    }
-    return metric_reason(seen, percent / target, wanted, current, tolerance, evidence)
+    numbers = {f"{name}_percent": percent, "target_percent": target, "wanted": wanted}
+    return metric_reason(seen, percent / target, wanted, current, tolerance, dict(numbers))

@@ -6,14 +6,14 @@ from dataclasses import dataclass
 from math import isqrt
 from typing import Annotated, ClassVar
 
-from msgspec import Meta, Struct
+from msgspec import Meta
 
 from penstock.core.knowledge import Knowledge
 from penstock.core.model import Decision, Fleet, Limits, Reason, Snapshot, not_measured
 from penstock.core.phrases import counted
-from penstock.policies.kubernetes.behavior import Behavior
-from penstock.policies.kubernetes.metrics import object_per_pod_replicas
+from penstock.policies.kubernetes.metrics import Tolerance, object_per_pod_replicas
 from penstock.policies.kubernetes.pacing import (
+    Behavior,
     Recommendations,
     metric_reason,
     seeded,
@@ -44,35 +44,6 @@ def next_factor(total_lag: int, partitions: int, lag_threshold: int) -> int:
         if factor * lag_threshold >= total_lag:
             return factor
     return partitions
-
-
-class LagRule(Struct, frozen=True, gc=False):
-    """The options of the scaler that change the lag; the names are KEDA's."""
-
-    lag_threshold: int = 10
-    allow_idle_consumers: bool = False
-    limit_to_partitions_with_lag: bool = False
-    ensure_even_distribution: bool = False
-
-
-def metric_value(rule: LagRule, total_lag: int, partitions: int, partitions_with_lag: int) -> int:
-    """The lag as the autoscaler gets to see it, cut so that no consumer is left without work.
-
-    The cut compares whole multiples of the threshold, so a rest of less than one passes: with 5
-    partitions and a threshold of 10, a lag of 59 stays 59 and asks for 6 consumers.
-
-    >>> metric_value(LagRule(), 500, 5, 5), metric_value(LagRule(), 59, 5, 5)
-    (50, 59)
-    >>> metric_value(LagRule(ensure_even_distribution=True), 84, 12, 12)
-    120
-    """
-    limited, even = rule.limit_to_partitions_with_lag, rule.ensure_even_distribution
-    if rule.allow_idle_consumers and not limited and not even:
-        return total_lag
-    if even:
-        total_lag = next_factor(total_lag, partitions, rule.lag_threshold) * rule.lag_threshold
-    most = partitions_with_lag if limited else partitions
-    return most * rule.lag_threshold if total_lag // rule.lag_threshold > most else total_lag
 
 
 @dataclass(frozen=True, slots=True)
@@ -163,41 +134,52 @@ class KedaLag:
             at_most = counted(self.activation_lag_threshold, "record")
             text = f"a lag of at most {at_most} for {self.cooldown_s:.0f} s: the job goes to sleep"
             return Decision.of(0, Reason("inactive", text, {"lag_records": lag}), memory=past)
-        metric = self._metric(lag, snapshot.partitions)
-        if metric is None:
+        partitions = snapshot.partitions
+        if partitions is None and not self._ignores_partitions:
             return not_measured(current, "partitions", memory=past)
-        wanted = object_per_pod_replicas(
-            fleet.registered,
-            self.lag_threshold * 1000,
-            metric * 1000,
-            tolerance=tolerance_of(self.behavior, self.tolerance_fraction, self.tolerance_fraction),
-        ).replicas
+        metric = lag
+        if partitions is not None:
+            metric = self.metric_value(lag, partitions, min(partitions, lag))
+        tolerance = tolerance_of(self.behavior, self.tolerance_fraction, self.tolerance_fraction)
+        asked = object_per_pod_replicas(
+            fleet.registered, self.lag_threshold * 1000, metric * 1000, tolerance=tolerance
+        )
         # The autoscaler that KEDA makes never goes below 1: the step to 0 is KEDA's own.
+        wanted = max(1, asked.replicas)
         return settle(
-            max(1, wanted),
+            wanted,
             current,
             now_s,
             past,
-            self._reason(lag, metric, max(1, wanted), fleet),
+            self._reason(lag, metric, wanted, fleet, tolerance),
             down_window_s=self.stabilize_down_s,
             behavior=self.behavior,
             changes=knowledge.rescales,
         )
 
-    def _metric(self, lag: int, partitions: int | None) -> int | None:
-        """The lag that KEDA reports; without partitions only where they do not matter."""
-        rule = LagRule(
-            self.lag_threshold,
-            self.allow_idle_consumers,
-            self.limit_to_partitions_with_lag,
-            self.ensure_even_distribution,
-        )
-        if partitions is None:
-            free = self.allow_idle_consumers and not (
-                self.limit_to_partitions_with_lag or self.ensure_even_distribution
-            )
-            return lag if free else None
-        return metric_value(rule, lag, partitions, min(partitions, lag))
+    @property
+    def _ignores_partitions(self) -> bool:
+        restricted = self.limit_to_partitions_with_lag or self.ensure_even_distribution
+        return self.allow_idle_consumers and not restricted
+
+    def metric_value(self, total_lag: int, partitions: int, partitions_with_lag: int) -> int:
+        """The lag as the autoscaler gets to see it, cut so that no consumer is left without work.
+
+        The cut compares whole multiples of the threshold, so a rest of less than one passes: with
+        5 partitions and a threshold of 10, a lag of 59 stays 59 and asks for 6 consumers.
+
+        >>> KedaLag().metric_value(500, 5, 5), KedaLag().metric_value(59, 5, 5)
+        (50, 59)
+        >>> KedaLag(ensure_even_distribution=True).metric_value(84, 12, 12)
+        120
+        """
+        if self._ignores_partitions:
+            return total_lag
+        threshold = self.lag_threshold
+        if self.ensure_even_distribution:
+            total_lag = next_factor(total_lag, partitions, threshold) * threshold
+        most = partitions_with_lag if self.limit_to_partitions_with_lag else partitions
+        return most * threshold if total_lag // threshold > most else total_lag
 
     def _asleep(self, lag: int, past: Recommendations) -> Decision:
         evidence: dict[str, float] = {"lag_records": lag}
@@ -217,14 +199,16 @@ class KedaLag:
                 return True
         return False
 
-    def _reason(self, lag: int, metric: int, wanted: int, fleet: Fleet) -> Reason:
-        seen = f"a lag of {counted(lag, 'record')} at {self.lag_threshold} per executor"
-        evidence: dict[str, float] = {
+    def _reason(
+        self, lag: int, metric: int, wanted: int, fleet: Fleet, tolerance: Tolerance
+    ) -> Reason:
+        threshold = self.lag_threshold
+        seen = f"a lag of {counted(lag, 'record')} at {threshold} per executor"
+        numbers = {
             "lag_records": lag,
             "metric": metric,
-            "lag_threshold": self.lag_threshold,
+            "lag_threshold": threshold,
             "wanted": wanted,
         }
-        ratio = metric / (self.lag_threshold * max(1, fleet.registered))
-        tolerance = tolerance_of(self.behavior, self.tolerance_fraction, self.tolerance_fraction)
-        return metric_reason(seen, ratio, wanted, fleet.target, tolerance, evidence)
+        ratio = metric / (threshold * max(1, fleet.registered))
+        return metric_reason(seen, ratio, wanted, fleet.target, tolerance, dict(numbers))

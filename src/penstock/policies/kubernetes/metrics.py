@@ -6,26 +6,60 @@ All values are integers in thousandths of their unit. A metric that gives no num
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from math import ceil, inf, isnan, nan
+from typing import Literal
 
 from msgspec import Struct
 
 from penstock.core.errors import SensorError
-from penstock.policies.kubernetes.numbers import ceil_int32, ceil_int64, divide, quotient
-from penstock.policies.kubernetes.pods import (
-    READINESS,
-    Pod,
-    PodGroups,
-    PodSample,
-    Readiness,
-    group_pods,
-)
 
+MAX_INT32 = 2**31 - 1
+MIN_INT32 = -(2**31)
+MAX_INT64 = 2**63 - 1
+
+Phase = Literal["Pending", "Running", "Succeeded", "Failed", "Unknown"]
 Values = Mapping[str, int]
 
 
 class MetricError(SensorError):
     """A metric could not be read, or not be turned into a number of replicas."""
+
+
+class Pod(Struct, frozen=True, gc=False):
+    """What the autoscaler needs to know of a pod.
+
+    `ready` is ``None`` as long as the pod has no such condition; `ready_changed_at_s` is when it
+    last changed. A `request_milli` of ``None`` is a container without a request.
+    """
+
+    name: str
+    phase: Phase = "Running"
+    ready: bool | None = True
+    deleting: bool = False
+    started_at_s: float | None = None
+    ready_changed_at_s: float | None = None
+    request_milli: int | None = None
+
+
+class PodSample(Struct, frozen=True, gc=False):
+    """One pod's metric, in thousandths, measured over the `window_s` that end at `at_s`."""
+
+    value_milli: int
+    at_s: float = 0.0
+    window_s: float = 0.0
+
+
+class Readiness(Struct, frozen=True, gc=False):
+    """How long the cpu of a starting pod is not trusted.
+
+    For `cpu_initialization_s` after its start a pod's cpu counts only while it is ready, and only
+    if the whole sample was taken after it became ready. An unready pod whose condition last
+    changed within `initial_delay_s` of its start was never ready.
+    """
+
+    cpu_initialization_s: float = 300.0
+    initial_delay_s: float = 30.0
 
 
 class Tolerance(Struct, frozen=True, gc=False):
@@ -43,8 +77,17 @@ class Tolerance(Struct, frozen=True, gc=False):
         return 1.0 - self.down <= ratio <= 1.0 + self.up
 
 
-#: The value that Kubernetes ships.
-TOLERANCE = Tolerance()
+#: The values that Kubernetes ships.
+READINESS, TOLERANCE = Readiness(), Tolerance()
+
+
+class PodGroups(Struct, frozen=True):
+    """How many pods count, and the names of those that do not, by why."""
+
+    ready: int
+    unready: tuple[str, ...] = ()
+    missing: tuple[str, ...] = ()
+    ignored: tuple[str, ...] = ()
 
 
 class Proposal(Struct, frozen=True, gc=False):
@@ -83,7 +126,7 @@ def utilization_replicas(
     requests = _requests(pods, resource)
 
     def ratio_of(values: Values) -> float:
-        return divide(float(_utilization(values, requests)[0]), float(target_pct))
+        return divide(_utilization(values, requests)[0], target_pct)
 
     def missing_milli(name: str) -> int:
         return requests[name] * max(100, target_pct) // 100
@@ -106,22 +149,8 @@ def object_per_pod_replicas(
     value = float(value_milli)
     replicas = status_replicas
     if not tolerance.covers(divide(value, float(target_milli) * status_replicas)):
-        replicas = ceil_int32(divide(value, float(target_milli)))
-    return Proposal(replicas, ceil_int64(divide(value, float(status_replicas))))
-
-
-def _utilization(values: Values, requests: Mapping[str, int]) -> tuple[int, int]:
-    """Percent of the requests in use, and its mean in thousandths; unknown pods are left out."""
-    used = requested = count = 0
-    for name, value in values.items():
-        request = requests.get(name)
-        if request is not None:
-            used += value
-            requested += request
-            count += 1
-    if requested == 0:
-        raise MetricError("no metrics returned matched known pods")
-    return quotient(used * 100, requested), quotient(used, count)
+        replicas = bounded_ceil(divide(value, target_milli))
+    return Proposal(replicas, bounded_ceil(divide(value, status_replicas), MAX_INT64))
 
 
 def replicas_by_ratio(
@@ -139,7 +168,7 @@ def replicas_by_ratio(
     """
     ratio = ratio_of(values)
     if not groups.missing and not (groups.unready and ratio > 1.0):
-        return current if tolerance.covers(ratio) else ceil_int32(ratio * groups.ready)
+        return current if tolerance.covers(ratio) else bounded_ceil(ratio * groups.ready)
     filled = dict(values)
     if ratio < 1.0:
         filled.update((name, missing_milli(name)) for name in groups.missing)
@@ -148,7 +177,7 @@ def replicas_by_ratio(
     again = ratio_of(filled)
     if tolerance.covers(again) or ratio < 1.0 < again or again < 1.0 < ratio:
         return current
-    replicas = ceil_int32(again * len(filled))
+    replicas = bounded_ceil(again * len(filled))
     contradicts = replicas > current if again < 1.0 else replicas < current
     return current if contradicts else replicas
 
@@ -165,12 +194,94 @@ def grouped_pods(
     return group_pods(pods, samples, resource=resource, now_s=now_s, readiness=readiness)
 
 
+def group_pods(
+    pods: Iterable[Pod],
+    samples: Mapping[str, PodSample],
+    *,
+    resource: str,
+    now_s: float,
+    readiness: Readiness = READINESS,
+) -> PodGroups:
+    """Sort pods into those that count and those that are unready, unmeasured or gone.
+
+    Readiness counts for cpu only: a starting process burns cpu without serving anything.
+
+    >>> young = Pod("young", started_at_s=50.0, ready_changed_at_s=50.0)
+    >>> fresh = {"young": PodSample(900, at_s=60.0, window_s=30.0)}
+    >>> group_pods([young, Pod("gone", deleting=True)], fresh, resource="cpu", now_s=60.0)
+    PodGroups(ready=0, unready=('young',), missing=(), ignored=('gone',))
+    >>> group_pods([young], fresh, resource="memory", now_s=60.0).ready
+    1
+    """
+    ready = 0
+    unready: list[str] = []
+    missing: list[str] = []
+    ignored: list[str] = []
+    for pod in pods:
+        if pod.deleting or pod.phase == "Failed":
+            ignored.append(pod.name)
+        elif pod.phase == "Pending":
+            unready.append(pod.name)
+        elif (sample := samples.get(pod.name)) is None:
+            missing.append(pod.name)
+        elif resource == "cpu" and not _cpu_counts(pod, sample, now_s, readiness):
+            unready.append(pod.name)
+        else:
+            ready += 1
+    return PodGroups(ready, tuple(unready), tuple(missing), tuple(ignored))
+
+
 def counted_values(samples: Mapping[str, PodSample], groups: PodGroups) -> dict[str, int]:
     dropped = {*groups.ignored, *groups.unready}
     values = {name: s.value_milli for name, s in samples.items() if name not in dropped}
     if not values:
         raise MetricError("did not receive metrics for targeted pods (pods might be unready)")
     return values
+
+
+def bounded_ceil(value: float, largest: int = MAX_INT32) -> int:
+    """The next whole number up, or the largest that a replica count (or a metric) can hold.
+
+    >>> bounded_ceil(2.1), bounded_ceil(1e30) == MAX_INT32
+    (3, True)
+    """
+    if isnan(value):
+        return 0
+    return largest if value >= largest else ceil(max(value, -float(largest)))
+
+
+def divide(value: float, by: float) -> float:
+    """Division of floats that knows infinity, as hardware does: ``1/0`` is inf, ``0/0`` NaN."""
+    if by != 0.0:
+        return float(value) / float(by)
+    return nan if value == 0.0 else inf if value > 0.0 else -inf
+
+
+def quotient(total: int, count: int) -> int:
+    """Division that drops the rest, so that it rounds towards zero on both sides.
+
+    >>> quotient(7, 2), quotient(-7, 2)
+    (3, -3)
+    """
+    return total // count if total >= 0 else -(-total // count)
+
+
+def _cpu_counts(pod: Pod, sample: PodSample, now_s: float, readiness: Readiness) -> bool:
+    if pod.ready is None or pod.started_at_s is None:
+        return False
+    changed_at_s = -inf if pod.ready_changed_at_s is None else pod.ready_changed_at_s
+    if pod.started_at_s + readiness.cpu_initialization_s > now_s:
+        return pod.ready and sample.at_s >= changed_at_s + sample.window_s
+    return pod.ready or changed_at_s >= pod.started_at_s + readiness.initial_delay_s
+
+
+def _utilization(values: Values, requests: Mapping[str, int]) -> tuple[int, int]:
+    """Percent of the requests in use, and its mean in thousandths; unknown pods are left out."""
+    known = [name for name in values if name in requests]
+    used, requested = sum(values[name] for name in known), sum(requests[name] for name in known)
+    if requested == 0:
+        raise MetricError("no metrics returned matched known pods")
+    return quotient(used * 100, requested), quotient(used, len(known))
 
 
 def _requests(pods: Sequence[Pod], resource: str) -> dict[str, int]:

@@ -1,34 +1,199 @@
-"""Stabilisation and limits for policies that scale the Kubernetes way.
+"""How far and how fast an autoscaler may scale: ``spec.behavior``, stabilisation, rate limits.
 
-A policy works out what its metrics ask for, says so with `metric_reason`, and hands both to
-`settle`. Bounds are guards. What is remembered between turns is `Recommendations`, and only as
-much of it as can still matter.
+A policy that scales the Kubernetes way works out what its metrics ask for, says so with
+`metric_reason`, and hands both to `settle`. Bounds are guards. What is remembered between turns is
+`Recommendations`, and only as much of it as can still matter.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from functools import lru_cache
+from itertools import takewhile
+from math import ceil
+from typing import Literal, NamedTuple
 
 from msgspec import Struct
 
+from penstock.core.errors import ModelError
 from penstock.core.knowledge import Rescale
 from penstock.core.model import Decision, Reason
 from penstock.core.phrases import executors, resized
-from penstock.policies.kubernetes.behavior import Behavior, ScaleEvent, paces, rate_limited
-from penstock.policies.kubernetes.metrics import Tolerance
-from penstock.policies.kubernetes.stabilization import ReplicaRecommendation, keep_extreme
+from penstock.policies.kubernetes.metrics import MAX_INT32, MIN_INT32, Tolerance
+
+#: The longest period of a policy and the longest window that Kubernetes accepts.
+MAX_PERIOD_S, MAX_WINDOW_S = 1800.0, 3600.0
+
+Select = Literal["Max", "Min", "Disabled"]
+
+
+class ScalingPolicy(Struct, frozen=True, gc=False, forbid_unknown_fields=True):
+    """How many pods, or percent of them, may change in one period."""
+
+    kind: Literal["Pods", "Percent"]
+    value: int
+    period_s: float = 15.0
+
+    def __post_init__(self) -> None:
+        if self.value < 0:
+            raise ModelError(f"value must not be negative, not {self.value}")
+        if not 0.0 < self.period_s <= MAX_PERIOD_S:
+            raise ModelError(f"period_s must be in 0..{MAX_PERIOD_S:.0f}, not {self.period_s}")
+
+
+class ScalingRules(Struct, frozen=True, gc=False, forbid_unknown_fields=True):
+    """The rules of one direction; what is ``None`` takes the default of that direction.
+
+    Parameters
+    ----------
+    window_s
+        Stabilisation window; by default 0 s up and 300 s down.
+    select
+        ``Max`` takes the policy that allows most, ``Min`` the one that allows least,
+        ``Disabled`` forbids the direction.
+    policies
+        By default 4 pods or 100 % in 15 s up, and 100 % in 15 s down.
+    tolerance
+        Instead of the tolerance of the whole cluster.
+    """
+
+    window_s: float | None = None
+    select: Select | None = None
+    policies: tuple[ScalingPolicy, ...] | None = None
+    tolerance: float | None = None
+
+    def __post_init__(self) -> None:
+        if self.window_s is not None and not 0.0 <= self.window_s <= MAX_WINDOW_S:
+            raise ModelError(f"window_s must be in 0..{MAX_WINDOW_S:.0f}, not {self.window_s}")
+        if self.tolerance is not None and not self.tolerance >= 0.0:
+            raise ModelError(f"tolerance must not be negative, not {self.tolerance}")
+
+
+class Behavior(Struct, frozen=True, gc=False, forbid_unknown_fields=True):
+    """``spec.behavior``: the rules of both directions."""
+
+    scale_up: ScalingRules = ScalingRules()
+    scale_down: ScalingRules = ScalingRules()
+
+
+class Pace(NamedTuple):
+    """The rules of one direction with every default filled in."""
+
+    window_s: float
+    select: Select
+    policies: tuple[ScalingPolicy, ...]
+
+    @property
+    def longest_s(self) -> float:
+        """The longest period of any policy: older rescales are of no use."""
+        return max((policy.period_s for policy in self.policies), default=0.0)
+
+
+class Paces(NamedTuple):
+    """Both directions."""
+
+    up: Pace
+    down: Pace
+
+
+class ReplicaRecommendation(Struct, frozen=True, gc=False, array_like=True):
+    """How many replicas the metrics asked for, and when."""
+
+    replicas: int
+    at_s: float
 
 
 class Recommendations(Struct, frozen=True, tag=True, omit_defaults=True):
     """What a policy remembers of its own recommendations.
 
-    Of the past only those are kept that none as high (or as low) has followed: their first is
-    the highest (the lowest) of the window. Empty is the cold start.
+    The controller of Kubernetes keeps a list of all. Here only those are kept that none as high
+    (or as low) has followed: their first is the highest (the lowest) of the window, so the answers
+    are the same. Empty is the cold start.
     """
 
     highest: tuple[ReplicaRecommendation, ...] = ()
     lowest: tuple[ReplicaRecommendation, ...] = ()
+
+
+DEFAULT_UP = (ScalingPolicy("Pods", 4), ScalingPolicy("Percent", 100))
+DEFAULT_DOWN = (ScalingPolicy("Percent", 100),)
+
+
+@lru_cache(maxsize=64)
+def paces(behavior: Behavior, down_window_s: float = 300.0) -> Paces:
+    """Fill in the defaults; `down_window_s` is the flag of the whole controller.
+
+    >>> paces(Behavior()).down.window_s, paces(Behavior()).up.policies[0].value
+    (300.0, 4)
+    """
+    return Paces(
+        _filled(behavior.scale_up, 0.0, DEFAULT_UP),
+        _filled(behavior.scale_down, down_window_s, DEFAULT_DOWN),
+    )
+
+
+def _filled(rules: ScalingRules, window_s: float, policies: tuple[ScalingPolicy, ...]) -> Pace:
+    return Pace(
+        window_s if rules.window_s is None else rules.window_s,
+        rules.select or "Max",
+        policies if rules.policies is None else rules.policies,
+    )
+
+
+def replica_limit(
+    current: int, pace: Pace, changes: Iterable[Rescale], now_s: float, *, grows: bool
+) -> int:
+    """The most (on the way down, the fewest) replicas that the policies allow now.
+
+    Each policy counts from where the fleet stood at the start of its period. On the way down
+    percents are cut off, not rounded.
+
+    >>> pace = Pace(0.0, "Max", (ScalingPolicy("Pods", 4, 60), ScalingPolicy("Percent", 50, 60)))
+    >>> replica_limit(10, pace, [], now_s=0.0, grows=True)
+    15
+    >>> replica_limit(10, pace, [Rescale(-30.0, before=6, after=10)], now_s=0.0, grows=True)
+    10
+    """
+    if pace.select == "Disabled":
+        return current
+    limits = []
+    for policy in pace.policies:
+        start = current - net_change(changes, policy.period_s, now_s)
+        by = policy.value if grows else -policy.value
+        if policy.kind == "Pods":
+            limits.append(start + by)
+        else:
+            limits.append((ceil if grows else int)(start * (1 + by / 100)))
+    if grows == (pace.select == "Min"):
+        return min(limits, default=MAX_INT32)
+    return max(limits, default=MIN_INT32)
+
+
+def net_change(changes: Iterable[Rescale], period_s: float, now_s: float) -> int:
+    """How many pods were added, less those removed, in less than the last `period_s`.
+
+    >>> net_change([Rescale(-60.0, 1, 8), Rescale(-59.0, 8, 14)], 60.0, now_s=0.0)
+    6
+    """
+    cutoff_s = now_s - period_s
+    return sum(change.after - change.before for change in changes if change.at_s > cutoff_s)
+
+
+def rate_limited(
+    desired: int, current: int, rules: Paces, changes: Sequence[Rescale] = (), now_s: float = 0.0
+) -> int:
+    """The desired size as far as the policies of its direction allow.
+
+    >>> rate_limited(50, 1, paces(Behavior()))
+    5
+    """
+    if desired == current:
+        return desired
+    cutoff_s = now_s - max(rules.up.longest_s, rules.down.longest_s)
+    recent = list(takewhile(lambda change: change.at_s > cutoff_s, reversed(changes)))
+    grows = desired > current
+    limit = replica_limit(current, rules.up if grows else rules.down, recent, now_s, grows=grows)
+    return min(desired, max(current, limit)) if grows else max(desired, min(current, limit))
 
 
 def seeded(past: Recommendations, current: int, now_s: float) -> Recommendations:
@@ -63,8 +228,6 @@ def metric_reason(
 
     >>> metric_reason("cpu at 88 % for a target of 80 %", 1.1, 4, 4, Tolerance(), {}).text
     'cpu at 88 % for a target of 80 %: within the tolerance of 10 %, 4 executors stay'
-    >>> metric_reason("cpu at 50 % for a target of 80 %", 0.625, 1, 1, Tolerance(), {}).text
-    'cpu at 50 % for a target of 80 %: 1 executor stays'
     """
     if wanted == current:
         allowed = 100.0 * (tolerance.up if ratio > 1.0 else tolerance.down)
@@ -95,13 +258,11 @@ def settle(
     (14, '1 executor wanted, but 14 within the last 300 s')
     """
     wanted = max(0, wanted)
-    if not past.highest:
-        past = seeded(past, current, now_s)
+    past = seeded(past, current, now_s)
     newest = ReplicaRecommendation(wanted, now_s)
     if behavior is not None:
-        return _paced(newest, current, past, reasons, behavior, down_window_s, changes)
+        return _paced(newest, current, past, reasons, paces(behavior, down_window_s), changes)
     highest = keep_extreme(past.highest, newest, now_s - down_window_s, 1)
-    memory = Recommendations(highest)
     stable = highest[0].replicas
     if stable > wanted:
         reasons = (*reasons, _stabilized(wanted, stable, down_window_s))
@@ -109,7 +270,7 @@ def settle(
     if stable > most:
         reasons = (*reasons, _limited(stable, most, current))
         stable = most
-    return Decision(stable, reasons, stable, None, memory)
+    return Decision(stable, reasons, stable, None, Recommendations(highest))
 
 
 def _paced(
@@ -117,50 +278,45 @@ def _paced(
     current: int,
     past: Recommendations,
     reasons: tuple[Reason, ...],
-    behavior: Behavior,
-    down_window_s: float,
+    rules: Paces,
     changes: Sequence[Rescale],
 ) -> Decision:
     """With a behaviour: both directions have a window, and policies limit the rate."""
     now_s, wanted = newest.at_s, newest.replicas
-    rules = paces(behavior, down_window_s)
     up_cutoff_s, down_cutoff_s = now_s - rules.up.window_s, now_s - rules.down.window_s
     highest = keep_extreme(past.highest, newest, down_cutoff_s, 1)
     lowest = keep_extreme(past.lowest, newest, up_cutoff_s, -1)
-    high = _first_after(highest, down_cutoff_s, wanted)
-    low = _first_after(lowest, up_cutoff_s, wanted)
+    high = next((kept.replicas for kept in highest if kept.at_s > down_cutoff_s), wanted)
+    low = next((kept.replicas for kept in lowest if kept.at_s > up_cutoff_s), wanted)
     stable = min(max(current, low), high)
     if stable != wanted:
         window_s = rules.up.window_s if wanted > stable else rules.down.window_s
         reasons = (*reasons, _stabilized(wanted, stable, window_s))
-    up_events, down_events = _events(changes, now_s - max(rules.up.longest_s, rules.down.longest_s))
-    left = rate_limited(stable, current, rules, up_events, down_events, now_s)
+    left = rate_limited(stable, current, rules, changes, now_s)
     if left != stable:
         reasons = (*reasons, _limited(stable, left, current))
     return Decision(left, reasons, left, None, Recommendations(highest, lowest))
 
 
-def _first_after(kept: tuple[ReplicaRecommendation, ...], cutoff_s: float, otherwise: int) -> int:
-    for recommendation in kept:
-        if recommendation.at_s > cutoff_s:
-            return recommendation.replicas
-    return otherwise
+def keep_extreme(
+    past: tuple[ReplicaRecommendation, ...],
+    newest: ReplicaRecommendation,
+    cutoff_s: float,
+    sign: int,
+) -> tuple[ReplicaRecommendation, ...]:
+    """Add a recommendation; the first of the answer is the highest since `cutoff_s`.
 
+    With a `sign` of -1 it is the lowest.
 
-def _events(
-    changes: Sequence[Rescale], cutoff_s: float
-) -> tuple[list[ScaleEvent], list[ScaleEvent]]:
-    """Rescales up and down since `cutoff_s`, newest first."""
-    up_events: list[ScaleEvent] = []
-    down_events: list[ScaleEvent] = []
-    for change in reversed(changes):
-        if change.at_s <= cutoff_s:
-            break
-        if change.after > change.before:
-            up_events.append(ScaleEvent(change.after - change.before, change.at_s))
-        elif change.after < change.before:
-            down_events.append(ScaleEvent(change.before - change.after, change.at_s))
-    return up_events, down_events
+    >>> past = (ReplicaRecommendation(9, 0.0), ReplicaRecommendation(4, 15.0))
+    >>> keep_extreme(past, ReplicaRecommendation(6, 30.0), cutoff_s=0.0, sign=1)
+    (ReplicaRecommendation(replicas=9, at_s=0.0), ReplicaRecommendation(replicas=6, at_s=30.0))
+    """
+    least = sign * newest.replicas
+    if not past or sign * past[0].replicas <= least:
+        return (newest,)
+    kept = [old for old in past if old.at_s >= cutoff_s and sign * old.replicas > least]
+    return (*kept, newest)
 
 
 @lru_cache(maxsize=1024)

@@ -13,10 +13,14 @@ from penstock.core.knowledge import Knowledge
 from penstock.core.model import Decision, Limits, OperatorSample, Reason, Snapshot, not_measured
 from penstock.core.phrases import counted, rate
 from penstock.policies.algorithms.measurements import window_mean
-from penstock.policies.kubernetes.behavior import Behavior
-from penstock.policies.kubernetes.metrics import Tolerance
-from penstock.policies.kubernetes.numbers import ceil_int32
-from penstock.policies.kubernetes.pacing import Recommendations, metric_reason, seeded, settle
+from penstock.policies.kubernetes.metrics import Tolerance, bounded_ceil
+from penstock.policies.kubernetes.pacing import (
+    Behavior,
+    Recommendations,
+    metric_reason,
+    seeded,
+    settle,
+)
 
 #: The YAML of the papers sets only the window down, which is a behaviour: all else is default.
 DEFAULTS = Behavior()
@@ -143,23 +147,30 @@ class Varga:
             grows = lag_metric(
                 lag, self.lag_threshold_records, slope_rps=slope_rps, rate_rps=rate_rps
             )
-        if cooling := self._cooling(knowledge):
+        since_s = knowledge.since_rescale_s()
+        cooling = self.version == 2 and since_s is not None and since_s < self.cooldown_s
+        if cooling:
             grows = used = 0.0
+        target = self.utilization_target_fraction
         wanted = max(
             0,
             self._replicas(current, ready, grows, 1.0),
-            self._replicas(current, ready, used, self.utilization_target_fraction),
+            self._replicas(current, ready, used, target),
         )
+        evidence = {"lag_metric": grows, "utilization": used, "target": target, "wanted": wanted}
+        if cooling:
+            text = f"both metrics count as 0 for {self.cooldown_s:.0f} s after a rescale"
+            reason = Reason("cooling_down", text, evidence)
+        else:
+            seen = f"operators work {used:.0%} of their time for a target of {target:.0%}, "
+            seen += self._lag_words(lag, slope_rps, rate_rps)
+            reason = metric_reason(seen, used / target, wanted, current, self._tolerance, evidence)
         return settle(
             wanted,
             current,
             now_s,
             past,
-            self._cooling_reason(wanted)
-            if cooling
-            else self._reason(
-                used, grows, wanted, current, self._lag_words(lag, slope_rps, rate_rps)
-            ),
+            reason,
             down_window_s=self.stabilize_down_s,
             behavior=DEFAULTS,
             changes=knowledge.rescales,
@@ -168,34 +179,11 @@ class Varga:
     def _replicas(self, current: int, ready: int, metric: float, target: float) -> int:
         """An average value over pods that all report the same, in thousandths."""
         ratio = floor(metric * 1000.0 + 0.5) / floor(target * 1000.0 + 0.5)
-        tolerance = Tolerance(self.tolerance_fraction, self.tolerance_fraction)
-        return current if tolerance.covers(ratio) else ceil_int32(ratio * ready)
+        return current if self._tolerance.covers(ratio) else bounded_ceil(ratio * ready)
 
-    def _cooling(self, knowledge: Knowledge) -> bool:
-        if self.version == 1:
-            return False
-        since_s = knowledge.since_rescale_s()
-        return since_s is not None and since_s < self.cooldown_s
-
-    def _cooling_reason(self, wanted: int) -> Reason:
-        text = f"both metrics count as 0 for {self.cooldown_s:.0f} s after a rescale"
-        return Reason("cooling_down", text, self._evidence(0.0, 0.0, wanted))
-
-    def _reason(self, used: float, grows: float, wanted: int, current: int, lag: str) -> Reason:
-        target = self.utilization_target_fraction
-        seen = f"operators work {used:.0%} of their time for a target of {target:.0%}, {lag}"
-        return metric_reason(
-            seen,
-            used / target,
-            wanted,
-            current,
-            Tolerance(self.tolerance_fraction, self.tolerance_fraction),
-            self._evidence(grows, used, wanted),
-        )
-
-    def _evidence(self, grows: float, used: float, wanted: int) -> dict[str, float]:
-        target = self.utilization_target_fraction
-        return {"lag_metric": grows, "utilization": used, "target": target, "wanted": wanted}
+    @property
+    def _tolerance(self) -> Tolerance:
+        return Tolerance(self.tolerance_fraction, self.tolerance_fraction)
 
     def _lag_words(self, lag: float, slope_rps: float, rate_rps: float) -> str:
         """What the lag metric says: how the queue moves against what is read from it."""
