@@ -9,7 +9,7 @@ from pathlib import Path
 SCRIPT = """
 import warnings
 from penstock.cli import app
-from penstock.core.jsonl import TornLineWarning
+from penstock.core.files import TornLineWarning
 
 def command():
     warnings.warn_explicit("a torn line", TornLineWarning, "job.py", 3)

@@ -19,7 +19,7 @@ from penstock.core.journal import (
     read_tail,
     write_all,
 )
-from penstock.core.jsonl import TornLineWarning
+from penstock.core.files import TornLineWarning
 from penstock.core.knowledge import Knowledge
 from penstock.core.model import (
     Batch,

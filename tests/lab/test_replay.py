@@ -28,8 +28,7 @@ from penstock.lab.replay import differences, replay
 from penstock.policies.static import Static
 from penstock.settings.goal import Goal
 from penstock.settings.header import journal_header, recorded_goal, recorded_spec
-from penstock.settings.policy_spec import PolicySpec, read_policy_spec
-from penstock.settings.wiring import wire
+from penstock.settings.policy_spec import PolicySpec, read_policy_spec, wire
 from penstock.simulation.faults import ExecutorLost, Fault, SensorBlind, SensorLate, SourceSilence
 from tests.settings.random_policies import random_limits, random_policies
 

@@ -22,8 +22,7 @@ from penstock.core.model import (
 from penstock.core.protocols import InstantActuator
 from penstock.policies.dhalion import Dhalion, DhalionMemory
 from penstock.policies.dhalion_adapted import DhalionAdapted, grown, shrunk
-from penstock.settings.policy_spec import PolicySpec
-from penstock.settings.wiring import wire
+from penstock.settings.policy_spec import PolicySpec, wire
 
 
 class Job(InstantActuator):

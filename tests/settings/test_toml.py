@@ -12,8 +12,8 @@ from penstock.lab.experiments.scenario import Scenario
 from penstock.policies.ds2 import Ds2
 from penstock.policies.kubernetes.hpa import Hpa
 from penstock.policies.penstock.penstock import Penstock
+from penstock.settings.policy_spec import wire
 from penstock.settings.toml import load, parse
-from penstock.settings.wiring import wire
 
 
 def test_an_empty_file_is_the_default_policy_inside_the_default_limits() -> None:

@@ -3,7 +3,7 @@
 One turn reads the job, asks the policy which size it should have, lets the guards override that,
 asks the actuator for it, and writes all of it to the journal as one `Step`. The same loop runs a
 live job, a simulated one and a recorded one. Only what implements the interfaces of `protocols`
-differs; `settings.wiring.wire` puts them together.
+differs; `settings.policy_spec.wire` puts them together.
 """
 
 from __future__ import annotations

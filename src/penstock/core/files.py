@@ -1,11 +1,22 @@
-"""Files that are there as a whole or not at all."""
+"""Files that are there as a whole or not at all, and files of JSON lines that are appended to.
+
+A line is written whole, so a crash loses at most the line that was being written: a torn last
+line is dropped with a warning.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import os
+import warnings
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
+from typing import TypeVar
+
+import msgspec
 
 from penstock.core.errors import ConfigError
+
+Value = TypeVar("Value")
 
 
 def check_place(path: Path) -> None:
@@ -40,3 +51,45 @@ def write_whole(path: Path, pieces: Iterable[bytes]) -> None:
         raise ConfigError(f"cannot write {path}: {error.strerror}") from error
     finally:
         partial.unlink(missing_ok=True)
+
+
+class TornLineWarning(UserWarning):
+    """The last line of a file was not written to its end."""
+
+
+def decode_lines(
+    path: Path,
+    lines: Iterable[tuple[int, bytes]],
+    decode: Callable[[bytes], Value],
+    what: str = "valid",
+) -> Iterator[Value]:
+    """The values of numbered lines of `path`; `what` says in an error what a line should be."""
+    for number, line in lines:
+        try:
+            yield decode(line)
+        except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+            if not line.endswith(b"\n"):
+                text = f"the last line of {path} ({number}) is torn and was dropped"
+                warnings.warn(TornLineWarning(text), stacklevel=2)
+                return
+            raise ConfigError(f"line {number} of {path} is not {what}: {error}") from error
+
+
+def cut_torn_line(path: Path) -> None:
+    """Shorten the file to its last whole line, so that what is appended starts a new one."""
+    with path.open("rb+") as file:
+        content_end = file.seek(0, os.SEEK_END)
+        position = content_end
+        whole = 0
+        while position > 0:
+            start = max(0, position - 65536)
+            file.seek(start)
+            newline = file.read(position - start).rfind(b"\n")
+            if newline >= 0:
+                whole = start + newline + 1
+                break
+            position = start
+        if whole < content_end:
+            text = f"the last line of {path} is torn and was cut"
+            warnings.warn(TornLineWarning(text), stacklevel=3)
+            file.truncate(whole)

@@ -23,8 +23,7 @@ import msgspec
 from msgspec import Struct
 
 from penstock.core.errors import ConfigError
-from penstock.core.files import write_whole
-from penstock.core.jsonl import cut_torn_line, decode_lines
+from penstock.core.files import cut_torn_line, decode_lines, write_whole
 from penstock.core.knowledge import HISTORY_SNAPSHOTS
 from penstock.core.model import Limits, Step
 

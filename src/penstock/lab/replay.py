@@ -15,8 +15,7 @@ from msgspec import Struct
 from penstock.core.errors import ConfigError, SensorError
 from penstock.core.model import Receipt, Snapshot, Step
 from penstock.core.protocols import InstantActuator, Meanwhile
-from penstock.settings.policy_spec import PolicySpec
-from penstock.settings.wiring import wire
+from penstock.settings.policy_spec import PolicySpec, wire
 
 
 class RecordedJob(InstantActuator):

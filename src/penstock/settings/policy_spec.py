@@ -13,15 +13,18 @@ keys are parameters of the policy or limits of the guards around it.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping, Set
+from collections.abc import Iterable, Mapping, Set
 from dataclasses import dataclass
 from typing import Any
 
 import msgspec
 
+from penstock.core.controller import Controller
 from penstock.core.errors import ConfigError, unknown
-from penstock.core.model import Limits
-from penstock.core.protocols import Policy
+from penstock.core.guards import chain
+from penstock.core.knowledge import Knowledge
+from penstock.core.model import Limits, Step
+from penstock.core.protocols import Actuator, Journal, Policy, Sensor
 from penstock.policies import POLICIES
 from penstock.settings.goal import Goal
 from penstock.settings.notation import Notation, build, describe, keys_of, parse, realize
@@ -147,3 +150,20 @@ def policy_text(policy: Policy) -> str:
         if known is kind:
             return describe(policy, name)
     return kind.__name__
+
+
+def wire(
+    spec: PolicySpec,
+    sensor: Sensor,
+    actuator: Actuator,
+    *,
+    journal: Journal | None = None,
+    past: Iterable[Step] = (),
+) -> Controller:
+    """The controller of a job, live, simulated or replayed; put together here only.
+
+    The guards and the policy get the same limits. With the `past` steps of a journal, it continues
+    from what those steps say.
+    """
+    knowledge = Knowledge.from_steps(past, spec.limits)
+    return Controller(sensor, spec.policy, chain(spec.limits), actuator, journal, knowledge)

@@ -25,7 +25,7 @@ import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, Literal, TypeVar
 
 import msgspec
 from msgspec import Struct
@@ -36,7 +36,6 @@ from penstock.core.model import Limits
 from penstock.core.protocols import Policy
 from penstock.policies import DEFAULT_POLICY
 from penstock.settings.goal import Goal
-from penstock.settings.live import LiveSettings
 from penstock.settings.notation import keys_of, quantity
 from penstock.settings.policy_spec import PolicySpec, policy_text, read_policy_spec, with_goal
 
@@ -46,6 +45,7 @@ FILE_NAME = "penstock.toml"
 
 #: Values that replace those of the file, by table and key.
 Overrides = Mapping[str, Mapping[str, Any]]
+Mode = Literal["act", "recommend"]
 
 
 class JournalSettings(Struct, frozen=True, forbid_unknown_fields=True):
@@ -75,6 +75,30 @@ class JournalSettings(Struct, frozen=True, forbid_unknown_fields=True):
         return FileJournal(
             Path(self.path), header, fsync=self.fsync, max_bytes=self.max_bytes, keep=self.keep
         )
+
+
+class LiveSettings(Struct, frozen=True, forbid_unknown_fields=True):
+    """What only a running job needs.
+
+    Parameters
+    ----------
+    mode
+        "act" changes the fleet; "recommend" says what it would do and moves nothing.
+    every_s
+        Seconds between decisions; not set: what the policy asks for.
+    admission
+        Cap each batch to what the fleet gets through in time, so that no backlog is one batch.
+    """
+
+    mode: Mode = "act"
+    every_s: float | None = None
+    admission: bool = False
+
+    def __post_init__(self) -> None:
+        if self.mode not in ("act", "recommend"):
+            raise ConfigError(f"mode must be act or recommend, not '{self.mode}'")
+        if self.every_s is not None and not self.every_s > 0.0:
+            raise ConfigError(f"every_s must be positive, not {self.every_s}")
 
 
 class Document(Struct, frozen=True, forbid_unknown_fields=True):

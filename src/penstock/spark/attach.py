@@ -28,10 +28,9 @@ from penstock.core.protocols import Policy
 from penstock.observe.formatting import sentence
 from penstock.policies import DEFAULT_POLICY
 from penstock.settings.goal import Goal
-from penstock.settings.live import LiveSettings, Mode
 from penstock.settings.notation import quantity
 from penstock.settings.policy_spec import PolicySpec, spec_of
-from penstock.settings.toml import with_limits
+from penstock.settings.toml import LiveSettings, Mode, with_limits
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -9,7 +9,7 @@ from msgspec import Struct
 
 from penstock.core.errors import ConfigError
 from penstock.core.model import Limits
-from penstock.settings.live import LiveSettings
+from penstock.settings.toml import LiveSettings
 from penstock.spark.doctor import UNSCALABLE, Application, Finding, examine, refuse_errors
 from penstock.spark.internals import JVM_ERRORS, Driver, first_line
 

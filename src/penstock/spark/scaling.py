@@ -19,9 +19,8 @@ from penstock.core.protocols import InstantActuator
 from penstock.observe.formatting import sentence
 from penstock.settings.goal import Goal
 from penstock.settings.header import journal_header
-from penstock.settings.live import LiveSettings
-from penstock.settings.policy_spec import PolicySpec
-from penstock.settings.wiring import wire
+from penstock.settings.policy_spec import PolicySpec, wire
+from penstock.settings.toml import LiveSettings
 from penstock.spark.actuator.actuator import Patience, SparkActuator
 from penstock.spark.actuator.admission import Admission
 from penstock.spark.fitness import (

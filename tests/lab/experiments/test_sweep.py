@@ -18,7 +18,7 @@ from msgspec.structs import astuple
 
 from penstock.cli.app import main
 from penstock.core.errors import ConfigError
-from penstock.core.jsonl import TornLineWarning
+from penstock.core.files import TornLineWarning
 from penstock.lab.experiments.process_pool import run_in_processes
 from penstock.lab.experiments.sweep import OnRow, ResumeFile, digest, sweep, trace_files
 from penstock.lab.experiments.table import write_table

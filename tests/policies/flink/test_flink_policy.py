@@ -20,8 +20,7 @@ from penstock.core.model import (
     Step,
 )
 from penstock.policies.flink.flink import Flink, Scalings
-from penstock.settings.policy_spec import PolicySpec
-from penstock.settings.wiring import wire
+from penstock.settings.policy_spec import PolicySpec, wire
 from penstock.simulation.engines.continuous import ContinuousJob
 from penstock.simulation.engines.microbatch import MicroBatchJob
 

@@ -18,8 +18,7 @@ from penstock.core.errors import unknown
 from penstock.core.model import Limits
 from penstock.policies import DEFAULT_POLICY, POLICIES
 from penstock.settings.goal import Goal
-from penstock.settings.live import LiveSettings
-from penstock.settings.toml import FILE_NAME, JournalSettings, parse
+from penstock.settings.toml import FILE_NAME, JournalSettings, LiveSettings, parse
 
 HEAD = """\
 # Penstock settings. Everything has a default. A line such as #name = value is a setting:

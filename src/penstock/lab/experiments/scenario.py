@@ -16,8 +16,7 @@ from penstock.lab.experiments.profiling import profiled
 from penstock.lab.experiments.score import Score, score
 from penstock.policies.static import Static
 from penstock.settings.goal import Goal
-from penstock.settings.policy_spec import PolicySpec
-from penstock.settings.wiring import wire
+from penstock.settings.policy_spec import PolicySpec, wire
 from penstock.simulation import MAX_DURATION_S
 from penstock.simulation.engines.continuous import ContinuousJob
 from penstock.simulation.engines.engine import Outcome, SimulatedJob

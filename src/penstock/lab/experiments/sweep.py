@@ -19,7 +19,7 @@ from msgspec import Struct
 
 import penstock
 from penstock.core.errors import ConfigError
-from penstock.core.jsonl import cut_torn_line, decode_lines
+from penstock.core.files import cut_torn_line, decode_lines
 from penstock.lab.experiments.process_pool import Progress
 from penstock.lab.experiments.tournament import Cell, Row, play
 from penstock.simulation.workloads.expressions import parse_workload

@@ -17,7 +17,7 @@ import msgspec
 from msgspec import Struct
 
 from penstock.core.errors import ConfigError, PenstockError
-from penstock.core.jsonl import cut_torn_line, decode_lines
+from penstock.core.files import cut_torn_line, decode_lines
 from penstock.lab.experiments.statistics import interval_95
 from penstock.lab.live_comparison.forecast import fitted_job, folded, forecast
 from penstock.lab.live_comparison.trial import (

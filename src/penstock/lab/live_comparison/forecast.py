@@ -17,8 +17,7 @@ from penstock.core.model import Batch
 from penstock.lab.experiments.statistics import Ecdf
 from penstock.lab.live_comparison.observer import Observation, startups_s
 from penstock.lab.live_comparison.trial import Figures, LiveScaler, Trial, entry_of, figures
-from penstock.settings.policy_spec import PolicySpec, read_policy_spec
-from penstock.settings.wiring import wire
+from penstock.settings.policy_spec import PolicySpec, read_policy_spec, wire
 from penstock.simulation.calibration import fit_batches
 from penstock.simulation.engines.fleet import Startup
 from penstock.simulation.engines.microbatch import MicroBatchJob

@@ -40,8 +40,7 @@ from penstock.lab.studies.study import (
     Metric,
     distances,
 )
-from penstock.settings.policy_spec import read_policy_spec
-from penstock.settings.wiring import wire
+from penstock.settings.policy_spec import read_policy_spec, wire
 from penstock.simulation.engines.continuous import ContinuousJob
 from penstock.simulation.engines.engine import Outcome
 

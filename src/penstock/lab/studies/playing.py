@@ -8,8 +8,7 @@ from penstock.core.clock import SimulatedClock
 from penstock.core.model import Limits, Step
 from penstock.core.protocols import Policy
 from penstock.lab.experiments.score import executor_seconds, moves
-from penstock.settings.policy_spec import PolicySpec
-from penstock.settings.wiring import wire
+from penstock.settings.policy_spec import PolicySpec, wire
 from penstock.simulation.engines.engine import Engine, Level, Outcome
 
 

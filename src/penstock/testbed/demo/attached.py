@@ -122,7 +122,7 @@ def attached_demo(
 def _attach(
     spark: SparkSession, plan: DemoPlan, entry: PolicySpec, book: WatchedJournal, admission: bool
 ) -> Attachment:
-    from penstock.settings.live import LiveSettings
+    from penstock.settings.toml import LiveSettings
     from penstock.spark.actuator.actuator import Patience
     from penstock.spark.attach import Attachment
 

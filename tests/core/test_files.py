@@ -8,7 +8,7 @@ import msgspec
 import pytest
 
 from penstock.core.errors import ConfigError
-from penstock.core.jsonl import TornLineWarning, cut_torn_line, decode_lines
+from penstock.core.files import TornLineWarning, cut_torn_line, decode_lines
 
 decode = msgspec.json.Decoder(int).decode
 
