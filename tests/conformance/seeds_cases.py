@@ -15,9 +15,13 @@ from penstock.core.guards import Bounds
 from penstock.core.knowledge import Knowledge
 from penstock.core.model import Decision, Fleet, Reason, Snapshot
 from penstock.policies import backlog_threshold, dhalion_adapted
-from penstock.policies.algorithms import symptoms
-from penstock.policies.algorithms.dataflow import SourceOperator, TrueRates, demands
-from penstock.policies.algorithms.slots import with_margin, worth_reconfiguring
+from penstock.policies.algorithms import measurements
+from penstock.policies.algorithms.dataflow import (
+    TrueRates,
+    demands,
+    with_margin,
+    worth_reconfiguring,
+)
 from penstock.policies.kubernetes import varga
 from penstock.policies.kubernetes.metrics import MAX_INT32, Pod, Tolerance, divide
 from penstock.policies.queueing.formulas import Station, erlang_c, response_time_s
@@ -76,26 +80,25 @@ def _ds2(example: Example) -> dict[str, Any]:
         if name in fed
     ]
     asked = example.get("source_true_rate_per_instance") or {}
-    sources = [_ds2_source(name, asked.get(name), instances, rates[name]) for name in named]
-    found = demands(operators, sources)
+    sources_rps = {
+        name: _ds2_source_rps(asked.get(name), instances[name], rates[name]) for name in named
+    }
+    found = demands(operators, sources_rps)
+    factor = 1.0 + example.get("factor", 0.0)
     return {
-        "parallelism": {n: d.parallelism(example.get("factor", 0.0)) for n, d in found.items()},
+        "parallelism": {name: with_margin(d.instances, factor) for name, d in found.items()},
         "fractional": {name: demand.instances for name, demand in found.items()},
         "target_rate": {name: demand.target_rps for name, demand in found.items()},
         "sources_keep_parallelism": found.keys().isdisjoint(named),
     }
 
 
-def _ds2_source(
-    name: str, per_instance: float | None, instances: Mapping[str, float], rates: list[float]
-) -> SourceOperator:
+def _ds2_source_rps(per_instance: float | None, instances: float, rates: list[float]) -> float:
     """A given rate is per instance, -1 means the observed output, none the true output."""
     _, true_output, _, observed_output = rates
     if per_instance is None:
-        return SourceOperator(name, true_output)
-    if per_instance == -1:
-        return SourceOperator(name, observed_output)
-    return SourceOperator(name, per_instance, instances[name])
+        return true_output
+    return observed_output if per_instance == -1 else per_instance * instances
 
 
 def _consider_change(example: Example) -> bool:
@@ -107,11 +110,11 @@ def _consider_change(example: Example) -> bool:
 
 def _scale_up(example: Example) -> dict[str, int]:
     per_instance = example["backpressure_ms_per_instance"]
-    return {"new_parallelism": symptoms.grown(example["instances"], per_instance)}
+    return {"new_parallelism": measurements.grown(example["instances"], per_instance)}
 
 
 def _backpressure(example: Example) -> dict[str, int]:
-    noise_ms = example.get("noise_filter_ms", symptoms.NOISE_MS)
+    noise_ms = example.get("noise_filter_ms", measurements.NOISE_MS)
     found = heron.backpressure(example["bp"], noise_ms)
     return {
         "component_symptoms": int(found.present),
@@ -120,14 +123,14 @@ def _backpressure(example: Example) -> dict[str, int]:
 
 
 def _growing(example: Example) -> dict[str, bool]:
-    limit_per_s = example.get("limit_per_s", symptoms.QUEUE_GROWTH_RPS)
+    limit_per_s = example.get("limit_per_s", measurements.QUEUE_GROWTH_RPS)
     return {"growing": heron.growing(example["t"], example["q"], limit_per_s)}
 
 
 def _skew(default_ratio: float) -> Callable[[Example], dict[str, Any]]:
     def answer(example: Example) -> dict[str, Any]:
-        found = symptoms.skew(example["mean"], example.get("ratio", default_ratio))
-        return {"skew": found.present, "positive": found.high, "negative": found.low}
+        high, low = measurements.skew(example["mean"], example.get("ratio", default_ratio))
+        return {"skew": bool(high), "positive": high, "negative": low}
 
     return answer
 
@@ -146,7 +149,7 @@ def _diagnosis(example: Example) -> Any:
     if "queue" in example:
         slow = heron.slow_instances(seen, _numbered(example["queue"]))
         return {"slow_instance": list(slow)} if slow else "none from SlowInstanceDiagnoser"
-    if symptoms.under_provisioned(seen):
+    if measurements.under_provisioned(seen):
         return "under_provisioning"
     return "none from UnderProvisioningDiagnoser"
 
@@ -301,7 +304,7 @@ RUNNERS: dict[str, Callable[[Mapping[str, Any]], Any]] = {
     "dhalion.heron.backpressure_detector": _each(_backpressure),
     "dhalion.heron.growing_queue": _each(_growing),
     "dhalion.heron.queue_skew": _each(_skew(heron.QUEUE_SKEW_RATIO)),
-    "dhalion.heron.rate_skew": _each(_skew(symptoms.RATE_SKEW_RATIO)),
+    "dhalion.heron.rate_skew": _each(_skew(measurements.RATE_SKEW_RATIO)),
     "dhalion.heron.large_queue": _each(_large),
     "dhalion.heron.diagnosis": _each(_diagnosis),
     "espa.overprovision": _each(_overprovision),

@@ -12,15 +12,15 @@ from penstock.core.knowledge import Knowledge
 from penstock.core.model import Decision, Limits, Reason, Snapshot, not_measured
 from penstock.core.phrases import counted, resized
 from penstock.policies.algorithms.dataflow import instances_of
-from penstock.policies.algorithms.measurements import hold, missing
-from penstock.policies.algorithms.symptoms import (
+from penstock.policies.algorithms.measurements import (
     NOISE_MS,
     QUEUE_GROWTH_RPS,
     RATE_SKEW_RATIO,
-    Skew,
     Symptom,
     grown,
     held_back_fraction,
+    hold,
+    missing,
     skew,
     under_provisioned,
 )
@@ -196,14 +196,16 @@ class Dhalion:
     ) -> Decision:
         fleet = snapshot.fleet.target
         symptoms: list[Symptom] = ["back_pressure"]
-        rates = _skew_of_rates(snapshot, self.skew_ratio)
-        if rates.present:
+        rates = {one.id: one.throughput_rps for one in snapshot.executors if one.ready}
+        measured = {name: rps for name, rps in rates.items() if rps is not None}
+        fastest, _ = skew(measured, self.skew_ratio)
+        if fastest:
             symptoms.append("rate_skew")
         evidence = {"backpressure_ms": pressure_ms}
         seen = f"{culprit} holds back what feeds it for {pressure_ms:.0f} ms/s"
         if not under_provisioned(symptoms):
             why = (
-                f"{seen}, but among the executors, {', '.join(rates.high)} process more than "
+                f"{seen}, but among the executors, {', '.join(fastest)} process more than "
                 f"{self.skew_ratio:g} times as much as others: more executors would not help"
             )
             return hold(fleet, "skewed", why, evidence, memory)
@@ -305,12 +307,3 @@ def _grown_fleet(culprit: str, pressure_ms: float, snapshot: Snapshot) -> int:
     instances = instances_of(operator, fleet, takes_turns=False)
     slots = grown(instances, [pressure_ms])
     return max(fleet.target, -(-slots // fleet.cores_per_executor))
-
-
-def _skew_of_rates(snapshot: Snapshot, ratio: float) -> Skew:
-    rates = {
-        executor.id: executor.throughput_rps
-        for executor in snapshot.executors
-        if executor.ready and executor.throughput_rps is not None
-    }
-    return skew(rates, ratio)

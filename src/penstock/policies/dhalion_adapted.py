@@ -12,9 +12,15 @@ from msgspec import Meta
 from penstock.core.knowledge import Knowledge
 from penstock.core.model import Decision, Limits, Reason, Snapshot, not_measured
 from penstock.core.phrases import rate, resized
-from penstock.policies.algorithms.measurements import executor_mean, hold, missing, window_mean
-from penstock.policies.algorithms.slots import with_margin
-from penstock.policies.algorithms.symptoms import excess_delay_s, held_back_fraction
+from penstock.policies.algorithms.dataflow import with_margin
+from penstock.policies.algorithms.measurements import (
+    excess_delay_s,
+    executor_mean,
+    held_back_fraction,
+    hold,
+    missing,
+    window_mean,
+)
 
 
 def grown(executors: int, arrival_rps: float, throughput_rps: float, factor: float) -> int:

@@ -10,8 +10,7 @@ from msgspec import Meta
 from penstock.core.knowledge import Knowledge
 from penstock.core.model import Decision, Limits, Reason, Snapshot, not_measured
 from penstock.policies.algorithms.dataflow import Sharing, measure, sized
-from penstock.policies.algorithms.measurements import hold
-from penstock.policies.algorithms.symptoms import excess_delay_s
+from penstock.policies.algorithms.measurements import excess_delay_s, hold
 
 
 @dataclass(frozen=True, slots=True)

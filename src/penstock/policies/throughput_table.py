@@ -11,9 +11,8 @@ from msgspec import Meta, Struct
 from penstock.core.knowledge import Knowledge
 from penstock.core.model import Decision, Limits, Reason, Snapshot, not_measured
 from penstock.core.phrases import executors, rate
-from penstock.policies.algorithms.measurements import hold, missing
-from penstock.policies.algorithms.slots import with_margin
-from penstock.policies.algorithms.symptoms import excess_delay_s
+from penstock.policies.algorithms.dataflow import with_margin
+from penstock.policies.algorithms.measurements import excess_delay_s, hold, missing
 
 #: Sizes that are remembered; beyond that the one that is farthest from the present is forgotten.
 MOST_SIZES = 256

@@ -6,7 +6,7 @@ from collections.abc import Collection, Mapping, Sequence
 
 from msgspec import Struct
 
-from penstock.policies.algorithms.symptoms import NOISE_MS, QUEUE_GROWTH_RPS, Symptom
+from penstock.policies.algorithms.measurements import NOISE_MS, QUEUE_GROWTH_RPS, Symptom
 
 QUEUE_SKEW_RATIO = 20.0
 

@@ -12,12 +12,13 @@ from penstock.core.errors import ModelError
 from penstock.core.model import Decision, Fleet, OperatorSample, Snapshot
 from penstock.policies.algorithms.dataflow import (
     OperatorDemands,
-    SourceOperator,
     TrueRates,
     demands,
     measure,
     topological_order,
     true_rates,
+    with_margin,
+    worth_reconfiguring,
 )
 
 
@@ -68,29 +69,27 @@ def test_a_cycle_and_an_unknown_name_are_refused_with_one_sentence() -> None:
     with pytest.raises(ModelError, match="'b' reads from 'x', which is not in the dataflow"):
         topological_order({"a": [], "b": ["a", "x"]})
     with pytest.raises(ModelError, match="bear the same name"):
-        demands([*chain_of((1.0, 1.0)), *chain_of((1.0, 1.0))], [SourceOperator("topic", 1.0)])
+        demands([*chain_of((1.0, 1.0)), *chain_of((1.0, 1.0))], {"topic": 1.0})
 
 
 def test_what_an_operator_emits_is_the_target_of_the_next_and_is_not_rounded() -> None:
     # 100/s at 40/s per instance: 2.5 instances, which emit 2.5 x 20 = 50/s.
-    found = demands(
-        chain_of((40.0, 20.0), (10.0, 0.0)), [SourceOperator("topic", 50.0, instances=2)]
-    )
+    found = demands(chain_of((40.0, 20.0), (10.0, 0.0)), {"topic": 100.0})
     assert found["op0"].instances == 2.5
     assert found["op1"].target_rps == 50.0
-    assert (found["op0"].parallelism(), found["op1"].parallelism(0.5)) == (3, 8)
+    assert (with_margin(found["op0"].instances, 1.0), found["op1"].instances) == (3, 5.0)
 
 
 def test_a_join_gets_what_both_of_its_sources_emit() -> None:
     join = TrueRates("join", ("left", "right"), 2.0, 100.0, 10.0)
-    found = demands([join], [SourceOperator("left", 100.0), SourceOperator("right", 150.0)])
+    found = demands([join], {"left": 100.0, "right": 150.0})
     assert (found["join"].target_rps, found["join"].instances) == (250.0, 5.0)
 
 
 def test_an_operator_of_unknown_rate_needs_nothing_or_no_end() -> None:
     idle = chain_of((0.0, 0.0))
-    assert demands(idle, [SourceOperator("topic", 0.0)])["op0"].instances == 0.0
-    assert demands(idle, [SourceOperator("topic", 1.0)])["op0"].instances == inf
+    assert demands(idle, {"topic": 0.0})["op0"].instances == 0.0
+    assert demands(idle, {"topic": 1.0})["op0"].instances == inf
 
 
 @given(
@@ -101,8 +100,8 @@ def test_an_operator_of_unknown_rate_needs_nothing_or_no_end() -> None:
 def test_needs_are_proportional_to_what_arrives(
     rates: list[tuple[float, float]], arrival_rps: float, factor: float
 ) -> None:
-    once = demands(chain_of(*rates), [SourceOperator("topic", arrival_rps)])
-    more = demands(chain_of(*rates), [SourceOperator("topic", arrival_rps * factor)])
+    once = demands(chain_of(*rates), {"topic": arrival_rps})
+    more = demands(chain_of(*rates), {"topic": arrival_rps * factor})
     for name, demand in once.items():
         assert more[name].instances == pytest.approx(demand.instances * factor)
 
@@ -203,3 +202,16 @@ def test_a_broken_graph_holds_and_says_so() -> None:
     assert (code, "cycle" in text) == ("broken_dataflow", True)
     lost = seen(OperatorSample("a", ("gone",), 1.0, 1.0, 0.5))
     assert held(lost)[0] == "broken_dataflow"
+
+
+def test_a_margin_rounds_up() -> None:
+    assert [with_margin(n, 1.25) for n in range(1, 8)] == [2, 3, 4, 5, 7, 8, 9]
+    assert with_margin(100, 2.000001) == 201
+
+
+def test_a_shrink_by_one_is_not_worth_a_restart() -> None:
+    assert not worth_reconfiguring([4], [3])
+    assert worth_reconfiguring([4], [2])
+    assert worth_reconfiguring([4, 4], [1, 5])
+    assert worth_reconfiguring([4], [3], least_shrink=1)
+    assert not worth_reconfiguring([4], [4], least_shrink=1)

@@ -22,12 +22,12 @@ from math import ceil, inf, isinf
 from typing import Literal
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from penstock.core.errors import ModelError
 from penstock.core.model import Decision, Fleet, OperatorSample, Reason, Snapshot, not_measured
 from penstock.core.phrases import rate, resized
 from penstock.policies.algorithms.measurements import hold
-from penstock.policies.algorithms.slots import with_margin, worth_reconfiguring
 
 Sharing = Literal["auto", "max", "sum"]
 
@@ -47,22 +47,6 @@ class OperatorDemand(Struct, frozen=True, gc=False):
 
     target_rps: float
     instances: float
-
-    def parallelism(self, overprovisioning: float = 0.0) -> int:
-        """The instances in whole numbers, with a fraction on top."""
-        return with_margin(self.instances, 1.0 + overprovisioning)
-
-
-class SourceOperator(Struct, frozen=True, gc=False):
-    """Where records come from: not sized itself."""
-
-    name: str
-    rps_per_instance: float
-    instances: float = 1.0
-
-    @property
-    def emitted_rps(self) -> float:
-        return self.rps_per_instance * self.instances
 
 
 class OperatorDemands(Struct, frozen=True, gc=False):
@@ -116,7 +100,7 @@ def topological_order(upstream: Mapping[str, Sequence[str]]) -> list[str]:
 
 
 def demands(
-    operators: Sequence[TrueRates], sources: Sequence[SourceOperator]
+    operators: Sequence[TrueRates], sources_rps: Mapping[str, float]
 ) -> dict[str, OperatorDemand]:
     """One walk from the sources: what each operator has to do, and the instances that takes.
 
@@ -127,7 +111,7 @@ def demands(
 
     >>> split = TrueRates("split", ("lines",), 2, processing_rps=250e3, output_rps=2500e3)
     >>> count = TrueRates("count", ("split",), 1, processing_rps=2e6, output_rps=0.0)
-    >>> found = demands([split, count], [SourceOperator("lines", 500e3)])
+    >>> found = demands([split, count], {"lines": 500e3})
     >>> found["split"], found["count"]
     (OperatorDemand(target_rps=500000.0, instances=4.0),
      OperatorDemand(target_rps=5000000.0, instances=2.5))
@@ -135,7 +119,7 @@ def demands(
     by_name = {operator.name: operator for operator in operators}
     if len(by_name) < len(operators):
         raise ModelError("two operators of the dataflow bear the same name")
-    emitted = {source.name: source.emitted_rps for source in sources}
+    emitted = dict(sources_rps)
     inner = {o.name: [feed for feed in o.upstream if feed not in emitted] for o in operators}
     found: dict[str, OperatorDemand] = {}
     for name in topological_order(inner):
@@ -250,9 +234,9 @@ def measure(
     if missing:
         return not_measured(holding, *missing)
     arrival_rps = sum(arrivals) / len(arrivals)
-    rates, sources = _with_sources(rates, window, arrival_rps)
+    rates, sources_rps = _with_sources(rates, window, arrival_rps)
     try:
-        found = demands(rates, sources)
+        found = demands(rates, sources_rps)
     except ModelError as error:
         return hold(holding, "broken_dataflow", str(error))
     unknown = [f"true rate of {name}" for name, need in found.items() if isinf(need.instances)]
@@ -288,7 +272,7 @@ def sized(
 
 def _with_sources(
     rates: tuple[TrueRates, ...], window: Sequence[Snapshot], arrival_rps: float
-) -> tuple[tuple[TrueRates, ...], list[SourceOperator]]:
+) -> tuple[tuple[TrueRates, ...], dict[str, float]]:
     """Put a topic in front of each operator that reads from none, with its share of arrivals."""
     taken = {rate.name: 0.0 for rate in rates if not rate.upstream}
     for snapshot in window:
@@ -296,20 +280,31 @@ def _with_sources(
             if operator.name in taken and operator.input_rps is not None:
                 taken[operator.name] += operator.input_rps
     total = sum(taken.values())
-    sources = []
+    sources_rps = {}
     for name, rps in taken.items():
         share = rps / total if total > 0.0 else 1.0 / len(taken)
-        sources.append(SourceOperator(f"topic of {name}", arrival_rps * share))
-    fed = tuple(
-        rate
-        if rate.upstream
-        else TrueRates(
-            rate.name,
-            (f"topic of {rate.name}",),
-            rate.instances,
-            rate.processing_rps,
-            rate.output_rps,
-        )
-        for rate in rates
+        sources_rps[f"topic of {name}"] = arrival_rps * share
+    fed = (replace(one, upstream=one.upstream or (f"topic of {one.name}",)) for one in rates)
+    return tuple(fed), sources_rps
+
+
+def with_margin(instances: float, factor: float) -> int:
+    """Instances times a safety factor, in whole instances.
+
+    >>> with_margin(4, 1.2), with_margin(2.299, 1.0)
+    (5, 3)
+    """
+    return ceil(instances * factor)
+
+
+def worth_reconfiguring(before: Sequence[int], after: Sequence[int], least_shrink: int = 2) -> bool:
+    """Whether any operator grows, or shrinks by enough to be worth a restart.
+
+    DS2's own manager ignores a shrink by one: it is as likely to be noise.
+
+    >>> worth_reconfiguring([1, 8], [1, 7]), worth_reconfiguring([1, 8], [1, 6])
+    (False, True)
+    """
+    return any(
+        now > was or was - now >= least_shrink for was, now in zip(before, after, strict=True)
     )
-    return fed, sources
