@@ -7,9 +7,8 @@ from itertools import accumulate, chain, count, repeat
 from typing import Any
 
 from penstock.core.errors import ConfigError
-from penstock.policies.flink.alignment import align, is_alignable, scale
-from penstock.policies.flink.capacity import observed_series_rps
-from penstock.policies.flink.evaluation import Vertex, VertexSample, evaluate
+from penstock.policies.flink.capacity import collect, observed_series_rps
+from penstock.policies.flink.evaluation import NO_LIMIT, Vertex, VertexSample, evaluate
 from penstock.policies.flink.history import (
     Pending,
     Restart,
@@ -18,9 +17,14 @@ from penstock.policies.flink.history import (
     scaling_coefficient,
     trimmed,
 )
-from penstock.policies.flink.options import NO_LIMIT
-from penstock.policies.flink.vertex import JobPlan, decide_job, decide_vertex
-from penstock.policies.flink.windows import collect
+from penstock.policies.flink.vertex import (
+    JobPlan,
+    align,
+    decide_job,
+    decide_vertex,
+    is_alignable,
+    scale,
+)
 from tests.conformance.flink_metric_cases import RUNNERS as METRIC_RUNNERS
 from tests.conformance.flink_words import (
     Case,

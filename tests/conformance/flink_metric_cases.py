@@ -12,15 +12,22 @@ from penstock.core.errors import ConfigError
 from penstock.policies.flink.capacity import (
     busy_ms_per_s,
     input_rps,
+    mean,
     observed_rps,
     observed_series_rps,
+    rate,
     true_processing_rps,
     unhindered_rps,
 )
-from penstock.policies.flink.demand import Flow, band, is_processing_backlog, output_ratio
-from penstock.policies.flink.evaluation import Vertex, evaluate
-from penstock.policies.flink.options import Options
-from penstock.policies.flink.windows import mean, rate
+from penstock.policies.flink.evaluation import (
+    Flow,
+    Options,
+    Vertex,
+    band,
+    evaluate,
+    is_processing_backlog,
+    output_ratio,
+)
 from tests.conformance.flink_words import (
     GIGABYTE,
     Case,
@@ -90,11 +97,9 @@ def _true_processing_rate(case: Case) -> dict[str, Any]:
 def _observed_tpr_sample(case: Case) -> dict[str, Any]:
     words = case["given"]
     seen = observed_rps(
-        words["lag"],
-        known(words["records_per_s"]),
-        words["backpressured_ms_per_s"],
+        source_sample_of(words),
+        lambda: known(words.get("previous_average")),
         lag_threshold_s=words["lag_threshold_s"],
-        previous_rps=known(words.get("previous_average")),
     )
     return {"observed_tpr": number(seen)}
 

@@ -10,11 +10,17 @@ from dataclasses import fields
 from math import inf, isinf
 from typing import Any
 
-from penstock.policies.flink.capacity import SourceSample
-from penstock.policies.flink.demand import VertexDemand, band
-from penstock.policies.flink.evaluation import Vertex, VertexLoad, VertexSample
+from penstock.policies.flink.capacity import Aggregator, SourceSample
+from penstock.policies.flink.evaluation import (
+    NO_LIMIT,
+    Options,
+    Vertex,
+    VertexDemand,
+    VertexLoad,
+    VertexSample,
+    band,
+)
 from penstock.policies.flink.history import DelayedScaleDown, Pending, Scaling
-from penstock.policies.flink.options import NO_LIMIT, Aggregator, Options
 from tests.conformance.reference.flink import BusyTime, WindowedMetric, load_fraction
 
 Case = Mapping[str, Any]
@@ -118,7 +124,7 @@ def pending_of(requests: Sequence[Words]) -> Pending | None:
     pending: Pending | None = None
     for words in requests:
         request = DelayedScaleDown(words["t"], words["parallelism"], words.get("outside", False))
-        pending = Pending.begin(request) if pending is None else pending.with_request(request)
+        pending = (pending or Pending(request.at_s)).with_request(request)
     return pending
 
 

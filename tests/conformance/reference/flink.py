@@ -8,9 +8,7 @@ from typing import Literal
 
 from msgspec import Struct
 
-from penstock.policies.flink.capacity import MS_PER_S
-from penstock.policies.flink.options import Aggregator
-from penstock.policies.flink.windows import mean, rounded
+from penstock.policies.flink.capacity import MS_PER_S, Aggregator, mean, rounded
 
 #: How the records of one vertex reach the next.
 Ship = Literal["hash", "rebalance", "rescale", "forward", "custom", "broadcast", "unknown"]
@@ -56,15 +54,15 @@ def memory_window(samples: Sequence[WorkerMemory]) -> MemoryWindow:
 
     def metric(name: str) -> WindowedMetric:
         average = mean(getattr(sample, name) for sample in samples)
-        return WindowedMetric(_rounded(getattr(last, name)), _rounded(average))
+        return WindowedMetric(rounded(getattr(last, name)), rounded(average))
 
     return MemoryWindow(
-        gc_fraction=WindowedMetric(_rounded(last.gc_fraction)),
+        gc_fraction=WindowedMetric(rounded(last.gc_fraction)),
         heap_fraction=metric("heap_fraction"),
         heap_bytes=metric("heap_bytes"),
         managed_bytes=metric("managed_bytes"),
         metaspace_bytes=metric("metaspace_bytes"),
-        slots_used=WindowedMetric(_rounded(last.slots_used)),
+        slots_used=WindowedMetric(rounded(last.slots_used)),
     )
 
 
@@ -109,10 +107,6 @@ def network_segments(
         is_direct = ship == "forward" and parallelism == connected_parallelism
         channels = 1 if is_direct else ceil(connected_parallelism / parallelism)
     return channels * buffers_per_channel + floating_buffers
-
-
-def _rounded(value: float | None) -> float | None:
-    return None if value is None else rounded(value)
 
 
 def slots_after(current: Mapping[str, int], scaled: Mapping[str, int], slots_used: int) -> int:

@@ -12,24 +12,30 @@ from penstock.core.errors import ModelError
 from penstock.policies.flink.capacity import (
     SourceSample,
     busy_ms_per_s,
+    collect,
     input_rps,
+    mean,
     observed_rps,
     observed_series_rps,
+    rate,
+    rounded,
     true_processing_rps,
 )
-from penstock.policies.flink.demand import (
+from penstock.policies.flink.evaluation import (
+    NO_LIMIT,
     Flow,
+    Options,
+    Vertex,
     VertexDemand,
+    VertexSample,
     band,
     edge_rps,
+    evaluate,
     is_processing_backlog,
     output_ratio,
     required_rps,
     source_demand,
 )
-from penstock.policies.flink.evaluation import Vertex, VertexSample, evaluate
-from penstock.policies.flink.options import NO_LIMIT, Options
-from penstock.policies.flink.windows import collect, mean, rate, rounded
 
 PLAIN = Options(
     catch_up_s=0.0,
@@ -115,7 +121,8 @@ def test_input_is_estimated_as_the_busy_time_that_it_is_divided_by() -> None:
 def test_a_source_that_catches_up_shows_its_capacity(
     lag: float, rps: float | None, pressed_ms: float, seen: float | None
 ) -> None:
-    assert observed_rps(lag, rps, pressed_ms, lag_threshold_s=30.0, previous_rps=123.0) == seen
+    sample = SourceSample(rps, lag, pressed_ms)
+    assert observed_rps(sample, lambda: 123.0, lag_threshold_s=30.0) == seen
 
 
 def test_between_catching_up_the_mean_of_what_was_seen_is_repeated() -> None:

@@ -9,9 +9,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from penstock.core.errors import ConfigError
-from penstock.policies.flink.alignment import align, scale
-from penstock.policies.flink.demand import VertexDemand, band
-from penstock.policies.flink.evaluation import Vertex, VertexLoad
+from penstock.policies.flink.evaluation import (
+    NO_LIMIT,
+    Alignment,
+    Options,
+    Vertex,
+    VertexDemand,
+    VertexLoad,
+    band,
+)
 from penstock.policies.flink.history import (
     DelayedScaleDown,
     Pending,
@@ -22,8 +28,14 @@ from penstock.policies.flink.history import (
     scaling_coefficient,
     trimmed,
 )
-from penstock.policies.flink.options import NO_LIMIT, Alignment, Options
-from penstock.policies.flink.vertex import VertexChange, decide_job, decide_vertex, gained_fraction
+from penstock.policies.flink.vertex import (
+    VertexChange,
+    align,
+    decide_job,
+    decide_vertex,
+    gained_fraction,
+    scale,
+)
 
 PLAIN = Options(
     catch_up_s=0.0,
@@ -115,7 +127,7 @@ def test_alignment_keeps_the_direction_and_never_gives_less_than_asked(
     back=st.integers(0, 40),
 )
 def test_the_queue_knows_the_largest_wish_of_any_window(requests: list[int], back: int) -> None:
-    pending = Pending.begin(DelayedScaleDown(0.0, requests[0]))
+    pending = Pending(0.0).with_request(DelayedScaleDown(0.0, requests[0]))
     for at_s, parallelism in enumerate(requests[1:], start=1):
         pending = pending.with_request(DelayedScaleDown(float(at_s), parallelism))
     start_s = max(0, len(requests) - 1 - back)

@@ -3,19 +3,101 @@
 There are two ways to know. Busy time: who does 100 records/s in half of the time could do 200.
 And observation: a source that works off a backlog shows what it can do, apart from the time
 in which those behind it hold it back. The second is believed when the first promises much more.
+Before that come rates and means over a window of samples, and when such a window is full.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from math import inf, isinf
+from collections.abc import Callable, Iterable, Sequence
+from decimal import ROUND_HALF_UP, Decimal
+from math import inf, isfinite, isinf
+from typing import Literal
 
 from msgspec import Struct
 
-from penstock.policies.flink.options import Aggregator
-from penstock.policies.flink.windows import mean, rate
+Aggregator = Literal["max", "min", "avg"]
 
 MS_PER_S = 1000.0
+_THOUSANDTH = Decimal("0.001")
+#: From here on a double has no thousandths.
+_WITHOUT_THOUSANDTHS = 1e13
+#: The clock of the operator ticks in milliseconds; two samples lie at least one tick apart.
+_TICK_S = 0.001
+
+
+def rate(points: Iterable[tuple[float, float | None]]) -> float | None:
+    """How fast a counter grows, per second: from its first to its last known value.
+
+    >>> rate([(1.0, 0.0), (2.0, None), (3.0, 4.0)])
+    2.0
+    >>> rate([(3.0, 1.0)]) is None
+    True
+    """
+    known = [(at_s, value) for at_s, value in points if value is not None]
+    if len(known) < 2:
+        return None
+    (first_s, first), (last_s, last) = known[0], known[-1]
+    return (last - first) / max(last_s - first_s, _TICK_S)
+
+
+def mean(values: Iterable[float | None], at_least: int = 1) -> float | None:
+    """Mean of the known finite values if there are enough; infinite if there are only such.
+
+    >>> mean([1.0, None, 3.0, float("inf")])
+    2.0
+    >>> mean([1.0, None], at_least=2) is None, mean([None, float("inf")])
+    (True, inf)
+    """
+    known = [value for value in values if value is not None]
+    finite = [value for value in known if not isinf(value)]
+    if not finite:
+        return inf if known else None
+    return sum(finite) / len(finite) if len(finite) >= at_least else None
+
+
+def rounded(value: float | None) -> float | None:
+    """As the operator keeps its metrics: three decimals, but never down to zero.
+
+    >>> rounded(588.23529), rounded(0.0001), rounded(0.0005)
+    (588.235, 0.0001, 0.001)
+    """
+    if value is None or not isfinite(value) or abs(value) >= _WITHOUT_THOUSANDTHS:
+        return value
+    short = float(Decimal(repr(float(value))).quantize(_THOUSANDTH, ROUND_HALF_UP))
+    return short or value
+
+
+class Collected(Struct, frozen=True, gc=False):
+    """Which samples are kept (their times, oldest first), and whether they fill the window."""
+
+    at_s: tuple[float, ...]
+    is_full: bool
+
+
+def collect(
+    kept_at_s: Sequence[float],
+    now_s: float,
+    *,
+    running_at_s: float,
+    stabilization_s: float,
+    window_s: float,
+) -> Collected:
+    """Add a sample taken now. The window's clock starts with the first sample of a settled job.
+
+    A job that was restarted forgets all samples; old ones are dropped only once the window is full.
+
+    >>> collect([50, 60, 150, 180], 260, running_at_s=0, stabilization_s=100, window_s=100)
+    Collected(at_s=(180, 260), is_full=True)
+    """
+    if kept_at_s and running_at_s > kept_at_s[0]:
+        kept_at_s = ()
+    stable_at_s = running_at_s + stabilization_s
+    full_at_s = next((at_s for at_s in kept_at_s if at_s >= stable_at_s), now_s) + window_s
+    if now_s < full_at_s:
+        return Collected((*kept_at_s, now_s), is_full=False)
+    oldest_at_s = now_s - window_s
+    kept = tuple(at_s for at_s in kept_at_s if at_s >= oldest_at_s)
+    return Collected((*kept, now_s), is_full=True)
 
 
 def busy_ms_per_s(
@@ -71,32 +153,24 @@ def unhindered_rps(records_per_s: float, backpressured_ms_per_s: float) -> float
     return records_per_s / (1.0 - backpressured_ms_per_s / MS_PER_S)
 
 
-def observed_rps(
-    lag_records: float,
-    records_per_s: float | None,
-    backpressured_ms_per_s: float,
-    *,
-    lag_threshold_s: float,
-    previous_rps: float | None,
-) -> float | None:
-    """One sample of a source's capacity; `previous_rps` unless it is catching up."""
-    if records_per_s is None:
-        return None
-    if records_per_s == 0.0:
-        return inf
-    if lag_records >= lag_threshold_s * records_per_s:
-        seen = unhindered_rps(records_per_s, backpressured_ms_per_s)
-        if seen is not None:
-            return seen
-    return previous_rps
-
-
 class SourceSample(Struct, frozen=True, gc=False):
     """What a source showed at one time."""
 
     records_per_s: float | None
     lag_records: float
     backpressured_ms_per_s: float = 0.0
+
+
+def observed_rps(
+    sample: SourceSample, previous_rps: Callable[[], float | None], *, lag_threshold_s: float
+) -> float | None:
+    """One sample of a source's capacity; `previous_rps` unless it is catching up."""
+    if not sample.records_per_s:
+        return None if sample.records_per_s is None else inf
+    seen = None
+    if sample.lag_records >= lag_threshold_s * sample.records_per_s:
+        seen = unhindered_rps(sample.records_per_s, sample.backpressured_ms_per_s)
+    return previous_rps() if seen is None else seen
 
 
 def observed_series_rps(
@@ -109,20 +183,12 @@ def observed_series_rps(
     [1250.0, None]
     """
     series: list[float | None] = []
+
+    def mean_so_far_rps() -> float | None:
+        return mean(series, min_observations)
+
     for sample in samples:
-        previous_rps = None
-        is_catching_up = sample.lag_records >= lag_threshold_s * (sample.records_per_s or 0.0)
-        if not is_catching_up or sample.backpressured_ms_per_s >= MS_PER_S:
-            previous_rps = mean(series, min_observations)
-        series.append(
-            observed_rps(
-                sample.lag_records,
-                sample.records_per_s,
-                sample.backpressured_ms_per_s,
-                lag_threshold_s=lag_threshold_s,
-                previous_rps=previous_rps,
-            )
-        )
+        series.append(observed_rps(sample, mean_so_far_rps, lag_threshold_s=lag_threshold_s))
     return series
 
 

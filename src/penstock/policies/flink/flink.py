@@ -12,7 +12,8 @@ from penstock.core.knowledge import Knowledge
 from penstock.core.model import Decision, Limits, Reason, Snapshot, not_measured
 from penstock.core.phrases import duration, resized
 from penstock.policies.algorithms.measurements import hold
-from penstock.policies.flink.evaluation import VertexLoad, evaluate
+from penstock.policies.flink.capacity import Collected, collect
+from penstock.policies.flink.evaluation import Options, Seconds, VertexLoad, evaluate
 from penstock.policies.flink.history import (
     Pending,
     Restart,
@@ -22,10 +23,8 @@ from penstock.policies.flink.history import (
     trimmed,
 )
 from penstock.policies.flink.metrics_window import heap_fraction, missing, unchanged, vertices_of
-from penstock.policies.flink.options import Options, Seconds
 from penstock.policies.flink.outlook import JobEvaluation
 from penstock.policies.flink.vertex import decide_job
-from penstock.policies.flink.windows import Collected, collect
 
 
 class Scalings(Struct, frozen=True, tag=True, omit_defaults=True):
@@ -173,7 +172,13 @@ class Flink(Options):
             rescaled_at_s,
             self.stabilization_s + self.window_s + self.period_s,
         )
-        window = self._window(seen, running_at_s)
+        window = collect(
+            [earlier.at_s for earlier in seen[:-1]],
+            snapshot.at_s,
+            running_at_s=running_at_s,
+            stabilization_s=self.stabilization_s,
+            window_s=self.window_s,
+        )
         if not window.is_full or len(window.at_s) < 2:
             reason = self._too_early(snapshot, window, running_at_s)
             return Decision.of(current, reason, memory=memory)
@@ -197,15 +202,6 @@ class Flink(Options):
             return Decision.of(current, Reason("memory_pressure", text), memory=memory)
         outlook = JobEvaluation(sight, loads, plan, self, restart_time_s)
         return self._conclude(snapshot, knowledge, outlook, memory)
-
-    def _window(self, seen: list[Snapshot], running_at_s: float) -> Collected:
-        return collect(
-            [snapshot.at_s for snapshot in seen[:-1]],
-            seen[-1].at_s,
-            running_at_s=running_at_s,
-            stabilization_s=self.stabilization_s,
-            window_s=self.window_s,
-        )
 
     def _too_early(self, snapshot: Snapshot, window: Collected, running_at_s: float) -> Reason:
         runs_s = snapshot.at_s - running_at_s

@@ -8,7 +8,7 @@ from typing import TypeVar
 
 from msgspec import Struct
 
-from penstock.policies.flink.options import Options
+from penstock.policies.flink.evaluation import Options
 
 
 class DelayedScaleDown(Struct, frozen=True, gc=False):
@@ -27,11 +27,7 @@ class Pending(Struct, frozen=True, gc=False, rename={"requests": "wishes"}):
     """
 
     since_s: float
-    requests: tuple[DelayedScaleDown, ...]
-
-    @staticmethod
-    def begin(request: DelayedScaleDown) -> Pending:
-        return Pending(request.at_s, (request,))
+    requests: tuple[DelayedScaleDown, ...] = ()
 
     def with_request(self, request: DelayedScaleDown) -> Pending:
         requests = self.requests
@@ -43,8 +39,8 @@ class Pending(Struct, frozen=True, gc=False, rename={"requests": "wishes"}):
         """Without requests from before the window.
 
         >>> requests = [DelayedScaleDown(at, request) for at, request in enumerate((5, 9, 4, 5, 6))]
-        >>> pending = Pending.begin(requests[0])
-        >>> for request in requests[1:]:
+        >>> pending = Pending(since_s=0)
+        >>> for request in requests:
         ...     pending = pending.with_request(request)
         >>> pending.since(1).requests[0], pending.since(2).requests[0].parallelism
         (DelayedScaleDown(at_s=1, parallelism=9, outside=False), 6)

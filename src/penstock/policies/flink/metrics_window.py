@@ -16,8 +16,7 @@ from msgspec import Struct
 
 from penstock.core.model import OperatorSample, Snapshot
 from penstock.policies.flink.capacity import MS_PER_S, SourceSample, observed_series_rps
-from penstock.policies.flink.evaluation import Samples, Vertex, VertexSample
-from penstock.policies.flink.options import Options
+from penstock.policies.flink.evaluation import Options, Samples, Vertex, VertexSample
 
 #: The one vertex of a micro-batch job.
 STAGES = "all stages"

@@ -9,10 +9,8 @@ from msgspec import Struct
 from penstock.core.model import Reason
 from penstock.core.phrases import counted, duration, rate
 from penstock.core.phrases import executors as count_executors
-from penstock.policies.flink.demand import required_rps
-from penstock.policies.flink.evaluation import VertexLoad
+from penstock.policies.flink.evaluation import Options, VertexLoad, required_rps
 from penstock.policies.flink.metrics_window import MetricsWindow
-from penstock.policies.flink.options import Options
 from penstock.policies.flink.vertex import JobPlan
 
 

@@ -1,18 +1,27 @@
-"""The new parallelism of one vertex, and of all vertices of a job, which move together."""
+"""The new parallelism of one vertex, and of all vertices of a job, which move together.
+
+Ten partitions on six tasks are no faster than on five: four of the six have two each. So the
+parallelism is moved, within the direction of scaling, to one that divides the load well.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from math import inf, isinf
+from math import ceil, inf, isfinite, isinf
 from typing import Literal
 
 from msgspec import Struct
 
-from penstock.policies.flink.alignment import scale
-from penstock.policies.flink.demand import required_rps
-from penstock.policies.flink.evaluation import Vertex, VertexLoad
+from penstock.core.errors import ConfigError
+from penstock.policies.flink.evaluation import (
+    NO_LIMIT,
+    Alignment,
+    Options,
+    Vertex,
+    VertexLoad,
+    required_rps,
+)
 from penstock.policies.flink.history import DelayedScaleDown, Pending, Scaling, scaling_coefficient
-from penstock.policies.flink.options import Options
 
 #: Why a vertex comes out as it does.
 Cause = Literal[
@@ -50,7 +59,7 @@ def decide_vertex(
 
     `past` are the scalings of this vertex, oldest first; `pending` its scale down that waits.
 
-    >>> from penstock.policies.flink.demand import VertexDemand, band
+    >>> from penstock.policies.flink.evaluation import VertexDemand, band
     >>> options, demand = Options(catch_up_s=0.0), VertexDemand(1100.0, 0.0)
     >>> load = VertexLoad(1000.0, demand, band(demand, options, restart_s=300.0))
     >>> change = decide_vertex(Vertex(10), load, options, restart_s=300.0, now_s=0.0)
@@ -133,7 +142,7 @@ def _shrink(
     interval_s, wanted = options.scale_down_interval_s, request.parallelism
     if interval_s <= 0.0:
         return VertexChange(wanted, wanted, "scale_down", request.outside, expected_rps)
-    pending = Pending.begin(request) if pending is None else pending.with_request(request)
+    pending = (pending or Pending(request.at_s)).with_request(request)
     window_start_s = request.at_s - interval_s
     if window_start_s < pending.since_s:
         return VertexChange(current, wanted, "scale_down_delayed", False, expected_rps, pending)
@@ -204,3 +213,95 @@ def decide_job(
     if not any(changes[name].outside for name in scaled):
         scaled = {}
     return JobPlan(changes, scaled)
+
+
+def scale(
+    vertex: Vertex,
+    factor: float,
+    *,
+    lower_limit: int = 1,
+    upper_limit: int = NO_LIMIT,
+    alignment: Alignment = "balanced",
+) -> int:
+    """`factor` times the parallelism, rounded up, within limits, aligned.
+
+    >>> scale(Vertex(200, keyed=True, max_parallelism=720), 1.3, alignment="evenly_spread")
+    360
+    >>> scale(Vertex(200, max_parallelism=720), 1.3)
+    260
+    """
+    if lower_limit > upper_limit:
+        raise ConfigError(
+            f"the least parallelism ({lower_limit}) must not exceed the most ({upper_limit})"
+        )
+    current = vertex.parallelism
+    wanted = factor * current
+    raw = min(ceil(wanted), NO_LIMIT) if isfinite(wanted) else NO_LIMIT
+    target = min(max(lower_limit, raw), vertex.max_parallelism, upper_limit)
+    if target == current or not is_alignable(vertex):
+        return target
+    return align(
+        vertex, target, lower_limit=lower_limit, upper_limit=upper_limit, alignment=alignment
+    )
+
+
+def is_alignable(vertex: Vertex) -> bool:
+    """Sources with partitions, and vertices behind a shuffle by key."""
+    return vertex.source_partitions > 0 or vertex.keyed
+
+
+def align(
+    vertex: Vertex,
+    target: int,
+    *,
+    lower_limit: int = 1,
+    upper_limit: int = NO_LIMIT,
+    alignment: Alignment = "balanced",
+) -> int:
+    """The first parallelism from `target` on that divides the load well; else the target.
+
+    Growing may go on to the limits, shrinking only up to where it came from. The legacy modes
+    look below the target next, and rather do nothing than turn the direction around.
+
+    >>> vertex = Vertex(16, keyed=True, max_parallelism=128)
+    >>> align(vertex, 24, alignment="evenly_spread"), align(vertex, 24), align(vertex, 24,
+    ...     alignment="off")
+    (32, 26, 24)
+    """
+    if alignment == "off":
+        return target
+    current, groups = vertex.parallelism, vertex.source_partitions or vertex.max_parallelism
+    is_growing = target > current
+    last = min(groups, vertex.max_parallelism, upper_limit)
+    if not is_growing:
+        last = min(last, current)
+    takes_any_relief = alignment in ("balanced", "legacy_maximize_utilisation")
+    aligned = _first_aligned(groups, target, last, takes_any_relief=takes_any_relief)
+    if aligned is not None:
+        return aligned
+    if alignment in ("balanced", "evenly_spread"):
+        return target
+    fallback = max(_relaxed(groups, target), lower_limit)
+    turns_around = fallback <= current if is_growing else fallback >= current
+    return current if turns_around else fallback
+
+
+def _first_aligned(groups: int, target: int, last: int, *, takes_any_relief: bool) -> int | None:
+    """Where groups divide evenly or, if that will do, where a task has fewer of them."""
+    at_target = groups // target
+    if takes_any_relief and at_target:
+        # The first parallelism at which the quotient drops; no need to try those before it.
+        last = min(last, groups // at_target + 1)
+    for parallelism in range(target, last + 1):
+        if groups % parallelism == 0 or (takes_any_relief and groups // parallelism < at_target):
+            return parallelism
+    return None
+
+
+def _relaxed(groups: int, target: int) -> int:
+    """The least parallelism below the target at which a task has no more groups than there."""
+    at_target = groups // target
+    for parallelism in range(target, 0, -1):
+        if groups // parallelism > at_target:
+            return parallelism + 1 if groups % parallelism else parallelism
+    return 0

@@ -204,11 +204,11 @@ class KedaLag:
     ) -> Reason:
         threshold = self.lag_threshold
         seen = f"a lag of {counted(lag, 'record')} at {threshold} per executor"
-        numbers = {
+        known = {
             "lag_records": lag,
             "metric": metric,
             "lag_threshold": threshold,
             "wanted": wanted,
         }
         ratio = metric / (threshold * max(1, fleet.registered))
-        return metric_reason(seen, ratio, wanted, fleet.target, tolerance, dict(numbers))
+        return metric_reason(seen, ratio, wanted, fleet.target, tolerance, dict(known))
