@@ -10,8 +10,14 @@ import pytest
 
 from penstock.cli.app import main
 from penstock.core.errors import ConfigError
-from penstock.spark.doctor import Application, Finding, examine, refuse_errors
-from penstock.spark.script import parse_script, read_script
+from penstock.spark.doctor import (
+    Application,
+    Finding,
+    examine,
+    parse_script,
+    read_script,
+    refuse_errors,
+)
 from penstock.testbed.ports import free_ports
 
 GOOD = {

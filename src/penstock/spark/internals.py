@@ -24,9 +24,10 @@ if TYPE_CHECKING:
 #: Kinds of trigger, as ``DataStreamWriter.trigger`` names them.
 Trigger: TypeAlias = Literal["processingTime", "availableNow", "once", "realTime", "continuous"]
 Json: TypeAlias = dict[str, Any]
+Errors: TypeAlias = tuple[type[Exception], ...]
 
 #: What a call into the Java process can raise: PySpark translates some of its exceptions.
-JVM_ERRORS: tuple[type[Exception], ...] = (Py4JError, PySparkException)
+JVM_ERRORS: Errors = (Py4JError, PySparkException)
 LOCALITY_WAIT = "spark.locality.wait"
 _TRIGGERS: dict[str, Trigger] = {
     "ProcessingTimeTrigger": "processingTime",
@@ -69,10 +70,8 @@ class Driver:
                 "a Spark Connect client cannot see or change executors: "
                 "attach Penstock inside the driver of the application"
             )
-        python_context: Any = spark.sparkContext
-        self.jvm: Any = python_context._jvm
-        self.gateway: Any = python_context._gateway
-        self.context: Any = python_context._jsc.sc()
+        python: Any = spark.sparkContext
+        self.jvm, self.gateway, self.context = python._jvm, python._gateway, python._jsc.sc()
         self.backend: Any = self.context.schedulerBackend()
         self.store: Any = self.context.statusStore()
         self._dag: Any = self.context.dagScheduler()
@@ -184,8 +183,8 @@ class Driver:
 
     def settings(self) -> dict[str, str]:
         """All settings of the running application that are set explicitly."""
-        text = str(self.context.conf().toDebugString())
-        return dict(line.split("=", 1) for line in text.split("\n") if "=" in line)
+        lines = str(self.context.conf().toDebugString()).split("\n")
+        return dict(line.split("=", 1) for line in lines if "=" in line)
 
     def resource_profiles(self) -> int:
         """How many resource profiles the application uses; 1 is usual."""
@@ -337,8 +336,7 @@ class Driver:
     def listen(self, spark: SparkSession, hand_over: Callable[[str], None]) -> Callable[[], None]:
         """Hand over each progress report of the session; returns a function that stops that.
 
-        PySpark's own listener class reads each report field by field, in a hundred round trips;
-        this one asks for its JSON.
+        PySpark's own listener reads each report field by field, in a hundred round trips.
         """
         from py4j.java_gateway import java_import  # type: ignore[import-untyped]
         from pyspark.java_gateway import ensure_callback_server_started

@@ -21,15 +21,9 @@ from penstock.settings.goal import Goal
 from penstock.settings.header import journal_header
 from penstock.settings.policy_spec import PolicySpec, wire
 from penstock.settings.toml import LiveSettings
+from penstock.spark import fitness
 from penstock.spark.actuator.actuator import Patience, SparkActuator
 from penstock.spark.actuator.admission import Admission
-from penstock.spark.fitness import (
-    Capabilities,
-    check_application,
-    findings_of,
-    present_size,
-    unscalable,
-)
 from penstock.spark.internals import JVM_ERRORS, Driver, first_line
 from penstock.spark.sensor.sensor import SparkSensor
 
@@ -75,8 +69,8 @@ class ScalingLoop:
         self._spark = spark
         self._live = live
         self._driver = Driver(spark)
-        capabilities = check_application(spark, spec.limits, live)
-        for finding in findings_of(self._driver, spec.limits):
+        capabilities = fitness.check_application(spark, spec.limits, live)
+        for finding in fitness.findings_of(self._driver, spec.limits):
             if finding.level == "warning":
                 log.info("%s; better: %s", finding.reason, finding.change)
         self._is_blind = False
@@ -125,7 +119,7 @@ class ScalingLoop:
         is_scalable = True
         try:
             for query in self._spark.streams.active:
-                if (refusal := unscalable(self._driver, query)) is None:
+                if (refusal := fitness.unscalable(self._driver, query)) is None:
                     continue
                 is_scalable = False
                 if str(query.runId) not in self._refused_queries:
@@ -167,7 +161,7 @@ class ScalingLoop:
     # -- Before the first turn and after the last -------------------------------------------------
 
     def _take_over(
-        self, capabilities: Capabilities, spec: PolicySpec, patience: Patience | None
+        self, can: fitness.Capabilities, spec: PolicySpec, patience: Patience | None
     ) -> SparkActuator:
         """Be the only one who sizes the fleet, and start from the size that it has."""
         driver = self._driver
@@ -176,17 +170,17 @@ class ScalingLoop:
         actuator = SparkActuator(
             driver,
             self._committed_batches,
-            can_decommission=capabilities.decommission.available,
+            can_decommission=can.decommission.available,
             patience=patience,
         )
-        actuator.begin(present_size(driver, spec.limits), WallClock().now())
+        actuator.begin(fitness.present_size(driver, spec.limits), WallClock().now())
         return actuator
 
-    def _admission_control(self, capabilities: Capabilities, slo_s: float) -> Admission | None:
+    def _admission_control(self, can: fitness.Capabilities, slo_s: float) -> Admission | None:
         if not self._live.admission or self._live.mode != "act":
             return None
-        if not capabilities.admission_control.available:
-            log.warning("no admission control: %s", capabilities.admission_control.reason)
+        if not can.admission_control.available:
+            log.warning("no admission control: %s", can.admission_control.reason)
             return None
         # Half of the time that a record may wait: it waits for one batch and is in the next.
         return Admission(self._driver, slo_s / 2)

@@ -9,8 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from penstock.core.errors import ConfigError
-from penstock.spark.sensor.kafka import CURVE_INSTANTS, Brokers, OffsetCurve
-from penstock.spark.sensor.kafka_settings import client_settings
+from penstock.spark.sensor.kafka import CURVE_INSTANTS, Brokers, OffsetCurve, client_settings
 
 A, B = ("bids", 0), ("bids", 1)
 PLAIN = {"kafka.bootstrap.servers": "broker:9092"}

@@ -13,8 +13,7 @@ from penstock.cli.commands.options import FleetOptions, Listed, Master, about
 from penstock.cli.views.output import console, print_json
 from penstock.core.errors import ConfigError
 from penstock.core.phrases import counted
-from penstock.spark.doctor import Application, Finding, examine
-from penstock.spark.script import Script, read_script
+from penstock.spark.doctor import Application, Finding, Script, examine, read_script
 from penstock.testbed.java import find_java, pyspark_version
 
 COLOURS = {"ok": "green", "warning": "yellow", "error": "red"}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from itertools import chain
 from typing import TypeAlias
@@ -108,9 +109,9 @@ def _state_held(place: Place, tasks: list[FinishedTask]) -> Amounts:
 
 def _sums(amounts: Iterable[Amounts]) -> dict[str, float]:
     """All amounts added up by executor."""
-    sums: dict[str, float] = {}
+    sums: dict[str, float] = defaultdict(float)
     for name, amount in chain.from_iterable(amounts):
-        sums[name] = sums.get(name, 0.0) + amount
+        sums[name] += amount
     return sums
 
 
@@ -190,10 +191,9 @@ class ExecutorWatch:
     def _running_s(
         self, running: Iterable[tuple[int, int]], now_s: float, at_most: int
     ) -> dict[str, float]:
-        spent_s: dict[str, float] = {}
+        spent_s: dict[str, float] = defaultdict(float)
         for stage, attempt in running:
             for task in self._driver.tasks(stage, attempt, at_most, running=True):
                 so_far_s = max(0.0, now_s - parse_instant(task["launchTime"]))
-                name = task["executorId"]
-                spent_s[name] = spent_s.get(name, 0.0) + so_far_s
+                spent_s[task["executorId"]] += so_far_s
         return spent_s

@@ -5,12 +5,15 @@ reports none, however late it is. So the end offsets are read here once a second
 curve over time. Its slope is the arrival rate, its height above the processed offsets the backlog,
 and the instant at which it passed them the arrival of the oldest waiting record.
 
-`OffsetCurve` is arithmetic, `Brokers` asks, `KafkaWatch` asks once a second.
+`OffsetCurve` is arithmetic, `Brokers` asks, `KafkaWatch` asks once a second, and `client_settings`
+gives Penstock's client (librdkafka) the settings that the query gives the Java client, which has
+other names for some of them and reads other kinds of key files.
 """
 
 from __future__ import annotations
 
 import logging
+import re
 from bisect import bisect_right
 from collections.abc import Iterable, Mapping
 from operator import itemgetter
@@ -39,7 +42,33 @@ HALVINGS = 4
 #: The answer of a broker if no record is that young.
 NO_RECORD = -1
 
-_FIRST_S = itemgetter(0)
+# Options of the Java client that librdkafka calls the same, or otherwise. Of others it has no need.
+_SAME = (
+    "bootstrap.servers",
+    "client.dns.lookup",
+    "sasl.mechanism",
+    "sasl.kerberos.service.name",
+    "sasl.oauthbearer.token.endpoint.url",
+    "sasl.oauthbearer.scope",
+    "security.protocol",
+    "ssl.cipher.suites",
+    "ssl.key.password",
+    "ssl.keystore.password",
+)
+_RENAMED = {
+    "ssl.truststore.certificates": "ssl.ca.pem",
+    "ssl.keystore.certificate.chain": "ssl.certificate.pem",
+    "ssl.keystore.key": "ssl.key.pem",
+}
+_JAAS_LOGIN = {
+    "username": "sasl.username",
+    "password": "sasl.password",
+    "clientId": "sasl.oauthbearer.client.id",
+    "clientSecret": "sasl.oauthbearer.client.secret",
+    "principal": "sasl.kerberos.principal",
+    "keyTab": "sasl.kerberos.keytab",
+}
+_JAAS_PAIR = re.compile(r'(\w+)\s*=\s*(?:"((?:[^"\\]|\\.)*)"|([^\s;"]+))')
 
 
 class SourceReading(Struct, frozen=True):
@@ -80,11 +109,10 @@ class OffsetCurve:
 
     def add(self, at_s: float, ends: Offsets) -> None:
         """Add the end offsets of an instant, the newest or an earlier one."""
-        place = bisect_right(self._instants, at_s, key=_FIRST_S)
+        place = bisect_right(self._instants, at_s, key=itemgetter(0))
         self._instants.insert(place, (at_s, ends))
         if len(self._instants) > CURVE_INSTANTS:
-            half = len(self._instants) // 2
-            del self._instants[1:half:2]
+            del self._instants[1 : len(self._instants) // 2 : 2]
 
     def forget_before(self, processed: Offsets) -> None:
         """Drop instants before the oldest waiting record, except the last of them."""
@@ -109,12 +137,8 @@ class OffsetCurve:
 
     def oldest_at_s(self, processed: Offsets) -> float | None:
         """When the oldest waiting record came, or the curve began; ``None`` if none waits."""
-        oldest_s = None
-        for name, waiting in self.backlog(processed).items():
-            if waiting:
-                came_s = self._passed_at_s(name, processed[name])
-                oldest_s = came_s if oldest_s is None else min(oldest_s, came_s)
-        return oldest_s
+        waiting = [name for name, records in self.backlog(processed).items() if records]
+        return min((self._passed_at_s(name, processed[name]) for name in waiting), default=None)
 
     def _passed_at_s(self, name: Partition, offset: int) -> float:
         """When the end of a partition passed an offset, interpolated between two instants."""
@@ -188,11 +212,7 @@ class KafkaWatch:
     """
 
     def __init__(
-        self,
-        brokers: Brokers,
-        *,
-        every_s: float = 1.0,
-        clock: WallClock | None = None,
+        self, brokers: Brokers, *, every_s: float = 1.0, clock: WallClock | None = None
     ) -> None:
         self._brokers = brokers
         self._every_s = every_s
@@ -224,7 +244,6 @@ class KafkaWatch:
                 return SourceReading()
             if not self._curve.reaches(processed):
                 self._reach_back(processed)
-            now_s = last[0]
             before, self._last_read = self._last_read, last
             oldest_s = self._curve.oldest_at_s(processed)
             backlog = sum(self._curve.backlog(processed).values())
@@ -232,7 +251,7 @@ class KafkaWatch:
             return SourceReading(
                 arrival_rps=None if before is None else _rate_rps(before, last),
                 backlog_records=float(backlog),
-                delay_s=0.0 if oldest_s is None else max(0.0, now_s - oldest_s),
+                delay_s=0.0 if oldest_s is None else max(0.0, last[0] - oldest_s),
             )
 
     def _follow(self) -> None:
@@ -305,3 +324,64 @@ def _rate_rps(before: tuple[float, Offsets], after: tuple[float, Offsets]) -> fl
         return None
     came = sum(end - before[1].get(name, end) for name, end in after[1].items())
     return max(0.0, came / seconds)
+
+
+def client_settings(options: Mapping[str, str]) -> dict[str, str]:
+    """Settings for Penstock's client from the options of a Kafka source, security included.
+
+    >>> settings = client_settings({
+    ...     "subscribe": "bids",
+    ...     "kafka.bootstrap.servers": "b1:9092,b2:9092",
+    ...     "kafka.security.protocol": "SASL_SSL",
+    ...     "kafka.sasl.mechanism": "SCRAM-SHA-512",
+    ...     "kafka.sasl.jaas.config": 'org.apache.kafka.common.security.scram.ScramLoginModule '
+    ...                               'required username="reader" password="a\\\\"b";',
+    ... })
+    >>> settings["sasl.username"], settings["sasl.password"], settings["security.protocol"]
+    ('reader', 'a"b', 'SASL_SSL')
+    """
+    prefix = "kafka."
+    given = {
+        key.lower().removeprefix(prefix): value
+        for key, value in options.items()
+        if key.lower().startswith(prefix)
+    }
+    if not given.get("bootstrap.servers"):
+        raise ConfigError("the Kafka source has no option kafka.bootstrap.servers")
+    settings = {key: given[key] for key in _SAME if key in given}
+    settings |= {ours: given[theirs] for theirs, ours in _RENAMED.items() if theirs in given}
+    if "ssl.endpoint.identification.algorithm" in given:
+        algorithm = given["ssl.endpoint.identification.algorithm"]
+        settings["ssl.endpoint.identification.algorithm"] = algorithm or "none"
+    if "sasl.oauthbearer.token.endpoint.url" in settings:
+        settings["sasl.oauthbearer.method"] = "oidc"
+    for key, quoted, bare in _JAAS_PAIR.findall(given.get("sasl.jaas.config", "")):
+        if key in _JAAS_LOGIN:
+            settings[_JAAS_LOGIN[key]] = re.sub(r"\\(.)", r"\1", quoted) or bare
+    return settings | _store_settings(given)
+
+
+def _store_settings(given: Mapping[str, str]) -> dict[str, str]:
+    """Files with certificates and keys. librdkafka reads PEM and, for keys, PKCS12; never JKS."""
+    settings = {}
+    trusted = given.get("ssl.truststore.location")
+    if trusted is not None:
+        if given.get("ssl.truststore.type", "JKS").upper() != "PEM":
+            raise ConfigError(
+                f"the trust store {trusted} is not PEM, which is all that our Kafka client reads: "
+                "give its certificates as ssl.ca.location in the Kafka settings of Penstock"
+            )
+        settings["ssl.ca.location"] = trusted
+    keys = given.get("ssl.keystore.location")
+    if keys is not None:
+        kind = given.get("ssl.keystore.type", "JKS").upper()
+        if kind == "PEM":
+            settings |= {"ssl.certificate.location": keys, "ssl.key.location": keys}
+        elif kind == "PKCS12":
+            settings["ssl.keystore.location"] = keys
+        else:
+            raise ConfigError(
+                f"the key store {keys} is {kind}, which our Kafka client cannot read: "
+                "give it as ssl.keystore.location (PKCS12) in the Kafka settings of Penstock"
+            )
+    return settings

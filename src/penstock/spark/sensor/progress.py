@@ -118,9 +118,7 @@ def _source(source: Mapping[str, Any]) -> SourceProgress:
         # A sink that reads its input twice makes Spark count it twice; offsets are right.
         records = sum(last.values()) - sum(first.values())
     return SourceProgress(
-        end_offset=end,
-        latest_offset=source.get("latestOffset"),
-        input_records=max(0, records),
+        end_offset=end, latest_offset=source.get("latestOffset"), input_records=max(0, records)
     )
 
 

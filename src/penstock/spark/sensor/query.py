@@ -15,8 +15,7 @@ from typing import TYPE_CHECKING, TypeAlias
 from penstock.core.errors import ConfigError
 from penstock.core.model import Batch
 from penstock.spark.internals import Driver, SourceFacts
-from penstock.spark.sensor.kafka import Brokers, KafkaWatch, SourceReading
-from penstock.spark.sensor.kafka_settings import client_settings
+from penstock.spark.sensor.kafka import Brokers, KafkaWatch, SourceReading, client_settings
 from penstock.spark.sensor.progress import (
     Progress,
     SourceProgress,
@@ -77,6 +76,8 @@ class PlainSource:
     SourceReading(arrival_rps=50.0, backlog_records=75.0, delay_s=1.5)
     """
 
+    has_surged = False
+
     def __init__(self, *, capped: bool) -> None:
         self._capped = capped
         self._held_back = False
@@ -108,10 +109,6 @@ class PlainSource:
         self._counted_from_s, self._records = taken_to_s, 0
         arrival_rps = records / seconds
         return SourceReading(arrival_rps, arrival_rps * delay_s, delay_s)
-
-    @property
-    def has_surged(self) -> bool:
-        return False
 
     def close(self) -> None:
         pass

@@ -31,7 +31,7 @@ from msgspec import Struct
 
 from penstock.core.errors import SensorError
 from penstock.core.model import Batch, ExecutorSample, OperatorSample, Snapshot
-from penstock.spark.internals import JVM_ERRORS, Driver, first_line
+from penstock.spark.internals import JVM_ERRORS, Driver, Errors, first_line
 from penstock.spark.sensor.executors import ExecutorWatch, SchedulerFleet, shares
 from penstock.spark.sensor.kafka import SourceReading
 from penstock.spark.sensor.progress import parse_progress
@@ -44,15 +44,9 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 #: What a query that ends while it is read may raise.
-QUERY_ENDS: tuple[type[Exception], ...] = (*JVM_ERRORS, SensorError)
+QUERY_ENDS: Errors = (*JVM_ERRORS, SensorError)
 #: What a status store may raise, one of another version of Spark included.
-STORE_FAILS: tuple[type[Exception], ...] = (
-    *JVM_ERRORS,
-    msgspec.DecodeError,
-    LookupError,
-    TypeError,
-    ValueError,
-)
+STORE_FAILS: Errors = (*JVM_ERRORS, msgspec.DecodeError, LookupError, TypeError, ValueError)
 #: A report that is later than this is delayed by another listener of the application.
 OVERDUE_S = 5.0
 #: Reports that wait to be read; with more than this nobody reads the sensor.

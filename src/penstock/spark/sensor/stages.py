@@ -8,6 +8,7 @@ another. Only finished tasks are counted, so that time and records belong togeth
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Collection, Mapping
 from typing import Literal
 
@@ -128,9 +129,9 @@ class QueryStages:
         """
         samples = []
         waiting: list[str] = []
-        seen: dict[str, int] = {}
+        seen: Counter[str] = Counter()
         for place, role in zip(self.places, self.roles(), strict=True):
-            seen[role] = seen.get(role, 0) + 1
+            seen[role] += 1
             name = prefix + (role if seen[role] == 1 else f"{role} {seen[role]}")
             upstream: tuple[str, ...] = ()
             if role != "source":
