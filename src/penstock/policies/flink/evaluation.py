@@ -126,8 +126,8 @@ class VertexLoad(Struct, frozen=True, gc=False):
 
 #: Who feeds whom: the vertices that a vertex reads from.
 Inputs = Mapping[str, Sequence[str]]
-#: Samples by vertex, each with its time, oldest first.
-Samples = Mapping[str, Sequence[tuple[float, VertexSample]]]
+#: The samples of a vertex, each with its time, oldest first.
+Points = Sequence[tuple[float, VertexSample]]
 
 
 def source_demand(
@@ -150,23 +150,13 @@ def edge_rps(inputs: Inputs, flows: Mapping[str, Flow], upstream: str, vertex: s
     What `vertex` reads is the surest measure, less what others give it if they give to it alone;
     else all that `upstream` puts out.
     """
-    into_vertex_rps = flows[vertex].in_rps
-    feeders = inputs[vertex]
-    if len(feeders) == 1:
-        return into_vertex_rps
-    from_others_rps: float | None = 0.0
-    for feeder in feeders:
-        if feeder == upstream:
-            continue
-        out_rps = flows[feeder].out_rps
-        feeds_others = sum(feeder in of for of in inputs.values()) > 1
-        if feeds_others or out_rps is None or from_others_rps is None:
-            from_others_rps = None
-            break
-        from_others_rps += out_rps
-    if from_others_rps is None:
+    into_rps = flows[vertex].in_rps
+    others = [feeder for feeder in inputs[vertex] if feeder != upstream]
+    given = [out_rps for feeder in others if (out_rps := flows[feeder].out_rps) is not None]
+    feed_others = any(sum(feeder in of for of in inputs.values()) > 1 for feeder in others)
+    if feed_others or len(given) < len(others):
         return flows[upstream].out_rps
-    return None if into_vertex_rps is None else into_vertex_rps - from_others_rps
+    return None if into_rps is None else into_rps - sum(given)
 
 
 def output_ratio(inputs: Inputs, flows: Mapping[str, Flow], upstream: str, vertex: str) -> float:
@@ -184,13 +174,13 @@ def output_ratio(inputs: Inputs, flows: Mapping[str, Flow], upstream: str, verte
 
 
 def inner_demand(
-    inputs: Inputs, flows: Mapping[str, Flow], demands: Mapping[str, VertexDemand], vertex: str
+    inputs: Inputs, flows: Mapping[str, Flow], loads: Mapping[str, VertexLoad], vertex: str
 ) -> VertexDemand:
     """What a vertex gets to do if all before it do what they have to."""
     target_rps: float | None = 0.0
     catch_up_rps: float | None = 0.0
     for upstream in inputs[vertex]:
-        ratio, demand = output_ratio(inputs, flows, upstream, vertex), demands[upstream]
+        ratio, demand = output_ratio(inputs, flows, upstream, vertex), loads[upstream].demand
         target_rps = _plus(target_rps, demand.target_rps, ratio)
         catch_up_rps = _plus(catch_up_rps, demand.catch_up_rps, ratio)
     return VertexDemand(target_rps, catch_up_rps)
@@ -261,7 +251,7 @@ def is_processing_backlog(
 
 def evaluate(
     vertices: Mapping[str, Vertex],
-    samples: Samples,
+    samples: Mapping[str, Points],
     options: Options,
     *,
     restart_s: float,
@@ -280,35 +270,27 @@ def evaluate(
         for name, vertex in vertices.items()
         if not vertex.inputs
     )
-    demands: dict[str, VertexDemand] = {}
     loads: dict[str, VertexLoad] = {}
     for name in topological_order(inputs):
         points = samples[name]
         if inputs[name]:
-            demand = inner_demand(inputs, flows, demands, name)
+            demand = inner_demand(inputs, flows, loads, name)
         else:
-            lag_growth_rps = rate((at_s, sample.lag_records) for at_s, sample in points)
-            lag_records = points[-1][1].lag_records or 0.0
-            demand = source_demand(
-                flows[name].in_rps, lag_growth_rps, lag_records, options.catch_up_s
-            )
+            growth_rps = rate((at_s, sample.lag_records) for at_s, sample in points)
+            lag = points[-1][1].lag_records or 0.0
+            demand = source_demand(flows[name].in_rps, growth_rps, lag, options.catch_up_s)
         demand = VertexDemand(rounded(demand.target_rps), rounded(demand.catch_up_rps))
-        demands[name] = demand
         loads[name] = VertexLoad(
-            rounded(capacity_rps(points, vertices[name].parallelism, options, busy_aggregator)),
+            rounded(_capacity_rps(points, vertices[name].parallelism, options, busy_aggregator)),
             demand,
             band(demand, options, restart_s=restart_s, processing_backlog=processing_backlog),
         )
     return loads
 
 
-def capacity_rps(
-    points: Sequence[tuple[float, VertexSample]],
-    parallelism: int,
-    options: Options,
-    aggregator: Aggregator,
+def _capacity_rps(
+    points: Points, parallelism: int, options: Options, aggregator: Aggregator
 ) -> float | None:
-    """The true processing rate of one vertex over a window."""
     return true_processing_rps(
         busy_ms_per_s(
             (sample.load_fraction for _, sample in points),
@@ -323,12 +305,10 @@ def capacity_rps(
     )
 
 
-def _records_in(
-    points: Sequence[tuple[float, VertexSample]],
-) -> Iterator[tuple[float, float | None]]:
+def _records_in(points: Points) -> Iterator[tuple[float, float | None]]:
     return ((at_s, sample.records_in) for at_s, sample in points)
 
 
-def _flow(points: Sequence[tuple[float, VertexSample]]) -> Flow:
+def _flow(points: Points) -> Flow:
     records_out = ((at_s, sample.records_out) for at_s, sample in points)
     return Flow(rate(_records_in(points)), rate(records_out))

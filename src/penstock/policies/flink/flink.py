@@ -155,8 +155,7 @@ class Flink(Options):
     def decide(self, snapshot: Snapshot, knowledge: Knowledge) -> Decision:
         current = snapshot.fleet.target
         memory = self._with_outcome(knowledge.recall(Scalings), snapshot, knowledge)
-        unknown = missing(snapshot)
-        if unknown:
+        if unknown := missing(snapshot):
             return not_measured(current, *unknown, memory=memory)
         if snapshot.fleet.active == 0:
             why = "none is active yet, so there is nothing to measure"
@@ -166,12 +165,9 @@ class Flink(Options):
         rescaled_at_s = knowledge.rescales[-1].at_s if knowledge.rescales else -inf
         if rescaled_at_s > snapshot.at_s:
             rescaled_at_s = -inf
-        seen, running_at_s = unchanged(
-            snapshot,
-            reversed(knowledge.history),
-            rescaled_at_s,
-            self.stabilization_s + self.window_s + self.period_s,
-        )
+        horizon_s = self.stabilization_s + self.window_s + self.period_s
+        past = reversed(knowledge.history)
+        seen, running_at_s = unchanged(snapshot, past, rescaled_at_s, horizon_s)
         window = collect(
             [earlier.at_s for earlier in seen[:-1]],
             snapshot.at_s,
@@ -241,10 +237,8 @@ class Flink(Options):
         code = "scale_up" if executors > current else "scale_down"
         if executors < current and self.scale_down_interval_s:
             text += f", the most of the last {duration(self.scale_down_interval_s)}"
-        reason = Reason(code, text, outlook.evidence)
-        return Decision.of(
-            executors, reason, expected_rps=outlook.expected_rps(tasks), memory=memory
-        )
+        reason, expected_rps = Reason(code, text, outlook.evidence), outlook.expected_rps(tasks)
+        return Decision.of(executors, reason, expected_rps=expected_rps, memory=memory)
 
     def _with_outcome(self, memory: Scalings, snapshot: Snapshot, knowledge: Knowledge) -> Scalings:
         """What the last proposal came to, and how long the last rescale took."""
@@ -256,10 +250,7 @@ class Flink(Options):
             restarts = (*restarts, Restart(memory.proposed_at_s))
             # A target that a guard overrode promises nothing.
             if rescale.after == memory.executors:
-                past = {
-                    name: (*past.get(name, ()), scaling)
-                    for name, scaling in memory.proposed.items()
-                }
+                past = {name: (*past.get(name, ()), new) for name, new in memory.proposed.items()}
         if rescale and restarts and restarts[-1].took_s is None:
             at_s = restarts[-1].at_s
             took_s = measured_restart_s(at_s, now_s, [rescale.after], [snapshot.fleet.active])

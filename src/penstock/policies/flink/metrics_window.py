@@ -9,14 +9,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from math import ceil, inf
 
 from msgspec import Struct
 
 from penstock.core.model import OperatorSample, Snapshot
 from penstock.policies.flink.capacity import MS_PER_S, SourceSample, observed_series_rps
-from penstock.policies.flink.evaluation import Options, Samples, Vertex, VertexSample
+from penstock.policies.flink.evaluation import Options, Points, Vertex, VertexSample
 
 #: The one vertex of a micro-batch job.
 STAGES = "all stages"
@@ -26,7 +26,7 @@ class MetricsWindow(Struct, frozen=True, gc=False):
     """A job's vertices, their samples, and the slots that an executor has for them."""
 
     vertices: dict[str, Vertex]
-    samples: Samples
+    samples: Mapping[str, Points]
     slots_per_executor: float
 
     def executors(self, parallelism: int) -> int:
@@ -85,19 +85,13 @@ def vertices_of(snapshots: Sequence[Snapshot], options: Options) -> MetricsWindo
         vertex = Vertex(slots, source_partitions=last.partitions or 0)
         return MetricsWindow({STAGES: vertex}, {STAGES: _turns(measured)}, slots / active)
     known = {operator.name for operator in last.operators}
-    rows = [
-        (snapshot, {operator.name: operator for operator in snapshot.operators})
-        for snapshot in measured
-    ]
+    rows = [(snapshot, {o.name: o for o in snapshot.operators}) for snapshot in measured]
     vertices, samples = {}, {}
     for operator in last.operators:
         name = operator.name
         inputs = tuple(upstream for upstream in operator.upstream if upstream in known)
-        vertices[name] = Vertex(
-            operator.tasks or active,
-            inputs,
-            source_partitions=0 if operator.upstream else last.partitions or 0,
-        )
+        partitions = 0 if operator.upstream else last.partitions or 0
+        vertices[name] = Vertex(operator.tasks or active, inputs, source_partitions=partitions)
         samples[name] = _samples(name, rows, options)
     widest = max(vertex.parallelism for vertex in vertices.values())
     return MetricsWindow(vertices, samples, widest / active)
@@ -117,26 +111,19 @@ def _samples(
     name: str, rows: Sequence[tuple[Snapshot, dict[str, OperatorSample]]], options: Options
 ) -> list[tuple[float, VertexSample]]:
     """Samples of one operator; rates since the last one make up its counters."""
-    points = [
-        (
-            snapshot.at_s,
-            operator,
-            None if operator.upstream else _lag_records(operator, (), snapshot),
-        )
-        for snapshot, operators in rows
-        if (operator := operators.get(name)) is not None
-    ]
+    points = []
+    for snapshot, operators in rows:
+        if (operator := operators.get(name)) is not None:
+            lag = None if operator.upstream else _lag_records(operator, (), snapshot)
+            points.append((snapshot.at_s, operator, lag))
     seen: Sequence[float | None] = [None] * len(points)
     is_source = not points[-1][1].upstream
-    if is_source and all(operator.backpressured_fraction is not None for _, operator, _ in points):
+    blocked = [o.backpressured_fraction for _, o, _ in points]
+    if is_source and None not in blocked:
         seen = observed_series_rps(
             [
-                SourceSample(
-                    operator.input_rps,
-                    lag or 0.0,
-                    (operator.backpressured_fraction or 0.0) * MS_PER_S,
-                )
-                for _, operator, lag in points
+                SourceSample(o.input_rps, lag or 0.0, (o.backpressured_fraction or 0.0) * MS_PER_S)
+                for _, o, lag in points
             ],
             lag_threshold_s=options.observed_lag_threshold_s,
             min_observations=options.observed_min_observations,
@@ -164,23 +151,16 @@ def _turns(snapshots: Sequence[Snapshot]) -> list[tuple[float, VertexSample]]:
     samples = []
     records_in, before_s = 0.0, snapshots[0].at_s
     for snapshot in snapshots:
-        read_rps = busy = 0.0
-        for operator in snapshot.operators:
-            busy += operator.busy_fraction or 0.0
-            if not operator.upstream:
-                read_rps += operator.input_rps or 0.0
+        sources = [operator for operator in snapshot.operators if not operator.upstream]
+        read_rps = sum(operator.input_rps or 0.0 for operator in sources)
+        busy = sum(operator.busy_fraction or 0.0 for operator in snapshot.operators)
+        lag = snapshot.backlog_records
+        if lag is None:
+            lag = sum(operator.backlog_records or 0.0 for operator in sources)
         records_in += read_rps * (snapshot.at_s - before_s)
         before_s = snapshot.at_s
-        lag = _total_lag_records(snapshot)
         samples.append((before_s, VertexSample(records_in, lag_records=lag, load_fraction=busy)))
     return samples
-
-
-def _total_lag_records(snapshot: Snapshot) -> float | None:
-    if snapshot.backlog_records is not None:
-        return snapshot.backlog_records
-    sources = [operator for operator in snapshot.operators if not operator.upstream]
-    return sum(operator.backlog_records or 0.0 for operator in sources)
 
 
 def _lag_records(

@@ -26,11 +26,8 @@ class JobEvaluation(Struct, frozen=True, gc=False):
     @property
     def tasks(self) -> dict[str, int]:
         """The parallelism of each vertex after the plan."""
-        scaled = self.plan.scaled
-        return {
-            name: scaled.get(name, vertex.parallelism)
-            for name, vertex in self.sight.vertices.items()
-        }
+        parallelism = {name: v.parallelism for name, v in self.sight.vertices.items()}
+        return parallelism | self.plan.scaled
 
     @property
     def widest(self) -> str:

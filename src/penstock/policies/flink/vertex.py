@@ -83,9 +83,8 @@ def decide_vertex(
     expected_rps = capacity_rps / current * wanted
     outside = load.band.is_left_by(capacity_rps)
     if wanted < current:
-        return _shrink(
-            current, DelayedScaleDown(now_s, wanted, outside), expected_rps, pending, options
-        )
+        request = DelayedScaleDown(now_s, wanted, outside)
+        return _shrink(current, request, expected_rps, pending, options)
     gained = gained_fraction(past[-1], current, capacity_rps) if past else None
     was_effective = gained is None or gained >= options.effectiveness_threshold
     if options.effectiveness_enabled and not was_effective:
@@ -165,11 +164,7 @@ class JobPlan(Struct, frozen=True, gc=False):
     @property
     def pending(self) -> dict[str, Pending]:
         """The scale downs that wait; a rescale ends them all."""
-        return {
-            name: change.pending
-            for name, change in self.changes.items()
-            if change.pending is not None
-        }
+        return {name: c.pending for name, c in self.changes.items() if c.pending is not None}
 
 
 def decide_job(
