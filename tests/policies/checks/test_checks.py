@@ -16,7 +16,7 @@ from penstock.core.knowledge import Knowledge
 from penstock.core.model import Decision, Limits, Reason, Snapshot, not_measured
 from penstock.core.protocols import Policy
 from penstock.policies import POLICIES
-from penstock.policies.checks import clauses, declaration, yield_checks
+from penstock.policies.checks import clauses, yield_checks
 from penstock.policies.checks.clauses import CLAUSES
 from penstock.policies.checks.made_up_job import SHAPES, made_up_snapshot, run
 from penstock.policies.static import Static
@@ -174,7 +174,7 @@ def multiplies_none(snapshot: Snapshot, _knowledge: Knowledge) -> Decision:
         (moves_blind, clauses.holds_when_nothing_is_measured, "from 5 to 6 executors"),
         (takes_none_for_zero, clauses.holds_when_nothing_is_measured, r"reasons are \['test'\]"),
         (multiplies_none, clauses.bears_any_single_missing_metric, "without backlog_.*NoneType"),
-        (takes_none_for_zero, declaration.has_a_complete_docstring, "lacks 'The rule:'"),
+        (takes_none_for_zero, clauses.has_a_complete_docstring, "lacks 'The rule:'"),
     ],
     ids=lambda value: getattr(value, "__name__", "") if callable(value) else "",
 )
@@ -203,7 +203,7 @@ def test_a_policy_that_can_be_changed_is_refused() -> None:
             return say(1)
 
     with pytest.raises(AssertionError, match="Loose must be frozen"):
-        declaration.is_frozen_with_sound_parameters(Loose())
+        clauses.is_frozen_with_sound_parameters(Loose())
 
 
 def test_a_policy_without_default_limits_is_told_what_to_write() -> None:
@@ -211,7 +211,7 @@ def test_a_policy_without_default_limits_is_told_what_to_write() -> None:
         period_s = 10.0
 
     with pytest.raises(AssertionError, match="Unlimited has no default_limits: write `default_l"):
-        declaration.has_default_limits(Unlimited())  # type: ignore[arg-type]
+        clauses.has_default_limits(Unlimited())  # type: ignore[arg-type]
 
 
 def test_a_policy_that_does_not_say_whether_a_surge_wakes_it_is_told_what_to_write() -> None:
@@ -220,7 +220,7 @@ def test_a_policy_that_does_not_say_whether_a_surge_wakes_it_is_told_what_to_wri
         period_s: float = 1.0
 
     with pytest.raises(AssertionError, match="Silent has no wakes_on_surge: write `wakes_on_surge"):
-        declaration.is_frozen_with_sound_parameters(Silent())  # type: ignore[arg-type]
+        clauses.is_frozen_with_sound_parameters(Silent())  # type: ignore[arg-type]
 
 
 def test_default_limits_of_another_type_are_refused() -> None:
@@ -228,7 +228,7 @@ def test_default_limits_of_another_type_are_refused() -> None:
         default_limits: ClassVar[Any] = {"max_executors": 4}
 
     with pytest.raises(AssertionError, match="default_limits must be Limits, not"):
-        declaration.has_default_limits(Wrong())  # type: ignore[arg-type]
+        clauses.has_default_limits(Wrong())  # type: ignore[arg-type]
 
 
 def documented(parameters: str) -> Policy:
@@ -271,11 +271,11 @@ def documented(parameters: str) -> Policy:
 )
 def test_the_docstring_and_the_fields_must_agree(parameters: str, complaint: str) -> None:
     with pytest.raises(AssertionError, match=complaint):
-        declaration.documents_its_parameters(documented(parameters))
+        clauses.documents_its_parameters(documented(parameters))
 
 
 def test_parameters_may_share_a_line() -> None:
-    declaration.documents_its_parameters(documented("    rate_rps, period_s\n        Both."))
+    clauses.documents_its_parameters(documented("    rate_rps, period_s\n        Both."))
 
 
 @pytest.mark.parametrize(
@@ -293,13 +293,13 @@ def test_a_policy_of_the_table_has_the_file_of_its_name(
 ) -> None:
     policy = policy_of(takes_none_for_zero)
     monkeypatch.setattr(type(policy), "__module__", module)
-    declaration.has_the_file_that_its_name_promises(policy)  # not in the table: anywhere
+    clauses.has_the_file_that_its_name_promises(policy)  # not in the table: anywhere
     monkeypatch.setitem(POLICIES, "halver", type(policy))
     if fits:
-        declaration.has_the_file_that_its_name_promises(policy)
+        clauses.has_the_file_that_its_name_promises(policy)
     else:
         with pytest.raises(AssertionError, match=rf"calls it 'halver', but its module is {module}"):
-            declaration.has_the_file_that_its_name_promises(policy)
+            clauses.has_the_file_that_its_name_promises(policy)
 
 
 def test_a_memory_that_grows_slowly_or_slowly_is_still_found() -> None:

@@ -10,8 +10,8 @@ breaks the contract. All of them together take about a second.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from typing import Protocol
+from collections.abc import Iterator
+from functools import partial
 
 from penstock.core.protocols import Policy
 from penstock.policies.checks.clauses import CLAUSES
@@ -19,23 +19,14 @@ from penstock.policies.checks.clauses import CLAUSES
 __all__ = ["Check", "yield_checks"]
 
 
-class Check(Protocol):
-    """One clause of the contract."""
+class Check(partial[None]):
+    """One clause of the contract, ready to be called on a policy."""
 
-    __name__: str
-
-    def __call__(self) -> None: ...
+    @property
+    def __name__(self) -> str:
+        return self.func.__name__
 
 
 def yield_checks(policy: Policy) -> Iterator[Check]:
-    """The clauses of the contract, each ready to be called on `policy`."""
-    for clause in CLAUSES:
-        yield _bound(clause, policy)
-
-
-def _bound(clause: Callable[[Policy], None], policy: Policy) -> Check:
-    def check() -> None:
-        clause(policy)
-
-    check.__name__ = clause.__name__
-    return check
+    """The clauses of the contract, in their order."""
+    return (Check(clause, policy) for clause in CLAUSES)

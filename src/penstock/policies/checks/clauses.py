@@ -1,9 +1,15 @@
-"""The clauses of the contract: each raises `AssertionError` when a policy breaks it."""
+"""The clauses of the contract: each raises `AssertionError` when a policy breaks it.
+
+The first ones are about how a policy is written down: its class, parameters, docstring and file.
+"""
 
 from __future__ import annotations
 
+import dataclasses
 import re
 from collections.abc import Callable, Iterator
+from functools import partial
+from inspect import cleandoc
 from math import inf, isfinite, nan
 from typing import Any
 
@@ -22,17 +28,12 @@ from penstock.core.model import (
     Step,
 )
 from penstock.core.protocols import Policy
-from penstock.policies.checks.declaration import (
-    documents_its_parameters,
-    has_a_complete_docstring,
-    has_default_limits,
-    has_the_file_that_its_name_promises,
-    is_frozen_with_sound_parameters,
-)
+from penstock.policies import POLICIES
 from penstock.policies.checks.made_up_job import (
     CYCLE_TURNS,
     SHAPES,
     START_AT_S,
+    SnapshotView,
     ask,
     made_up_snapshot,
     run,
@@ -43,18 +44,88 @@ MEMORY_SLACK_FRACTION, MEMORY_SLACK_BYTES, MEMORY_MOST_BYTES = 0.05, 512, 256 * 
 #: A memory that grows by less in a cycle of 100 turns stays inside that slack in 1,000.
 MEMORY_STEADY_BYTES = 32
 
+#: What the docstring of a policy must have, in this order; the documentation is made from it.
+SECTIONS = ("Parameters", "Examples", "References", "Where we differ", "Wins and loses")
+#: The section Parameters, up to the next line that is underlined.
+PARAMETERS = re.compile(r"^Parameters\n-+\n(.*?)(?=^[^\n]+\n---|\Z)", re.MULTILINE | re.DOTALL)
+
 _encode = msgspec.json.Encoder().encode
+
+
+def is_frozen_with_sound_parameters(policy: Policy) -> None:
+    """A frozen dataclass, asked every `period_s`, whose parameters survive a file."""
+    kind: Any = type(policy)
+    name = kind.__name__
+    assert dataclasses.is_dataclass(kind), f"{name} must be a dataclass"
+    frozen = getattr(kind, "__dataclass_params__").frozen  # noqa: B009
+    assert frozen, f"{name} must be frozen: its fields are parameters, not state"
+    period_s = getattr(policy, "period_s", None)
+    assert isinstance(period_s, int | float), f"{name} must have a field period_s in seconds"
+    assert 0.0 < period_s < inf, f"period_s must be positive and finite, not {period_s}"
+    wakes = getattr(kind, "wakes_on_surge", None)
+    assert isinstance(wakes, bool), (
+        f"{name} has no wakes_on_surge: write `wakes_on_surge: ClassVar[bool] = False`"
+    )
+    back = msgspec.convert(msgspec.to_builtins(policy), kind)
+    assert back == policy, f"parameters changed on their way through a file: {policy} -> {back}"
+
+
+def has_default_limits(policy: Policy) -> None:
+    """The class says which guards belong to the rule: `default_limits`, a class variable."""
+    kind: Any = type(policy)
+    name = kind.__name__
+    limits = getattr(kind, "default_limits", None)
+    assert limits is not None, (
+        f"{name} has no default_limits: write `default_limits: ClassVar[Limits] = Limits()`"
+    )
+    assert isinstance(limits, Limits), f"{name}.default_limits must be Limits, not {limits!r}"
+
+
+def has_a_complete_docstring(policy: Policy) -> None:
+    """A first sentence, all sections in their order, and an example."""
+    text = _docstring(policy)
+    assert text.splitlines()[0].endswith("."), "the docstring must begin with one sentence"
+    at = 0
+    for section in ("The rule:", *(f"{name}\n" for name in SECTIONS)):
+        at = text.find(section, at)
+        assert at >= 0, f"the docstring lacks {section.strip()!r} or has it out of order"
+    assert ">>>" in text[text.find("Examples\n") :], "the docstring has no example to run"
+
+
+def documents_its_parameters(policy: Policy) -> None:
+    """Every field is in the docstring's Parameters, and nothing else is.
+
+    Names stand at the margin, several of one meaning on one line (`low, high`).
+    """
+    kind: Any = type(policy)
+    section = PARAMETERS.search(_docstring(policy))
+    lines = re.findall(r"^(\w.*)$", section[1], re.MULTILINE) if section else []
+    names = {name.strip() for line in lines for name in line.split(",")}
+    fields = {field.name for field in dataclasses.fields(kind)}
+    assert fields <= names, f"the docstring does not document the parameter {min(fields - names)!r}"
+    assert names <= fields, (
+        f"the docstring documents {min(names - fields)!r}, which is no parameter of {kind.__name__}"
+    )
+
+
+def has_the_file_that_its_name_promises(policy: Policy) -> None:
+    """Of the table: `name` is policies/name.py or policies/folder/name.py; others are anywhere."""
+    module = type(policy).__module__
+    for name, kind in POLICIES.items():
+        if kind is not type(policy):
+            continue
+        place = rf"penstock\.policies\.(\w+\.)?{name}"
+        assert re.fullmatch(place, module), (
+            f"the table calls it {name!r}, but its module is {module}: "
+            f"it must be policies/{name}.py or policies/<folder>/{name}.py"
+        )
 
 
 def asks_for_whole_executors(policy: Policy) -> None:
     """A target is a whole number of 0 or more, at the start and while the load changes."""
     for shape in SHAPES:
-        ask(
-            policy,
-            made_up_snapshot(shape, 30, START_AT_S, 4),
-            Knowledge(),
-            f"on a cold start ({shape})",
-        )
+        cold = made_up_snapshot(shape, 30, START_AT_S, 4)
+        ask(policy, cold, Knowledge(), f"on a cold start ({shape})")
         for _ in run(policy, shape, 30):
             pass
 
@@ -138,10 +209,9 @@ def holds_when_nothing_is_measured(policy: Policy) -> None:
     )
     for shape in SHAPES:
         knowledge = Knowledge()
-        for turn in run(policy, shape, 40, knowledge=knowledge):
-            at_s = turn.snapshot.at_s + policy.period_s
-        bare = _bare(at_s, 5)
-        knowledge.learn(bare, at_s)
+        *_, last = run(policy, shape, 40, knowledge=knowledge)
+        bare = _bare(last.snapshot.at_s + policy.period_s, 5)
+        knowledge.learn(bare, bare.at_s)
         warm = ask(policy, bare, knowledge, f"when measurements stop ({shape})")
         assert warm.target_executors == 5, (
             f"measurements stopped ({shape}), but it goes from 5 to {warm.target_executors}"
@@ -150,26 +220,19 @@ def holds_when_nothing_is_measured(policy: Policy) -> None:
 
 def bears_any_single_missing_metric(policy: Policy) -> None:
     """Whichever one metric is missing, everywhere or on some executors only: a sound decision."""
-    for shape in SHAPES:
-        for name, without in _without_one_metric():
-            for turn in run(policy, shape, 12, seen=without, condition=f", without {name}"):
-                _assert_sound(turn.decision, f"without {name} ({shape})")
+    for name, without in _without_one_metric():
+        _assert_sound_run(policy, 12, without, f", without {name}")
 
 
 def gives_reasons(policy: Policy) -> None:
     """Every decision says why: a code for machines, a sentence for people, finite numbers."""
-    for shape in SHAPES:
-        for number, turn in enumerate(run(policy, shape, CYCLE_TURNS)):
-            _assert_sound(turn.decision, f"on turn {number} ({shape})")
+    _assert_sound_run(policy, CYCLE_TURNS, lambda snapshot, _turn: snapshot, "")
 
 
 def stays_in_bounds_after_guards(policy: Policy) -> None:
     """After the guards its targets are inside the bounds, also where these allow one size only."""
-    for limits in (
-        policy.default_limits,
-        Limits(min_executors=2, max_executors=5),
-        Limits(min_executors=3, max_executors=3),
-    ):
+    narrow = [Limits(min_executors=least, max_executors=most) for least, most in ((2, 5), (3, 3))]
+    for limits in (policy.default_limits, *narrow):
         for shape in SHAPES:
             for turn in run(policy, shape, CYCLE_TURNS, limits=limits):
                 target = turn.step.decision.target_executors
@@ -206,9 +269,7 @@ def bears_a_clock_that_jumps_back(policy: Policy) -> None:
     def set_back(snapshot: Snapshot, turn: int) -> Snapshot:
         return snapshot if turn < 20 else structs.replace(snapshot, at_s=snapshot.at_s - 3600.0)
 
-    for shape in SHAPES:
-        for turn in run(policy, shape, 40, seen=set_back, condition=", clock set back"):
-            _assert_sound(turn.decision, f"after the clock was set back ({shape})")
+    _assert_sound_run(policy, 40, set_back, ", clock set back")
 
 
 def bears_executors_that_it_never_saw(policy: Policy) -> None:
@@ -223,18 +284,14 @@ def bears_executors_that_it_never_saw(policy: Policy) -> None:
         )
         return structs.replace(snapshot, executors=strangers)
 
-    for shape in SHAPES:
-        for turn in run(policy, shape, 40, seen=replaced, condition=", executors replaced"):
-            _assert_sound(turn.decision, f"among unknown executors ({shape})")
+    _assert_sound_run(policy, 40, replaced, ", executors replaced")
 
 
 def bears_a_fleet_of_none(policy: Policy) -> None:
     """With no executor left it decides soundly; the bounds bring the fleet back."""
 
     def emptied(snapshot: Snapshot, turn: int) -> Snapshot:
-        if turn < 10:
-            return snapshot
-        return made_up_snapshot("continuous", turn, snapshot.at_s, 0)
+        return snapshot if turn < 10 else made_up_snapshot("continuous", turn, snapshot.at_s, 0)
 
     for turn in run(policy, "continuous", 20, seen=emptied, condition=", no executor left"):
         _assert_sound(turn.decision, "with no executor left")
@@ -256,6 +313,12 @@ def is_never_given_impossible_numbers(policy: Policy) -> None:  # noqa: ARG001
                 raise AssertionError(f"{type(value).__name__}.{name} = {impossible} was let in")
 
 
+def _assert_sound_run(policy: Policy, turns: int, seen: SnapshotView, condition: str) -> None:
+    for shape in SHAPES:
+        for number, turn in enumerate(run(policy, shape, turns, seen=seen, condition=condition)):
+            _assert_sound(turn.decision, f"on turn {number} ({shape}{condition})")
+
+
 def _assert_sound(decision: Decision, where: str) -> None:
     assert decision.reasons, f"{where} it gives no reason"
     for reason in decision.reasons:
@@ -270,18 +333,14 @@ def _assert_sound(decision: Decision, where: str) -> None:
     assert promise is None or 0.0 <= promise < inf, f"{where} it promises {promise} records/s"
 
 
+def _docstring(policy: Policy) -> str:
+    return cleandoc(type(policy).__doc__ or "") + "\n"
+
+
 def _wire(snapshot: Snapshot, knowledge: Knowledge) -> bytes:
     """All that a policy is given, as bytes."""
-    return _encode(
-        (
-            snapshot,
-            knowledge.now_s,
-            list(knowledge.history),
-            list(knowledge.rescales),
-            list(knowledge.recommendations),
-            knowledge.last_step,
-        )
-    )
+    past = [list(one) for one in (knowledge.history, knowledge.rescales, knowledge.recommendations)]
+    return _encode((snapshot, knowledge.now_s, past, knowledge.last_step))
 
 
 def _bare(at_s: float, executors: int) -> Snapshot:
@@ -290,12 +349,11 @@ def _bare(at_s: float, executors: int) -> Snapshot:
 
 def _ignores_measurements(policy: Policy) -> bool:
     """Whether it wants the same fleet at high load, at low load and blind, from any fleet."""
-    snapshots = [
-        made_up_snapshot(shape, turn, START_AT_S, 5) for shape in SHAPES for turn in (0, 50)
-    ]
-    snapshots += [_bare(START_AT_S, executors) for executors in (3, 5)]
-    where = "on a cold start"
-    return len({ask(policy, one, Knowledge(), where).target_executors for one in snapshots}) == 1
+    snapshots = [_bare(START_AT_S, executors) for executors in (3, 5)]
+    for shape in SHAPES:
+        snapshots += [made_up_snapshot(shape, turn, START_AT_S, 5) for turn in (0, 50)]
+    decisions = [ask(policy, one, Knowledge(), "on a cold start") for one in snapshots]
+    return len({decision.target_executors for decision in decisions}) == 1
 
 
 def _metrics(kind: type[Struct]) -> list[str]:
@@ -303,34 +361,27 @@ def _metrics(kind: type[Struct]) -> list[str]:
     return [field.name for field in structs.fields(kind) if field.default is None]
 
 
-def _without_one_metric() -> Iterator[tuple[str, Callable[[Snapshot, int], Snapshot]]]:
+def _without_one_metric() -> Iterator[tuple[str, SnapshotView]]:
     """For each metric, its name and a function that hides it."""
-    for name in _metrics(Snapshot):
-        yield name, _replaced(name, None)
-    for name in ("batches", "executors", "operators"):
-        yield name, _replaced(name, ())
+    empty: dict[str, Any] = dict.fromkeys(("batches", "executors", "operators"), ())
+    for name, nothing in {**dict.fromkeys(_metrics(Snapshot)), **empty}.items():
+        yield name, partial(_replaced, name=name, nothing=nothing)
     for part, kind in (("executors", ExecutorSample), ("operators", OperatorSample)):
         for name in _metrics(kind):
-            yield f"{part}.{name}", _hidden(part, name, every=1)
-            yield f"{part}.{name} of every second", _hidden(part, name, every=2)
+            for every, which in ((1, ""), (2, " of every second")):
+                yield f"{part}.{name}{which}", partial(_hidden, part=part, name=name, every=every)
 
 
-def _replaced(name: str, nothing: Any) -> Callable[[Snapshot, int], Snapshot]:
-    def without(snapshot: Snapshot, _turn: int) -> Snapshot:
-        return structs.replace(snapshot, **{name: nothing})
-
-    return without
+def _replaced(snapshot: Snapshot, _turn: int, *, name: str, nothing: Any) -> Snapshot:
+    return structs.replace(snapshot, **{name: nothing})
 
 
-def _hidden(part: str, name: str, every: int) -> Callable[[Snapshot, int], Snapshot]:
-    def without(snapshot: Snapshot, _turn: int) -> Snapshot:
-        values = tuple(
-            structs.replace(value, **{name: None}) if number % every == 0 else value
-            for number, value in enumerate(getattr(snapshot, part))
-        )
-        return structs.replace(snapshot, **{part: values})
-
-    return without
+def _hidden(snapshot: Snapshot, _turn: int, *, part: str, name: str, every: int) -> Snapshot:
+    values = tuple(
+        structs.replace(value, **{name: None}) if number % every == 0 else value
+        for number, value in enumerate(getattr(snapshot, part))
+    )
+    return structs.replace(snapshot, **{part: values})
 
 
 CLAUSES: tuple[Callable[[Policy], None], ...] = (

@@ -25,6 +25,8 @@ from penstock.core.protocols import Policy
 
 Shape = Literal["continuous", "micro_batch"]
 SHAPES: tuple[Shape, ...] = ("continuous", "micro_batch")
+#: What a policy gets to see of a snapshot at a turn.
+SnapshotView = Callable[[Snapshot, int], Snapshot]
 
 #: After this many turns the load repeats itself.
 CYCLE_TURNS = 100
@@ -88,13 +90,12 @@ def _pipeline(
 ) -> tuple[OperatorSample, ...]:
     """A source, a filter that lets half pass, and a count behind it."""
 
-    def operator(
-        name: str, upstream: tuple[str, ...], share: float, passes: float, is_source: bool
-    ) -> OperatorSample:
+    def operator(name: str, feed: str | None, share: float, passes: float) -> OperatorSample:
+        is_source = feed is None
         busy_fraction = busy * (0.5 if is_source else 1.0) * (1.0 - pressed * is_source)
         return OperatorSample(
             name=name,
-            upstream=upstream,
+            upstream=() if feed is None else (feed,),
             input_rps=throughput_rps * share,
             output_rps=throughput_rps * share * passes,
             busy_fraction=busy_fraction,
@@ -107,11 +108,8 @@ def _pipeline(
             tasks=tasks,
         )
 
-    return (
-        operator("source", (), 1.0, 1.0, True),
-        operator("filter", ("source",), 1.0, 0.5, False),
-        operator("count", ("filter",), 0.5, 0.1, False),
-    )
+    source, filtered = operator("source", None, 1.0, 1.0), operator("filter", "source", 1.0, 0.5)
+    return source, filtered, operator("count", "filter", 0.5, 0.1)
 
 
 class Turn(Struct, frozen=True):
@@ -129,7 +127,7 @@ def run(
     *,
     knowledge: Knowledge | None = None,
     limits: Limits | None = None,
-    seen: Callable[[Snapshot, int], Snapshot] = lambda snapshot, _turn: snapshot,
+    seen: SnapshotView = lambda snapshot, _turn: snapshot,
     condition: str = "",
 ) -> Iterator[Turn]:
     """Let the policy scale the made-up job; what it asks for is there one turn later.
@@ -138,8 +136,7 @@ def run(
     """
     knowledge = Knowledge() if knowledge is None else knowledge
     limits = Limits(min_executors=1, max_executors=16) if limits is None else limits
-    guards = chain(limits)
-    executors = limits.min_executors
+    guards, executors = chain(limits), limits.min_executors
     for turn in range(turns):
         at_s = START_AT_S + turn * policy.period_s
         snapshot = seen(made_up_snapshot(shape, turn, at_s, executors), turn)
