@@ -20,7 +20,7 @@ from typing import ClassVar, NamedTuple
 
 from msgspec.structs import replace
 
-from penstock.cli.commands.options import seed_numbers
+from penstock.cli.options import seed_numbers
 from penstock.core.knowledge import Knowledge
 from penstock.core.model import Decision, Limits, Reason, Snapshot, Step
 from penstock.lab.experiments.process_pool import run_in_processes

@@ -13,8 +13,8 @@ from typing import Any
 
 import pytest
 
+from penstock.cli import options
 from penstock.cli.app import app, main
-from penstock.cli.commands import options
 from penstock.core.journal import read_header, read_steps
 from penstock.policies import POLICIES
 from penstock.settings.toml import parse

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from penstock.cli.commands.options import ScaleOptions
 from penstock.cli.commands.run import _settings
+from penstock.cli.options import ScaleOptions
 from penstock.spark.launch import Launch
 
 

@@ -371,7 +371,7 @@ def _read_text(text: str, what: str) -> str:
     return text
 
 
-_SCALARS = {float: quantity, int: _read_int, bool: _read_bool, str: _read_text}
+_SCALARS: dict[Any, Any] = {float: quantity, int: _read_int, bool: _read_bool, str: _read_text}
 
 
 def _range(meta: Meta) -> str:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated
 
-from penstock.cli.commands.options import about, amount
-from penstock.cli.views.output import console, print_json, read_journal_steps
+from penstock.cli.options import about, amount
+from penstock.cli.output import console, print_json, read_journal_steps
 from penstock.core.errors import ConfigError
 from penstock.simulation.calibration.calibrate import Fitted, calibrated
 

@@ -10,32 +10,16 @@ from typing import Annotated
 
 from cyclopts import Parameter
 
-from penstock.cli.commands.execution import ExecutionOptions, SweepRunner, check_oracle, check_runs
-from penstock.cli.commands.options import (
-    GridOptions,
-    Listed,
-    RunOptions,
-    about,
-    bounds_of,
-    listed,
-    seeds_text,
-)
-from penstock.cli.views.output import console, file_size, print_json
+from penstock.cli.execution import ExecutionOptions, SweepRunner, check_oracle, check_runs
+from penstock.cli.options import GridOptions, Listed, RunOptions, about, bounds_of, listed
+from penstock.cli.output import console, file_size, print_json
 from penstock.cli.views.ranking import ranking
 from penstock.core.errors import ConfigError
 from penstock.core.files import check_place
 from penstock.core.phrases import counted, duration
+from penstock.lab.experiments import tournament
 from penstock.lab.experiments.table import check_table, write_table
-from penstock.lab.experiments.tournament import (
-    ORACLE,
-    Cell,
-    Row,
-    cells,
-    judged_by_oracle,
-    standings,
-    varied,
-    wins,
-)
+from penstock.lab.experiments.tournament import ORACLE, Cell, Row
 from penstock.observe.report import write
 from penstock.policies import POLICIES
 from penstock.settings.goal import Goal
@@ -80,7 +64,7 @@ class ComparisonOutput:
         if self.html is not None:
             from penstock.cli.views.comparison_page import comparison_page
 
-            table, goal = standings(rows), grid[0].goal
+            table, goal = tournament.standings(rows), grid[0].goal
             notes = [f"{title}: {setup(grid, *key)}" for key, title in loads(rows).items()]
             notes += explained(goal, regret=any(row.regret is not None for row in rows))
             write(self.html, comparison_page(table, goal, notes))
@@ -103,8 +87,8 @@ def compare(
     execution, output = execution or ExecutionOptions(), output or ComparisonOutput()
     output.check(execution)
     settings = options.settings()
-    runs = cells(
-        varied(listed(policy or list(POLICIES)), choices(vary or ())),
+    runs = tournament.cells(
+        tournament.varied(listed(policy or list(POLICIES)), choices(vary or ())),
         grid.workloads(),
         grid.engines(),
         grid.seed_numbers(),
@@ -120,7 +104,7 @@ def compare(
     with execution.runner() as runner:
         output.check_on_spark(runner)
         play = partial(runner.run, "comparing")
-        rows = play(runs) if no_regret else judged_by_oracle(runs, play)
+        rows = play(runs) if no_regret else tournament.judged_by_oracle(runs, play)
         written = output.write(rows, runs, runner)
     if output.json:
         print_json(rows)
@@ -166,8 +150,19 @@ def setup(grid: Sequence[Cell], load: str, engine: str) -> str:
     return f"{length}, {least} to {most} executors, {seeds_text(seeds)}"
 
 
+def seeds_text(seeds: Sequence[int]) -> str:
+    """Seeds as they are written on the command line.
+
+    >>> seeds_text([7]), seeds_text([1, 2, 3]), seeds_text([1, 5])
+    ('seed 7', 'seeds 1..3', 'seeds 1, 5')
+    """
+    if len(seeds) > 1 and list(seeds) == list(range(seeds[0], seeds[-1] + 1)):
+        return f"seeds {seeds[0]}..{seeds[-1]}"
+    return f"seed{'s' if len(seeds) > 1 else ''} {', '.join(map(str, seeds))}"
+
+
 def _print_ranking(rows: Sequence[Row], grid: Sequence[Cell]) -> None:
-    screen, goal, table = console(), grid[0].goal, standings(rows)
+    screen, goal, table = console(), grid[0].goal, tournament.standings(rows)
     for key, title in loads(rows).items():
         screen.print(title, style="bold italic", end="")
         screen.print(f": {setup(grid, *key)}", style="dim")
@@ -177,7 +172,8 @@ def _print_ranking(rows: Sequence[Row], grid: Sequence[Cell]) -> None:
     for line in explained(goal, regret=any(row.regret is not None for row in rows)):
         screen.print(line, style="dim")
     if len(loads(rows)) > 1:
-        screen.print("won: " + ", ".join(f"{name} {count}" for name, count in wins(table)))
+        wins = ", ".join(f"{name} {count}" for name, count in tournament.wins(table))
+        screen.print(f"won: {wins}")
 
 
 def explained(goal: Goal, *, regret: bool) -> list[str]:

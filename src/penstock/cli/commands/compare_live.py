@@ -8,8 +8,8 @@ from typing import Annotated
 
 from rich.table import Table
 
-from penstock.cli.commands.options import Listed, about, listed, seed_numbers
-from penstock.cli.views.output import console, interrupt_on_sigterm, note, print_json
+from penstock.cli.options import Listed, about, listed, seed_numbers
+from penstock.cli.output import console, interrupt_on_sigterm, note, print_json
 from penstock.core.errors import ConfigError, unknown
 from penstock.lab.live_comparison import contest
 from penstock.lab.live_comparison.contest import Result

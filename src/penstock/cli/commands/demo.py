@@ -10,15 +10,9 @@ from typing import Annotated
 
 from rich.console import Console
 
-from penstock.cli.commands.options import PolicyText, about, amount, whole
+from penstock.cli.options import PolicyText, about, amount, whole
+from penstock.cli.output import check_new, console, facts_table, interrupt_on_sigterm, print_json
 from penstock.cli.views.demo_view import PlainView, live_view
-from penstock.cli.views.output import (
-    check_new,
-    console,
-    facts_table,
-    interrupt_on_sigterm,
-    print_json,
-)
 from penstock.core.clock import WallClock
 from penstock.core.errors import ConfigError
 from penstock.core.files import check_place

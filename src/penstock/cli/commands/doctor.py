@@ -9,8 +9,8 @@ from typing import Annotated
 
 from rich.text import Text
 
-from penstock.cli.commands.options import FleetOptions, Listed, Master, about
-from penstock.cli.views.output import console, print_json
+from penstock.cli.options import FleetOptions, Listed, Master, about
+from penstock.cli.output import console, print_json
 from penstock.core.errors import ConfigError
 from penstock.core.phrases import counted
 from penstock.spark.doctor import Application, Finding, Script, examine, read_script

@@ -7,9 +7,9 @@ from datetime import datetime
 from pathlib import Path
 from typing import Annotated, Literal
 
-from penstock.cli.commands.options import about
+from penstock.cli.options import about
+from penstock.cli.output import console, note, print_json, read_journal_steps
 from penstock.cli.views.decisions import Losses, decision_line
-from penstock.cli.views.output import console, note, print_json, read_journal_steps
 from penstock.core.errors import ConfigError
 from penstock.core.model import Step
 from penstock.observe.formatting import EPOCH_BEGINS_S, codes

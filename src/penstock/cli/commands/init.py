@@ -11,9 +11,9 @@ from typing import Annotated, Any, get_args, get_origin, get_type_hints
 
 import msgspec
 
-from penstock.cli.commands.options import about
+from penstock.cli.options import about
+from penstock.cli.output import console, print_json, write_new
 from penstock.cli.views.docstrings import defaults, parameter_texts
-from penstock.cli.views.output import console, print_json, write_new
 from penstock.core.errors import unknown
 from penstock.core.model import Limits
 from penstock.policies import DEFAULT_POLICY, POLICIES

@@ -8,9 +8,9 @@ import msgspec
 from rich.console import Console
 from rich.table import Table
 
-from penstock.cli.commands.options import about
+from penstock.cli.options import about
+from penstock.cli.output import console, print_json
 from penstock.cli.views.docstrings import defaults, parameter_texts, plain, sections
-from penstock.cli.views.output import console, print_json
 from penstock.core.errors import unknown
 from penstock.policies import POLICIES
 

@@ -8,8 +8,8 @@ from typing import Annotated
 
 import msgspec
 
-from penstock.cli.commands.options import Slo, about, whole
-from penstock.cli.views.output import console, print_json
+from penstock.cli.options import Slo, about, whole
+from penstock.cli.output import console, print_json
 from penstock.core.journal import JournalHeader, read_header, read_last_run
 from penstock.core.model import Limits
 from penstock.lab.replay import Difference, differences

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated
 
-from penstock.cli.commands.options import Slo, about
-from penstock.cli.views.output import console, file_size, note, print_json, read_journal_steps
+from penstock.cli.options import Slo, about
+from penstock.cli.output import console, file_size, note, print_json, read_journal_steps
 from penstock.core.errors import ConfigError
 from penstock.core.files import check_place
 from penstock.core.journal import read_header

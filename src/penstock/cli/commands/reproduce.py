@@ -11,9 +11,9 @@ from rich.status import Status
 from rich.table import Table
 from rich.text import Text
 
-from penstock.cli.commands.execution import progress_lines
-from penstock.cli.commands.options import Processes, about
-from penstock.cli.views.output import console, file_size, note, print_json
+from penstock.cli.execution import progress_lines
+from penstock.cli.options import Processes, about
+from penstock.cli.output import console, file_size, note, print_json
 from penstock.cli.views.study_page import aim, study_page, titled
 from penstock.core.errors import ConfigError, unknown
 from penstock.lab.studies import STUDIES, check_lab_extra

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Annotated
 import msgspec
 from cyclopts import Parameter
 
-from penstock.cli.commands.options import Master, PolicyText, ScaleOptions, about
-from penstock.cli.views.output import note, print_json
+from penstock.cli.options import Master, PolicyText, ScaleOptions, about
+from penstock.cli.output import note, print_json
 from penstock.core.errors import ConfigError, PenstockError
 from penstock.core.files import check_place
 from penstock.core.phrases import counted

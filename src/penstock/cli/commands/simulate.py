@@ -11,19 +11,11 @@ from typing import Annotated
 from rich.live import Live
 from rich.table import Table
 
-from penstock.cli.commands.execution import announce, check_runs, progress_lines
-from penstock.cli.commands.options import (
-    Force,
-    PolicyText,
-    RunOptions,
-    about,
-    amount,
-    bounds_of,
-    whole,
-)
+from penstock.cli.execution import announce, check_runs, progress_lines
+from penstock.cli.options import PolicyText, RunOptions, about, amount, bounds_of, whole
+from penstock.cli.output import check_new, console, facts_table, print_json
 from penstock.cli.views.chart import panel
 from penstock.cli.views.decisions import Losses, decision_line
-from penstock.cli.views.output import check_new, console, facts_table, print_json
 from penstock.core.journal import write_all
 from penstock.core.model import Step
 from penstock.core.phrases import duration, executors
@@ -44,7 +36,7 @@ def simulate(
     seed: Annotated[int, whole(), about("seed")] = 1,
     options: RunOptions | None = None,
     journal: Annotated[Path | None, about("simulate.journal")] = None,
-    force: Force = False,
+    force: Annotated[bool, about("force")] = False,
     play: Annotated[float, amount(), about("simulate.play")] = 4.0,
     json: Annotated[bool, about("simulate.json")] = False,
 ) -> int:

@@ -12,32 +12,21 @@ import msgspec
 from rich.table import Table
 from rich.text import Text
 
-from penstock.cli.commands.execution import ExecutionOptions, check_runs
 from penstock.cli.commands.init import document
-from penstock.cli.commands.options import (
-    Force,
-    GridOptions,
-    Listed,
-    RunOptions,
-    about,
-    bounds_of,
-    listed,
-    whole,
-)
-from penstock.cli.views.output import check_new, console, print_json
+from penstock.cli.execution import ExecutionOptions, check_runs
+from penstock.cli.options import GridOptions, Listed, RunOptions, about, bounds_of, listed, whole
+from penstock.cli.output import check_new, console, print_json
 from penstock.core.errors import ConfigError
 from penstock.core.model import Limits
 from penstock.core.phrases import counted
+from penstock.lab.experiments import tuning
 from penstock.lab.experiments.tournament import Cell
-from penstock.lab.experiments.tuning import Dimension, Round, Tuning, space, split, values_of
-from penstock.lab.experiments.tuning import candidates as draw_candidates
-from penstock.lab.experiments.tuning import tune as search
+from penstock.lab.experiments.tuning import Dimension, Round, Tuning
 from penstock.observe.report import write
+from penstock.settings import toml
 from penstock.settings.goal import Goal
-from penstock.settings.notation import parse as parse_notation
-from penstock.settings.notation import quantity
+from penstock.settings.notation import parse, quantity
 from penstock.settings.policy_spec import read_policy_spec
-from penstock.settings.toml import FILE_NAME, parse
 
 MAX_CANDIDATES = 10_000
 
@@ -53,8 +42,8 @@ def tune(
     draw: Annotated[int, whole(), about("tune.draw")] = 1,
     options: RunOptions | None = None,
     execution: ExecutionOptions | None = None,
-    out: Annotated[Path, about("tune.out")] = Path(FILE_NAME),
-    force: Force = False,
+    out: Annotated[Path, about("tune.out")] = Path(toml.FILE_NAME),
+    force: Annotated[bool, about("force")] = False,
     json: Annotated[bool, about("tune.json")] = False,
 ) -> int:
     """Search a policy's parameters over workloads by successive halving.
@@ -67,9 +56,9 @@ def tune(
     check_new(out, force=force, advice="name another file with --out, or add --force")
     settings = options.settings()
     goal, bounds = settings.goal, bounds_of(settings)
-    dimensions = space(policy, ranges(parameter or ()))
-    drawn = draw_candidates(policy, dimensions, candidates, draw)
-    parts = split(
+    dimensions = tuning.space(policy, ranges(parameter or ()))
+    drawn = tuning.candidates(policy, dimensions, candidates, draw)
+    parts = tuning.split(
         grid.workloads(),
         listed(validate or ()),
         grid.engines(),
@@ -83,7 +72,7 @@ def tune(
     with (execution or ExecutionOptions()).runner() as runner:
         play = partial(runner.run, "tuning")
         on_round = (lambda _round: None) if json else _print_round
-        found = search(policy, drawn, parts, goal, bounds, play, on_round)
+        found = tuning.tune(policy, drawn, parts, goal, bounds, play, on_round)
     if found.better:
         write(out, settings_text(found, goal, bounds, str(out)))
     if json:
@@ -134,7 +123,6 @@ def _print_search(found: Tuning, dimensions: Sequence[Dimension], out: Path) -> 
 def _table(found: Tuning, dimensions: Sequence[Dimension]) -> Table:
     """The finalists below each other: values, cost in training and on what was held back."""
     table = Table(box=None, pad_edge=False)
-    names = [each.name for each in dimensions]
     table.add_column("", overflow="fold")
     trained = {each.policy: each.cost_ratio for each in found.rounds[-1].candidates}
     held = found.validated
@@ -142,29 +130,21 @@ def _table(found: Tuning, dimensions: Sequence[Dimension]) -> Table:
     for each in held:
         title = "defaults" if each.policy == found.defaults else f"candidate {next(numbers)}"
         table.add_column(title, justify="right", overflow="fold")
-    settings = [_settings(each.policy, names) for each in held]
-    for name in names:
-        table.add_row(Text(name), *(f"{values[name]:g}" for values in settings))
-    costs = [f"{trained.get(each.policy, 1.0):.3f}" for each in held]
-    table.add_row("cost, tuned on", *costs)
+    entries = [read_policy_spec(each.policy) for each in held]
+    for name in (each.name for each in dimensions):
+        parts = [one.policy if hasattr(one.policy, name) else one.limits for one in entries]
+        table.add_row(Text(name), *(f"{getattr(part, name):g}" for part in parts))
+    table.add_row("cost, tuned on", *(f"{trained.get(each.policy, 1.0):.3f}" for each in held))
     table.add_row("cost, held back", *(f"{each.cost_ratio:.3f}" for each in held), style="bold")
     table.add_row("executor-hours, held back", *(f"{each.executor_hours:.1f}" for each in held))
     table.add_row("late %, held back", *(f"{100 * each.late_fraction:.2f}" for each in held))
     return table
 
 
-def _settings(policy: str, names: Sequence[str]) -> dict[str, Any]:
-    entry = read_policy_spec(policy)
-    return {
-        name: getattr(entry.policy if hasattr(entry.policy, name) else entry.limits, name)
-        for name in names
-    }
-
-
 def _facts(found: Tuning, dimensions: Sequence[Dimension], goal: Goal, out: Path) -> dict[str, Any]:
     return {
         "better": found.better,
-        "found": values_of(found.found.policy, goal) if found.better else {},
+        "found": tuning.values_of(found.found.policy, goal) if found.better else {},
         "written": str(out) if found.better else None,
         "searched": dimensions,
         "rounds": found.rounds,
@@ -176,9 +156,9 @@ def settings_text(found: Tuning, goal: Goal, bounds: Mapping[str, Any], where: s
     """A penstock.toml with every setting explained and the found ones set."""
     policy = found.found.policy
     entry = read_policy_spec(policy, bounds, goal)
-    name = parse_notation(policy).name
+    name = parse(policy).name
     asked = msgspec.structs.asdict(goal)
-    own = values_of(policy, goal).items()
+    own = tuning.values_of(policy, goal).items()
     changed = {
         # What a policy takes from [goal] is not written twice.
         "policy": {key: value for key, value in own if asked.get(key) != value},
@@ -189,7 +169,7 @@ def settings_text(found: Tuning, goal: Goal, bounds: Mapping[str, Any], where: s
         f"# Found by `penstock tune {name}`: costs {found.found.cost_ratio:.3f} of what the "
         f"defaults cost\n# on runs that it was not tuned on.\n{document(name, changed)}"
     )
-    settings = parse(text, where)
+    settings = toml.parse(text, where)
     if settings.policy != entry.policy or settings.limits != entry.limits:
         raise AssertionError(f"{where} would not say what was found: {policy}")
     return text

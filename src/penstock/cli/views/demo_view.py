@@ -13,8 +13,8 @@ from rich.panel import Panel
 from rich.table import Table
 from rich.text import Text
 
+from penstock.cli.output import console
 from penstock.cli.views.chart import LABEL_WIDTH, charts
-from penstock.cli.views.output import console
 from penstock.core.model import Snapshot, Step
 from penstock.observe.formatting import instant, move, rate, reasons, seconds
 from penstock.testbed.demo.plan import MAX_EXECUTORS, SLO_S, DemoPlan

@@ -13,7 +13,7 @@ from typing import Annotated, Any
 
 from cyclopts import Parameter, Token
 
-from penstock.cli.views.output import note
+from penstock.cli.output import note
 from penstock.core.errors import ConfigError
 from penstock.settings.notation import quantity, split_list, written
 from penstock.settings.policy_spec import read_policy_spec
@@ -73,7 +73,6 @@ PolicyText = Annotated[str | None, about("policy")]
 Processes = Annotated[int | None, whole(1, MAX_PROCESSES), about("processes")]
 Master = Annotated[str | None, about("master")]
 Slo = Annotated[float | None, amount(zero=False)]
-Force = Annotated[bool, about("force")]
 
 #: Options that stand for a setting: its table and key.
 SETTINGS = {
@@ -190,14 +189,3 @@ def seed_numbers(texts: Sequence[str]) -> list[int]:
             raise ConfigError(f"--seeds must be at most {MAX_SEEDS} numbers, not '{text}'")
         seeds |= dict.fromkeys(range(first, last + 1))
     return list(seeds)
-
-
-def seeds_text(seeds: Sequence[int]) -> str:
-    """Seeds as they are written on the command line.
-
-    >>> seeds_text([7]), seeds_text([1, 2, 3]), seeds_text([1, 5])
-    ('seed 7', 'seeds 1..3', 'seeds 1, 5')
-    """
-    if len(seeds) > 1 and list(seeds) == list(range(seeds[0], seeds[-1] + 1)):
-        return f"seeds {seeds[0]}..{seeds[-1]}"
-    return f"seed{'s' if len(seeds) > 1 else ''} {', '.join(map(str, seeds))}"

@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 from cyclopts import Parameter
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
-from penstock.cli.commands.options import Master, Processes, about
-from penstock.cli.views.output import console, note
+from penstock.cli.options import Master, Processes, about
+from penstock.cli.output import console, note
 from penstock.core.errors import ConfigError, unknown
 from penstock.core.phrases import counted, duration
 from penstock.lab.experiments.process_pool import run_in_processes
