@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from math import inf
-from typing import get_args
+from typing import TypeAlias, get_args
 
 from msgspec import Struct
 
@@ -24,108 +24,91 @@ class ExecutorLost(Struct, frozen=True, tag="executor_lost", forbid_unknown_fiel
     count: int = 1
 
 
-class SlowExecutor(Struct, frozen=True, tag="slow_executor", forbid_unknown_fields=True):
-    """The oldest executor works at a fraction of its speed for a while."""
+class LastingFault(Struct, frozen=True, forbid_unknown_fields=True):
+    """A fault that is under way from an instant on, for ever unless it says how long."""
 
     at_s: float
     duration_s: float = inf
+
+
+class SlowExecutor(LastingFault, frozen=True, tag="slow_executor"):
+    """The oldest executor works at a fraction of its speed for a while."""
+
     speed_fraction: float = 0.5
 
 
-class FailedStart(Struct, frozen=True, tag="failed_start", forbid_unknown_fields=True):
+class FailedStart(LastingFault, frozen=True, tag="failed_start"):
     """Executors asked for in this span never come up, with that probability.
 
     Each is paid for during its start-up, then found dead and asked for again.
     """
 
-    at_s: float
-    duration_s: float = inf
     probability: float = 1.0
 
 
-class SlowStart(Struct, frozen=True, tag="slow_start", forbid_unknown_fields=True):
+class SlowStart(LastingFault, frozen=True, tag="slow_start"):
     """Executors asked for in this span take longer to come up, by that factor."""
 
-    at_s: float
-    duration_s: float = inf
     factor: float = 5.0
 
 
-class CapacityDrop(Struct, frozen=True, tag="capacity_drop", forbid_unknown_fields=True):
+class CapacityDrop(LastingFault, frozen=True, tag="capacity_drop"):
     """From here on every record costs more: capacity falls by that fraction."""
 
-    at_s: float
-    duration_s: float = inf
     fraction: float = 0.3
 
 
-class SkewSetsIn(Struct, frozen=True, tag="skew", forbid_unknown_fields=True):
+class SkewSetsIn(LastingFault, frozen=True, tag="skew"):
     """From here on the hottest key holds that share of all records."""
 
-    at_s: float
-    duration_s: float = inf
     hot_fraction: float = 0.2
 
 
-class SourceOutage(Struct, frozen=True, tag="source_outage", forbid_unknown_fields=True):
+class SourceOutage(LastingFault, frozen=True, tag="source_outage"):
     """The source cannot be read, though it keeps filling: no input, and its backlog is unseen."""
 
-    at_s: float
     duration_s: float = 600.0
 
 
-class SourceSilence(Struct, frozen=True, tag="source_silence", forbid_unknown_fields=True):
+class SourceSilence(LastingFault, frozen=True, tag="source_silence"):
     """Nothing arrives for a while, then all that was held back arrives within one second."""
 
-    at_s: float
     duration_s: float = 600.0
 
 
-class SensorBlind(Struct, frozen=True, tag="sensor_blind", forbid_unknown_fields=True):
+class SensorBlind(LastingFault, frozen=True, tag="sensor_blind"):
     """The sensor fails for a while."""
 
-    at_s: float
     duration_s: float = 300.0
 
 
-class SensorLate(Struct, frozen=True, tag="sensor_late", forbid_unknown_fields=True):
+class SensorLate(LastingFault, frozen=True, tag="sensor_late"):
     """The sensor shows the job as it was some seconds ago."""
 
     at_s: float = 0.0
-    duration_s: float = inf
     late_s: float = 30.0
 
 
 Fault = (
-    ExecutorLost
-    | SlowExecutor
-    | FailedStart
-    | SlowStart
-    | CapacityDrop
-    | SkewSetsIn
-    | SourceOutage
-    | SourceSilence
-    | SensorBlind
-    | SensorLate
-)
+    ExecutorLost | SlowExecutor | FailedStart | SlowStart | CapacityDrop | SkewSetsIn
+    | SourceOutage | SourceSilence | SensorBlind | SensorLate
+)  # fmt: skip
+Faults: TypeAlias = Sequence[Fault]
 
 #: Every fault by the name that the command line knows it by.
 FAULTS: dict[str, type[Fault]] = {str(kind.__struct_config__.tag): kind for kind in get_args(Fault)}
 
 
-def faults_outside(faults: Sequence[Fault], duration_s: float) -> list[str]:
+def faults_outside(faults: Faults, duration_s: float) -> list[str]:
     """One sentence for each fault that would begin only after the end of the run.
 
     >>> faults_outside([ExecutorLost(at_s=18_000.0), SensorLate()], duration_s=1_200.0)
     ['executor_lost:at=5h never happens: the run ends after 20 min']
     """
     end = duration(duration_s)
-    return [
-        f"{describe(fault, str(fault.__struct_config__.tag))} never happens: "
-        f"the run ends after {end}"
-        for fault in faults
-        if fault.at_s >= duration_s
-    ]
+    outside = [fault for fault in faults if fault.at_s >= duration_s]
+    names = [describe(fault, str(fault.__struct_config__.tag)) for fault in outside]
+    return [f"{name} never happens: the run ends after {end}" for name in names]
 
 
 def read_fault(text: str) -> Fault:
@@ -143,7 +126,7 @@ def read_fault(text: str) -> Fault:
     return build(kind, notation.options, notation.name)
 
 
-def with_silence(rates_rps: Sequence[float], faults: Sequence[Fault]) -> list[float]:
+def with_silence(rates_rps: Sequence[float], faults: Faults) -> list[float]:
     """The rates as the source sees them: silences cut out, their records in the second after.
 
     >>> with_silence([5.0, 5.0, 5.0, 5.0], [SourceSilence(at_s=1.0, duration_s=2.0)])

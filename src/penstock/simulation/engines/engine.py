@@ -8,12 +8,14 @@ of each record follows (FIFO: the k-th record to arrive is the k-th to depart).
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import ClassVar, Protocol
+from typing import ClassVar, Protocol, TypeAlias
 
 from msgspec import Struct
 
 from penstock.core.protocols import Actuator, Sensor
-from penstock.simulation.faults import Fault
+from penstock.simulation.faults import Faults
+
+Rates: TypeAlias = Sequence[float]
 
 
 class Curve(Struct, frozen=True, gc=False):
@@ -69,8 +71,6 @@ class SimulatedJob(Protocol):
         """The highest arrival rate that a healthy fleet of that size keeps up with."""
         ...
 
-    def start(
-        self, rates_rps: Sequence[float], *, executors: int, seed: int, faults: Sequence[Fault] = ()
-    ) -> Engine:
+    def start(self, rates_rps: Rates, *, executors: int, seed: int, faults: Faults = ()) -> Engine:
         """A run with one arrival rate per second, warm, with `executors` already there."""
         ...
