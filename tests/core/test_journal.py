@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from msgspec import Struct
 
 from penstock.core.errors import ConfigError
+from penstock.core.files import TornLineWarning
 from penstock.core.journal import (
     FileJournal,
     JournalHeader,
@@ -19,7 +20,6 @@ from penstock.core.journal import (
     read_tail,
     write_all,
 )
-from penstock.core.files import TornLineWarning
 from penstock.core.knowledge import Knowledge
 from penstock.core.model import (
     Batch,

@@ -34,9 +34,8 @@ def chain(limits: Limits) -> tuple[Guard, ...]:
         guards.append(Cooldown(limits.cooldown_s))
     if limits.max_step is not None:
         guards.append(StepLimit(limits.max_step))
-    guards.append(ParallelismCap())
-    guards.append(Bounds(limits.min_executors, limits.max_executors))
-    return (Chain(tuple(guards), limits.min_executors, limits.max_executors),)
+    bounds = Bounds(limits.min_executors, limits.max_executors)
+    return (Chain((*guards, ParallelismCap(), bounds), bounds.least, bounds.most),)
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,8 +50,7 @@ class Chain:
     most: int
 
     def check(self, decision: Decision, snapshot: Snapshot, knowledge: Knowledge) -> Decision:
-        fleet = snapshot.fleet
-        target = decision.target_executors
+        fleet, target = snapshot.fleet, decision.target_executors
         if target == fleet.target and self.least <= target <= self.most:
             partitions = snapshot.partitions
             if partitions is None or target * fleet.cores_per_executor <= partitions:
@@ -69,14 +67,11 @@ class Freshness:
     max_age_s: float
 
     def check(self, decision: Decision, snapshot: Snapshot, knowledge: Knowledge) -> Decision:
-        fleet = snapshot.fleet.target
-        if decision.target_executors == fleet:
+        fleet, age_s = snapshot.fleet.target, knowledge.now_s - snapshot.at_s
+        if decision.target_executors == fleet or age_s <= self.max_age_s:
             return decision
-        age_s = knowledge.now_s - snapshot.at_s
-        if age_s > self.max_age_s:
-            text = f"holding {executors(fleet)}: measurements are {age_s:.0f} s old"
-            return decision.limited_to(fleet, Reason("stale_data", text, {"age_s": age_s}))
-        return decision
+        text = f"holding {executors(fleet)}: measurements are {age_s:.0f} s old"
+        return decision.limited_to(fleet, Reason("stale_data", text, {"age_s": age_s}))
 
 
 @dataclass(frozen=True, slots=True)
@@ -166,9 +161,8 @@ class ParallelismCap:
         if decision.target_executors <= useful:
             return decision
         text = f"{counted(partitions, 'task')} at most feed {executors(useful)}, more would idle"
-        return decision.limited_to(
-            useful, Reason("parallelism_cap", text, {"partitions": float(partitions)})
-        )
+        evidence = {"partitions": float(partitions)}
+        return decision.limited_to(useful, Reason("parallelism_cap", text, evidence))
 
 
 @dataclass(frozen=True, slots=True)
@@ -180,18 +174,11 @@ class Bounds:
 
     def check(self, decision: Decision, snapshot: Snapshot, knowledge: Knowledge) -> Decision:
         target = decision.target_executors
+        if self.least <= target <= self.most:
+            return decision
+        bound, code, side = self.least, "min_executors", "fewest"
         if target > self.most:
-            text = f"{executors(target)} wanted, {self.most} {_are(self.most)} the most allowed"
-            return decision.limited_to(
-                self.most, Reason("max_executors", text, {"wanted": float(target)})
-            )
-        if target < self.least:
-            text = f"{executors(target)} wanted, {self.least} {_are(self.least)} the fewest allowed"
-            return decision.limited_to(
-                self.least, Reason("min_executors", text, {"wanted": float(target)})
-            )
-        return decision
-
-
-def _are(count: int) -> str:
-    return "is" if count == 1 else "are"
+            bound, code, side = self.most, "max_executors", "most"
+        verb = "is" if bound == 1 else "are"
+        text = f"{executors(target)} wanted, {bound} {verb} the {side} allowed"
+        return decision.limited_to(bound, Reason(code, text, {"wanted": float(target)}))

@@ -62,7 +62,6 @@ class Knowledge:
         """Fold a journal: the state of a controller that had taken these steps itself."""
         knowledge = cls(limits)
         for step in steps:
-            knowledge.now_s = step.at_s
             if step.snapshot is not None:
                 knowledge.learn(step.snapshot, step.at_s)
             knowledge.remember(step)
@@ -93,12 +92,10 @@ class Knowledge:
         memory: Any = None if self.last_step is None else self.last_step.decision.memory
         if isinstance(memory, kind):
             return memory
-        if isinstance(memory, dict):
-            try:
-                return msgspec.convert(memory, kind)
-            except msgspec.ValidationError:
-                return kind()
-        return kind()
+        try:
+            return msgspec.convert(memory, kind) if isinstance(memory, dict) else kind()
+        except msgspec.ValidationError:
+            return kind()
 
     def since_rescale_s(self) -> float | None:
         """Seconds since the last accepted rescale; ``None`` if there was none."""

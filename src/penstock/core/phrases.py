@@ -14,11 +14,9 @@ def counted(count: float, noun: str, verb: str = "", *, plural: str = "") -> str
     ('1 task needs', '2 tasks are')
     """
     number = f"{count:g}" if abs(count) < 1e5 else f"{count:.0f}"
-    if count == 1:
-        words = f"{number} {noun}"
-        return f"{words} {_SINGULAR.get(verb, verb + 's')}" if verb else words
-    words = f"{number} {plural or noun + 's'}"
-    return f"{words} {verb}" if verb else words
+    if count != 1:
+        return f"{number} {plural or noun + 's'} {verb}".rstrip()
+    return f"{number} {noun} {_SINGULAR.get(verb, verb + 's')}" if verb else f"{number} {noun}"
 
 
 def executors(count: int, verb: str = "") -> str:
@@ -38,9 +36,9 @@ def resized(before: int, after: int) -> str:
     >>> resized(3, 4), resized(2, 1), resized(1, 1), resized(5, 5)
     ('4 executors instead of 3', '1 executor instead of 2', '1 executor stays', '5 executors stay')
     """
-    return (
-        executors(after, "stay") if before == after else f"{executors(after)} instead of {before}"
-    )
+    if before == after:
+        return executors(after, "stay")
+    return f"{executors(after)} instead of {before}"
 
 
 def rate(rps: float) -> str:

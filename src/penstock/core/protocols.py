@@ -25,7 +25,6 @@ class Clock(Protocol):
         A clock that really waits calls `meanwhile` while it does; one that does not wait never
         calls it.
         """
-        ...
 
 
 class Sensor(Protocol):
@@ -33,7 +32,6 @@ class Sensor(Protocol):
 
     def read(self, now_s: float) -> Snapshot:
         """What can be seen of the job now. Raises `SensorError` if nothing can."""
-        ...
 
 
 class Policy(Protocol):
@@ -52,7 +50,6 @@ class Policy(Protocol):
 
     def decide(self, snapshot: Snapshot, knowledge: Knowledge) -> Decision:
         """The size that the job should have. Pure: same arguments, same decision."""
-        ...
 
 
 class Guard(Protocol):
@@ -60,7 +57,6 @@ class Guard(Protocol):
 
     def check(self, decision: Decision, snapshot: Snapshot, knowledge: Knowledge) -> Decision:
         """The decision itself, or one with another target and the reason for it."""
-        ...
 
 
 class Actuator(Protocol):
@@ -71,15 +67,12 @@ class Actuator(Protocol):
 
         Raises `ActuatorError` if the request cannot be made now.
         """
-        ...
 
     def observe(self, snapshot: Snapshot) -> None:
         """Take over what the sensor saw this turn: what to know before executors are removed."""
-        ...
 
     def reconcile(self, now_s: float) -> None:
         """Move the fleet on towards its target. Called between turns, several times a second."""
-        ...
 
 
 class InstantActuator:
@@ -102,4 +95,3 @@ class Journal(Protocol):
 
     def write(self, step: Step) -> None:
         """Keep one turn of the loop."""
-        ...
