@@ -27,7 +27,7 @@ from penstock.lab.experiments.table import write_table
 from penstock.lab.experiments.tournament import Cell, Row, cells
 from penstock.settings.goal import Goal
 from penstock.testbed import Testbed
-from penstock.testbed.clusters.standalone import ExecutorProcess
+from penstock.testbed.servers import ExecutorProcess
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -44,7 +44,7 @@ def test_pairs_leave_out_what_one_side_does_not_have() -> None:
 
 
 def test_the_distances_of_a_table_are_a_correlation_and_an_error_per_metric() -> None:
-    found = {each.name: each for each in distances(_table(), {"workers": 0.8}, "q1 ")}
+    found = {each.name: each for each in distances({"q1 ": _table()}, {"workers": 0.8})}
     assert found["rank correlation, q1 workers"] == Distance(
         "rank correlation, q1 workers", 0.5, 0.8
     )
@@ -94,6 +94,6 @@ def test_results_of_groups_come_back_by_group_and_progress_is_said() -> None:
 
 
 def test_a_claim_gives_its_reason_only_where_it_does_not_hold() -> None:
-    texts = Prose("X", {"X1": "\none is\ntwo\n\nWhy not: it is\n{where}\n"})
+    texts = Prose("x", "X", {"X1": "\none is\ntwo\n\nWhy not: it is\n{where}\n"})
     assert texts.claim("X1", True, {}, "three") == Claim("X1", "one is two", True, {})
     assert texts.claim("X1", False, {}, "three").reason == "it is three"

@@ -32,7 +32,6 @@ from penstock.policies.penstock.dynamic_program import (
     Prices,
     StartState,
     first_costs,
-    measured_lag_s,
     solve,
 )
 from penstock.policies.static import Static
@@ -98,18 +97,10 @@ class Oracle:
     wakes_on_surge: ClassVar[bool] = True
 
     def decide(self, snapshot: Snapshot, knowledge: Knowledge) -> Decision:
-        fleet, now_s = snapshot.fleet, knowledge.now_s
+        now_s = knowledge.now_s
         here = min(int(now_s / STEP_S), len(self.loads_rps) - 1)
         ahead = min(int((now_s + self.startup_s) / STEP_S + 0.5), len(self.plan.values) - 1)
-        since_s = knowledge.since_rescale_s()
-        waits = fleet.active < fleet.target and since_s is not None
-        present = StartState(
-            fleet.target,
-            fleet.active,
-            measured_lag_s(snapshot, snapshot.arrival_rps),
-            self.startup_s,
-            max(2.0, self.startup_s - (since_s or 0.0)) if waits else 0.0,
-        )
+        present = StartState.seen(snapshot, knowledge.since_rescale_s(), self.startup_s)
         coming = self.loads_rps[None, here : here + 12]
         costs = first_costs(self.plan, present, coming, STEP_S, ahead)[0]
         sizes = self.plan.job.sizes
@@ -168,7 +159,7 @@ def foresee(
         move=3600.0 * goal.move_price / max(goal.price, 1e-9),
         mean_rps=float(loads.mean()),
     )
-    plan = solve(physics, prices, LoadScenarios.certain(loads), [STEP_S] * steps)
+    plan = solve(physics, prices, LoadScenarios(loads[None, :]), [STEP_S] * steps)
     return Oracle(plan, loads, lead_s + margin.lead_s, margin.rush)
 
 

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
 from functools import lru_cache
 
 from penstock.core.alarm import alarms_s
 from penstock.core.clock import SimulatedClock, SurgeClock
 from penstock.core.errors import ConfigError, unknown
 from penstock.core.journal import MemoryJournal
+from penstock.core.knowledge import Rescale
 from penstock.core.model import Limits, Step
 from penstock.core.protocols import Clock, Journal, Policy
 from penstock.lab.experiments.profiling import profiled
@@ -19,7 +20,7 @@ from penstock.settings.goal import Goal
 from penstock.settings.policy_spec import PolicySpec, wire
 from penstock.simulation import MAX_DURATION_S
 from penstock.simulation.engines.continuous import ContinuousJob
-from penstock.simulation.engines.engine import Outcome, SimulatedJob
+from penstock.simulation.engines.engine import Engine, Outcome, SimulatedJob
 from penstock.simulation.engines.microbatch import MicroBatchJob
 from penstock.simulation.engines.sensors import impaired, is_impaired
 from penstock.simulation.faults import Fault, SourceSilence, faults_outside, with_silence
@@ -63,7 +64,7 @@ class Scenario:
     seed: int = 1
     duration_s: float | None = None
     start_executors: int | None = None
-    faults: tuple[Fault, ...] = field(default=())
+    faults: tuple[Fault, ...] = ()
 
     @property
     def job(self) -> SimulatedJob:
@@ -126,7 +127,7 @@ def run(
     policy: Policy,
     limits: Limits,
     goal: Goal,
-    watch: Watcher | None = None,
+    watch: Watcher = lambda _: None,
 ) -> Run:
     """Let `policy` run the job of `scenario` to its end, and rate what came of it."""
     journal = MemoryJournal()
@@ -140,35 +141,41 @@ def simulate(
     policy: Policy,
     limits: Limits,
     journal: Journal | None = None,
-    watch: Watcher | None = None,
+    watch: Watcher = lambda _: None,
 ) -> Outcome:
-    """The bare run: the loop over a simulated job, to its end.
-
-    A policy that needs profiling runs first gets them, against the same job.
-    """
+    """The bare run. A policy that needs profiling runs first gets them, against the same job."""
     policy = profiled(policy, scenario.job, limits.max_executors)
-    rates = scenario.rates()
-    engine = impaired(
-        scenario.job.start(
-            rates,
-            executors=scenario.start_size(limits, policy),
-            seed=scenario.seed,
-            faults=scenario.faults,
-        ),
-        scenario.faults,
-    )
+    rates, faults = scenario.rates(), scenario.faults
+    size = scenario.start_size(limits, policy)
+    engine = scenario.job.start(rates, executors=size, seed=scenario.seed, faults=faults)
+    surges_s = scenario.alarms_s() if policy.wakes_on_surge else ()
+    end_s = float(len(rates))
+    return steer(impaired(engine, faults), policy, limits, end_s, watch, journal, surges_s)
+
+
+def steer(
+    engine: Engine,
+    policy: Policy,
+    limits: Limits,
+    end_s: float,
+    watch: Watcher = lambda _: None,
+    journal: Journal | None = None,
+    surges_s: Sequence[float] = (),
+    earlier: Iterable[Rescale] = (),
+) -> Outcome:
+    """Let `policy` decide on a job that has been started, to its end.
+
+    `surges_s` is when a surge wakes a policy that asks for it, `earlier` are rescales from before
+    the run.
+    """
     controller = wire(PolicySpec.of(policy, limits), engine, engine, journal=journal)
-    clock = _clock(scenario, policy, float(len(rates)))
-    for step in controller.run(clock):
-        if watch is not None:
-            watch(step)
-    return engine.finish()
-
-
-def _clock(scenario: Scenario, policy: Policy, end_s: float) -> Clock:
+    controller.knowledge.rescales.extend(earlier)
+    clock: Clock = SimulatedClock(end_s, policy.period_s)
     if policy.wakes_on_surge:
-        return SurgeClock(end_s, policy.period_s, scenario.alarms_s())
-    return SimulatedClock(end_s, policy.period_s)
+        clock = SurgeClock(end_s, policy.period_s, surges_s)
+    for step in controller.run(clock):
+        watch(step)
+    return engine.finish()
 
 
 @lru_cache(maxsize=4)

@@ -50,11 +50,7 @@ def score(outcome: Outcome, goal: Goal, max_executors: int) -> Score:
     delays = Delays.of(outcome, begin_s)
     late = delays.fraction_above(goal.slo_s)
     p50, p95, p99 = delays.quantiles(0.5, 0.95, 0.99)
-    cost = (
-        executor_hours * goal.price
-        + late * goal.late_price * max_executors * hours
-        + moved * goal.move_price
-    )
+    late_cost = late * goal.late_price * max_executors * hours
     return Score(
         executor_hours=executor_hours,
         mean_executors=executor_hours / hours,
@@ -65,7 +61,7 @@ def score(outcome: Outcome, goal: Goal, max_executors: int) -> Score:
         late_fraction=late,
         rescales=rescales,
         moved_executors=moved,
-        cost=cost,
+        cost=executor_hours * goal.price + late_cost + moved * goal.move_price,
     )
 
 
@@ -168,8 +164,17 @@ def executor_seconds(paid: Sequence[Level], begin_s: float, end_s: float) -> flo
     return total
 
 
-def moves(targets: Sequence[Level], begin_s: float) -> tuple[int, int]:
-    """How often the target changed after `begin_s`, and by how many executors in all."""
+def mean_level(levels: Sequence[Level], until_s: float) -> float:
+    """The mean over time of a number that changes in steps.
+
+    >>> mean_level([Level(0.0, 2), Level(60.0, 5)], until_s=90.0)
+    3.0
+    """
+    return executor_seconds(levels, 0.0, until_s) / until_s
+
+
+def moves(targets: Sequence[Level], begin_s: float = 0.0) -> tuple[int, int]:
+    """How often the target changed from `begin_s` on, and by how many executors in all."""
     changes = [
         abs(later.executors - earlier.executors)
         for earlier, later in itertools.pairwise(targets)

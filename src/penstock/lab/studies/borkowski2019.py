@@ -18,6 +18,8 @@ import numpy as np
 from msgspec import Struct
 
 from penstock.core.model import Limits, Step
+from penstock.lab.experiments.scenario import steer
+from penstock.lab.experiments.score import moves
 from penstock.lab.experiments.statistics import mean
 from penstock.lab.studies.borkowski_tables import (
     FILTERS,
@@ -27,20 +29,18 @@ from penstock.lab.studies.borkowski_tables import (
     TEXT,
     BorkowskiRun,
     Results,
-    average,
     box_plots,
     break_even,
     claims,
     result_table,
 )
 from penstock.lab.studies.borkowski_testbed import Cloud
-from penstock.lab.studies.playing import rescales, steer
-from penstock.lab.studies.skeleton import Bench, Findings, StudyPlan, beside_paper
+from penstock.lab.studies.skeleton import Bench, StudyPlan, beside_paper, mean_of
 from penstock.lab.studies.study import (
-    Calibration,
     Comparison,
     Entry,
     Metric,
+    Study,
     distances,
     mean_relative_error,
 )
@@ -103,30 +103,25 @@ def study(runs: int = RUNS, grid: Sequence[Cloud] = GRID) -> StudyPlan[Borkowski
             for scenario, name in product(SCENARIOS, FILTERS)
         }
 
-    def findings(prepared: Prepared, results: Results) -> Findings:
-        text = TEXT.text("Calibration", testbeds=len(grid), error=prepared.fit_error)
-        return _findings(prepared, results, text)
-
-    return StudyPlan("borkowski2019", prepare, findings, cells, run)
+    return StudyPlan(prepare, partial(findings, testbeds=len(grid)), cells, run)
 
 
-def _findings(prepared: Prepared, results: Results, text: str) -> Findings:
+def findings(prepared: Prepared, results: Results, testbeds: int) -> Study:
+    """Tables 3 to 5, the break-even of the Kalman filter, and how far off predictions are."""
     testbed, ekf = prepared.testbed, prepared.rules["EKF"]
-    tables = [result_table(scenario, results) for scenario in SCENARIOS]
+    tables = {scenario: result_table(scenario, results) for scenario in SCENARIOS}
 
     def off(metric: str, *scenarios: str) -> float:
         """How far the filters are off on these loads, on average."""
-        errors = [
-            mean_relative_error(
-                [(PAPER[s][rule][metric], average(results, s, rule, metric)) for s in scenarios]
-            )
+        pairs = (
+            [(PAPER[s][rule][metric], mean_of(metric, results[s, rule])) for s in scenarios]
             for rule in FILTERS
-        ]
-        return mean(errors)
+        )
+        return mean([*map(mean_relative_error, pairs)])
 
+    fitted_names = ("work_s", "gauge_noise", "swing", "transfer_s")
     fitted = {
-        **{name: getattr(testbed, name) for name in ("work_s", "gauge_noise", "swing")},
-        "transfer_s": testbed.transfer_s,
+        **{name: getattr(testbed, name) for name in fitted_names},
         "R": ekf.noise,
         "b_cpu": ekf.rate_effects[0],
         "sized_for_fraction": ekf.sized_for_fraction or 0.0,
@@ -136,17 +131,14 @@ def _findings(prepared: Prepared, results: Results, text: str) -> Findings:
         "events on Lab": off("events", "Lab"),
         "image_s": off("image_s", *SCENARIOS),
     }
-    return Findings(
-        tables=(*tables, break_even(results), prepared.readings),
-        claims=claims(results),
-        calibrations=(Calibration("testbed", text, fitted, errors),),
-        figures=box_plots(results),
-        distances=[
-            distance
-            for scenario, table in zip(SCENARIOS, tables, strict=True)
-            for distance in distances(table, {}, f"{scenario}: ", METRICS[:3])
-        ],
-        numbers={"runs": len(results["Lab", "EKF"])},
+    fit = {"testbeds": testbeds, "error": prepared.fit_error}
+    return TEXT.findings(
+        [*tables.values(), break_even(results), prepared.readings],
+        claims(results),
+        [TEXT.calibration("testbed", fitted, errors, **fit)],
+        distances({f"{s}: ": table for s, table in tables.items()}, metrics=METRICS[:3]),
+        box_plots(results),
+        runs=len(results["Lab", "EKF"]),
     )
 
 
@@ -162,7 +154,7 @@ def run(cell: BorkowskiCell) -> BorkowskiRun:
     late += QUERIES_PER_IMAGE * float((wait_s > QUERY_SLA_S).sum())
     return BorkowskiRun(
         vm_hours=engine.vm_s / 3600.0,
-        events=float(rescales(outcome.targets)),
+        events=float(moves(outcome.targets)[0]),
         image_s=float(image_s.mean()),
         query_s=float(wait_s.mean()),
         violations=late * 20.0 / 1000.0,
@@ -230,10 +222,7 @@ def calibrate(
 
     def pairs(testbed: Cloud) -> list[tuple[float, float]]:
         return [
-            (
-                PAPER[name][rule][metric],
-                mean([getattr(one, metric) for one in found[testbed, name, rule]]),
-            )
+            (PAPER[name][rule][metric], mean_of(metric, found[testbed, name, rule]))
             for name, rule, metric in product(FITTED_LOADS, FILTERS, FITTED_METRICS)
         ]
 
@@ -266,12 +255,8 @@ def kalman(testbed: Cloud) -> Thresholds:
     rates = [(snapshot.arrival_rps or 0.0) / vms for snapshot in seen]
     cpus = [mean([one.cpu_fraction or 0.0 for one in snapshot.executors]) for snapshot in seen]
     effect = float(np.polyfit(rates, cpus, 1)[0])
-    return Thresholds(
-        filter="ekf",
-        noise=testbed.gauge_noise**2,
-        rate_effects=(effect, 0.0),
-        waits_for_newcomers=True,
-    )
+    noise = testbed.gauge_noise**2
+    return Thresholds("ekf", noise=noise, rate_effects=(effect, 0.0), waits_for_newcomers=True)
 
 
 def size_rules(bench: Bench, rule: Thresholds, testbed: Cloud, runs: int) -> Comparison:
@@ -285,7 +270,7 @@ def size_rules(bench: Bench, rule: Thresholds, testbed: Cloud, runs: int) -> Com
         for label, each in rules.items()
     }
     found = bench.run_groups(run, cells, "the rule that the paper does not print")
-    metrics = (Metric("vm_hours", "h", 2), Metric("events", "", 1), Metric("image_s", "s", 2))
+    metrics = (Metric("vm_hours", "h", 2), *METRICS[1:3])
     row = {metric.name: PAPER["Pyramid"]["EKF"][metric.name] for metric in metrics}
     title = f"EKF on Pyramid by the load that it sizes for, {runs} runs"
     return beside_paper(title, metrics, dict.fromkeys(found, row), found)

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from itertools import combinations, product
 
 from msgspec import Struct
 
-from penstock.lab.experiments.statistics import five_numbers, mean, welch_p
-from penstock.lab.studies.skeleton import beside_paper, printed, prose
+from penstock.lab.experiments.statistics import five_numbers, welch_p
+from penstock.lab.studies.skeleton import beside_paper, mean_of, printed, prose
 from penstock.lab.studies.study import Box, Boxes, Claim, Comparison, Entry, Metric, Number
 
 TEXT = prose("borkowski2019")
@@ -52,11 +52,6 @@ def column(results: Results, scenario: str, rule: str, metric: str) -> list[floa
     return [float(getattr(one, metric)) for one in results[scenario, rule]]
 
 
-def average(results: Results, scenario: str, rule: str, metric: str) -> float:
-    """As the tables print it: a mean over runs."""
-    return mean(column(results, scenario, rule, metric))
-
-
 def result_table(scenario: str, results: Results) -> Comparison:
     """Table 3, 4 or 5."""
     runs = {rule: results[scenario, rule] for rule in FILTERS}
@@ -67,16 +62,16 @@ def result_table(scenario: str, results: Results) -> Comparison:
 def break_even(results: Results) -> Comparison:
     """Equations 20 to 23: what a VM hour may cost for EKF to pay off against GW."""
 
-    def ratios(values: Mapping[tuple[str, str, str], float]) -> list[float]:
-        return [
-            sum(values[scenario, "EKF", metric] for scenario in SCENARIOS)
-            / sum(values[scenario, "GW", metric] for scenario in SCENARIOS)
+    def margins(value: Callable[[str, str, str], float]) -> dict[str, Number]:
+        ratios = (
+            sum(value(scenario, "EKF", metric) for scenario in SCENARIOS)
+            / sum(value(scenario, "GW", metric) for scenario in SCENARIOS)
             for metric in ("vm_hours", "violations", "image_s")
-        ]
+        )
+        return _margins(*ratios)
 
-    keys = list(product(SCENARIOS, FILTERS, (metric.name for metric in METRICS)))
-    paper = _margins(*ratios({key: PAPER[key[0]][key[1]][key[2]] for key in keys}))
-    ours = _margins(*ratios({key: average(results, *key) for key in keys}))
+    paper = margins(lambda scenario, rule, metric: PAPER[scenario][rule][metric])
+    ours = margins(lambda scenario, rule, metric: mean_of(metric, results[scenario, rule]))
     metrics = tuple(Metric(name, "", 3) for name in paper)
     entry = Entry("all loads", paper, ours)
     return Comparison("Break-even of EKF against GW (equations 20 to 23)", metrics, (entry,))
@@ -100,22 +95,14 @@ def _margins(vm: float, violations: float, time: float) -> dict[str, Number]:
 
 def box_plots(results: Results) -> tuple[Boxes, ...]:
     """How each number scatters over the runs of each configuration, with the paper's mean."""
-    return tuple(
-        Boxes(
-            title,
-            metric.unit or "per run",
-            tuple(
-                Box(
-                    rule,
-                    scenario,
-                    five_numbers(column(results, scenario, rule, metric.name)),
-                    PAPER[scenario][rule][metric.name],
-                )
-                for scenario, rule in product(SCENARIOS, FILTERS)
-            ),
-        )
-        for metric, title in TITLES.items()
-    )
+    found = []
+    for metric, title in TITLES.items():
+        boxes = []
+        for scenario, rule in product(SCENARIOS, FILTERS):
+            five = five_numbers(column(results, scenario, rule, metric.name))
+            boxes.append(Box(rule, scenario, five, PAPER[scenario][rule][metric.name]))
+        found.append(Boxes(title, metric.unit or "per run", tuple(boxes)))
+    return tuple(found)
 
 
 def claims(results: Results) -> tuple[Claim, ...]:
@@ -123,8 +110,8 @@ def claims(results: Results) -> tuple[Claim, ...]:
 
     def change(scenario: str, rule: str, metric: str) -> float:
         """EKF against another filter."""
-        ours = average(results, scenario, "EKF", metric)
-        return ours / average(results, scenario, rule, metric) - 1.0
+        ours, other = (mean_of(metric, results[scenario, each]) for each in ("EKF", rule))
+        return ours / other - 1.0
 
     pairs = list(product(SCENARIOS, ("PURE", "GW")))
     cuts = {(name, rule): -change(name, rule, "events") for name, rule in pairs}
@@ -132,7 +119,7 @@ def claims(results: Results) -> tuple[Claim, ...]:
     more = {f"{name}, against {rule}": change(name, rule, "vm_hours") for name, rule in pairs}
     lowest, times = True, dict[str, float]()
     for scenario, metric in product(SCENARIOS, ("image_s", "violations")):
-        by_rule = {rule: average(results, scenario, rule, metric) for rule in FILTERS}
+        by_rule = {rule: mean_of(metric, results[scenario, rule]) for rule in FILTERS}
         times |= {f"{scenario}, {metric}, {rule}": value for rule, value in by_rule.items()}
         lowest = lowest and by_rule["EKF"] == min(by_rule.values())
     return (

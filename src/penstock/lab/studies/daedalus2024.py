@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import lru_cache, partial
-from itertools import chain
 
 import msgspec
 import numpy as np
@@ -18,6 +17,8 @@ from numpy.typing import NDArray
 from penstock.core.model import Limits, Step
 from penstock.core.protocols import Policy
 from penstock.lab.experiments.profiling import profiled
+from penstock.lab.experiments.scenario import steer
+from penstock.lab.experiments.score import mean_level, moves
 from penstock.lab.experiments.statistics import Ecdf, mean
 from penstock.lab.studies.daedalus_tables import (
     AGAINST_PHOEBE,
@@ -38,9 +39,8 @@ from penstock.lab.studies.daedalus_tables import (
     use,
     worker_table,
 )
-from penstock.lab.studies.playing import mean_level, rescales, steer
-from penstock.lab.studies.skeleton import Bench, Findings, StudyPlan, data
-from penstock.lab.studies.study import Calibration, distances, mean_relative_error
+from penstock.lab.studies.skeleton import Bench, StudyPlan, data, mean_of
+from penstock.lab.studies.study import Study, distances, mean_relative_error
 from penstock.policies.algorithms.recovery import Watch
 from penstock.policies.daedalus.daedalus import Daedalus, DaedalusMemory
 from penstock.policies.kubernetes.hpa import Hpa
@@ -119,11 +119,11 @@ def study(
             (job, policy): [
                 DaedalusCell(job, policy, 1 + i, found.get(job, 1.0)) for i in range(runs)
             ]
-            for job in PAPER
-            for policy in PAPER[job]
+            for job, policies in PAPER.items()
+            for policy in policies
         }
 
-    return StudyPlan("daedalus2024", partial(calibrate, requests=requests), findings, cells, run)
+    return StudyPlan(partial(calibrate, requests=requests), findings, cells, run)
 
 
 def calibrate(bench: Bench, requests: Sequence[float] = REQUESTS) -> dict[str, float]:
@@ -139,34 +139,27 @@ def calibrate(bench: Bench, requests: Sequence[float] = REQUESTS) -> dict[str, f
     return {job: request for job, (_, request) in best.items()}
 
 
-def findings(requests: dict[str, float], every: Results) -> Findings:
+def findings(requests: dict[str, float], every: Results) -> Study:
     """The tables of sections 4.5 to 4.7; the claims are about the three jobs of section 4.5."""
     results = {(job, policy): group for (job, policy), group in every.items() if job in JOBS}
-    tables = [worker_table(job, every) for job in PAPER]
+    tables = {job: worker_table(job, every) for job in PAPER}
     example = engine_job("WordCount")
     fitted = {
         **{name: getattr(example, name) for name in RECORDED},
         "peak_fraction": PEAK_FRACTION,
         **{f"request_fraction, {job}": part for job, part in requests.items()},
     }
-    off = {
-        f"workers, {label} (not fitted)": mean_relative_error(
-            [
-                (PAPER[job][label]["workers"], mean([one.workers for one in every[job, label]]))
-                for job in JOBS
-            ]
-        )
-        for label in ("Daedalus", "HPA 85")
-    }
-    return Findings(
-        tables=(*tables, latency_table(results)),
-        claims=claims(results),
-        calibrations=(Calibration("all jobs", TEXT.text("Calibration"), fitted, off),),
-        figures=(*(distribution(job, every) for job in PAPER), use(every)),
-        distances=chain.from_iterable(
-            distances(table, {}, f"{job}: ") for job, table in zip(JOBS, tables, strict=False)
-        ),
-        numbers={"runs": len(every["WordCount", "Daedalus"])},
+    off = {}
+    for policy in ("Daedalus", "HPA 85"):
+        pairs = [(PAPER[j][policy]["workers"], mean_of("workers", every[j, policy])) for j in JOBS]
+        off[f"workers, {policy} (not fitted)"] = mean_relative_error(pairs)
+    return TEXT.findings(
+        [*tables.values(), latency_table(results)],
+        claims(results),
+        [TEXT.calibration("all jobs", fitted, off)],
+        distances({f"{job}: ": tables[job] for job in JOBS}),
+        [*(distribution(job, every) for job in PAPER), use(every)],
+        runs=len(every["WordCount", "Daedalus"]),
     )
 
 
@@ -210,7 +203,7 @@ def run(cell: DaedalusCell) -> DaedalusResult:
         latency_ms=mean(latency.values),
         p50_ms=latency.quantile(0.5),
         p95_ms=latency.quantile(0.95),
-        rescales=float(rescales(outcome.targets)),
+        rescales=float(moves(outcome.targets)[0]),
         latencies_ms=tuple([latency.quantile(share) for share in SHARES]),
         capacity_errors=tuple(estimates.capacity_errors),
         wapes=tuple(estimates.wapes),
@@ -257,8 +250,7 @@ class Estimates:
 def seconds_waited(outcome: Outcome) -> Array:
     """How long the record that leaves has waited, for each second in which any leaves."""
     seconds = np.arange(1.0, outcome.duration_s + 1.0)
-    departed = np.interp(seconds, outcome.departures.at_s, outcome.departures.records)
-    before = np.interp(seconds - 1.0, outcome.departures.at_s, outcome.departures.records)
+    departed, before = _at(outcome.departures, seconds), _at(outcome.departures, seconds - 1.0)
     arrived_at_s = np.interp(departed, outcome.arrivals.records, outcome.arrivals.at_s)
     waited: Array = np.maximum(0.0, seconds - arrived_at_s)[departed > before]
     return waited
@@ -267,8 +259,7 @@ def seconds_waited(outcome: Outcome) -> Array:
 def _recoveries(estimates: Estimates, outcome: Outcome) -> list[Recovery]:
     """What came of each rescale, up to the next."""
     seconds = np.arange(outcome.duration_s + 1.0)
-    arrived = _at(outcome.arrivals, seconds)
-    departed = _at(outcome.departures, seconds)
+    arrived, departed = _at(outcome.arrivals, seconds), _at(outcome.departures, seconds)
     waiting = arrived - departed
     stands = np.diff(departed, append=departed[-1]) <= 1e-9
     found = []

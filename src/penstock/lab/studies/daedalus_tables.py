@@ -8,7 +8,7 @@ import numpy as np
 from msgspec import Struct
 
 from penstock.lab.experiments.statistics import Ecdf, mean
-from penstock.lab.studies.skeleton import beside_paper, means, printed, prose
+from penstock.lab.studies.skeleton import beside_paper, mean_of, printed, prose
 from penstock.lab.studies.study import Bar, Bars, Chart, ChartLine, Claim, Comparison, Entry, Metric
 
 TEXT = prose("daedalus2024")
@@ -81,100 +81,78 @@ def latency_table(results: Results) -> Comparison:
     """Two points of each distribution of latency, and workers relative to the fixed fleet."""
     entries = []
     for (job, policy), group in results.items():
-        ours = means(group, ("p50_ms", "p95_ms"))
-        ours["use"] = mean([one.workers for one in group]) / MOST
+        ours = {name: mean_of(name, group) for name in ("p50_ms", "p95_ms")}
+        ours["use"] = mean_of("workers", group) / MOST
         paper = {"use": PAPER[job][policy]["workers"] / MOST}
-        entries.append(Entry(f"{job}, {policy}", {**paper}, ours))
+        entries.append(Entry(f"{job}, {policy}", {**paper}, {**ours}))
     metrics = (Metric("p50_ms", "ms", 0), Metric("p95_ms", "ms", 0), Metric("use", "", 2))
     return Comparison("Latency over seconds, and use relative to static", metrics, tuple(entries))
 
 
 def distribution(job: str, results: Results) -> Chart:
     """The latency of a job under each policy: of every share of seconds, the mean over runs."""
-    lines = tuple(
-        ChartLine(
-            policy,
-            np.mean([one.latencies_ms for one in results[job, policy]], axis=0).tolist(),
-            [100.0 * share for share in SHARES],
-        )
-        for policy in PAPER[job]
-    )
-    return Chart(f"{job}: latency", "ms", "% of seconds", lines, drawn="steps", log_x=True)
+    lines = []
+    for policy in PAPER[job]:
+        latencies_ms = np.mean([one.latencies_ms for one in results[job, policy]], axis=0)
+        lines.append(ChartLine(policy, latencies_ms.tolist(), [100.0 * share for share in SHARES]))
+    return Chart(f"{job}: latency", "ms", "% of seconds", tuple(lines), drawn="steps", log_x=True)
 
 
 def use(results: Results) -> Bars:
-    bars = tuple(
-        Bar(
-            policy,
-            job,
-            PAPER[job][policy]["workers"] / most_workers(job),
-            mean([one.workers for one in group]) / most_workers(job),
-        )
-        for (job, policy), group in results.items()
-    )
-    return Bars("Workers relative to the largest fleet", "part of it", bars, wide=True)
+    bars = []
+    for (job, policy), group in results.items():
+        most, paper = most_workers(job), PAPER[job][policy]["workers"]
+        bars.append(Bar(policy, job, paper / most, mean_of("workers", group) / most))
+    return Bars("Workers relative to the largest fleet", "part of it", tuple(bars), wide=True)
 
 
 def claims(results: Results) -> tuple[Claim, ...]:
     """D1 to D6."""
     jobs = list(dict.fromkeys(job for job, _ in results))
     workers, latency_ms = (
-        {key: mean([getattr(one, name) for one in runs]) for key, runs in results.items()}
+        {key: mean_of(name, runs) for key, runs in results.items()}
         for name in ("workers", "latency_ms")
     )
     saved = {job: 1.0 - workers[job, "Daedalus"] / workers[job, "static"] for job in jobs}
     pairs = [(job, hpa) for job in jobs for hpa in HPAS]
     fewer = all(workers[job, "Daedalus"] < workers[job, hpa] for job, hpa in pairs)
+    those = [(job, policy) for job in jobs for policy in ("Daedalus", *HPAS)]
     above_ms = {
         f"{job}, above {hpa}": latency_ms[job, "Daedalus"] - latency_ms[job, hpa]
         for job, hpa in pairs
     }
     return (
         TEXT.claim("D1", all(part > 0.5 for part in saved.values()), saved),
-        TEXT.claim(
-            "D2",
-            fewer,
-            {f"{job}, {who}": workers[job, who] for job in jobs for who in ("Daedalus", *HPAS)},
-        ),
+        TEXT.claim("D2", fewer, {f"{job}, {who}": workers[job, who] for job, who in those}),
         TEXT.claim("D3", all(abs(apart) <= 1600.0 for apart in above_ms.values()), above_ms),
-        _capacity(results),
-        _forecast(results),
-        _recovery(results),
+        *_estimates([one for job in jobs for one in results[job, "Daedalus"]]),
     )
 
 
-def _capacity(results: Results) -> Claim:
-    errors = _of_daedalus(results, "capacity_errors")
-    evidence = {
-        "median error": errors.quantile(0.5),
-        "p95 error": errors.quantile(0.95),
+def _estimates(runs: Sequence[DaedalusResult]) -> tuple[Claim, Claim, Claim]:
+    """D4 to D6: what Daedalus knew of capacity, of the load to come and of its recoveries."""
+    # No estimate counts as one that is off by 100 %.
+    known = Ecdf.of([error for one in runs for error in one.capacity_errors] or [1.0])
+    foreseen = Ecdf.of([error for one in runs for error in one.wapes] or [1.0])
+    plans = {"plans": float(len(known.values))}
+    far_off = {"part above 25 %": 1.0 - foreseen.at(0.25)}
+    return (
+        TEXT.claim("D4", known.at(0.05) >= MOSTLY, _evidence(known, "error") | plans),
+        TEXT.claim("D5", foreseen.at(0.05) >= MOSTLY, _evidence(foreseen, "WAPE") | far_off),
+        _recovery([recovery for one in runs for recovery in one.recoveries]),
+    )
+
+
+def _evidence(errors: Ecdf, what: str) -> dict[str, float]:
+    return {
+        f"median {what}": errors.quantile(0.5),
+        f"p95 {what}": errors.quantile(0.95),
         "part below 5 %": errors.at(0.05),
-        "plans": float(len(errors.values)),
     }
-    return TEXT.claim("D4", errors.at(0.05) >= MOSTLY, evidence)
 
 
-def _forecast(results: Results) -> Claim:
-    errors = _of_daedalus(results, "wapes")
-    evidence = {
-        "median WAPE": errors.quantile(0.5),
-        "p95 WAPE": errors.quantile(0.95),
-        "part below 5 %": errors.at(0.05),
-        "part above 25 %": 1.0 - errors.at(0.25),
-    }
-    return TEXT.claim("D5", errors.at(0.05) >= MOSTLY, evidence)
-
-
-def _of_daedalus(results: Results, name: str) -> Ecdf:
-    """Errors of all runs of Daedalus; 100 % if there are none."""
-    runs = [one for (_, policy), group in results.items() if policy == "Daedalus" for one in group]
-    return Ecdf.of([error for one in runs for error in getattr(one, name)] or [1.0])
-
-
-def _recovery(results: Results) -> Claim:
+def _recovery(found: Sequence[Recovery]) -> Claim:
     """By the instrument of the study; the time until nothing waits is evidence beside it."""
-    runs = [one for (_, policy), group in results.items() if policy == "Daedalus" for one in group]
-    found = [recovery for one in runs for recovery in one.recoveries]
     pairs = [(one.predicted_s, one.measured_s) for one in found if one.measured_s is not None]
     exact = [(one.predicted_s, one.caught_up_s) for one in found if one.caught_up_s is not None]
     if not pairs:

@@ -9,16 +9,15 @@ number of workers changed.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from itertools import pairwise
 from statistics import fmean
 from typing import NamedTuple
 
 import numpy as np
 from msgspec import Struct, structs
 
-from penstock.core.clock import SimulatedClock
 from penstock.core.knowledge import Rescale
-from penstock.lab.studies.koper_claims import QUERIES, claims
+from penstock.lab.experiments.scenario import steer
+from penstock.lab.studies.koper_claims import QUERIES, TEXT, claims, with_single_runs
 from penstock.lab.studies.koper_recordings import (
     COUNTED,
     JUDGED_AFTER,
@@ -30,17 +29,9 @@ from penstock.lab.studies.koper_recordings import (
     replayed,
 )
 from penstock.lab.studies.koper_sensors import StudyGauges
-from penstock.lab.studies.skeleton import Bench, Findings, StudyPlan
-from penstock.lab.studies.study import (
-    Chart,
-    ChartLine,
-    Claim,
-    Comparison,
-    Entry,
-    Metric,
-    distances,
-)
-from penstock.settings.policy_spec import read_policy_spec, wire
+from penstock.lab.studies.skeleton import Bench, StudyPlan
+from penstock.lab.studies.study import Chart, ChartLine, Comparison, Entry, Metric, Study, distances
+from penstock.settings.policy_spec import read_policy_spec
 from penstock.simulation.engines.continuous import ContinuousJob
 from penstock.simulation.engines.engine import Outcome
 
@@ -56,11 +47,9 @@ SEEDS = (1, 2, 3, 4, 5)
 REGISTERED_AFTER_S = 15.0
 
 METRICS = (
-    Metric("latency", "s"),
-    Metric("workers"),
-    Metric("latency + workers"),
+    Metric("latency", "s"), Metric("workers"), Metric("latency + workers"),
     Metric("rescales", decimals=0),
-)
+)  # fmt: skip
 #: What the rank correlations are to reach.
 AIMS = {"workers": 0.8, "latency": 0.7}
 
@@ -96,7 +85,7 @@ class Fits(NamedTuple):
 
 def study() -> StudyPlan[KoperCell, KoperResult]:
     """Fit a job to the recorded runs of each query, and run all settings on it."""
-    return StudyPlan("koper2022", prepare, findings, cells, run)
+    return StudyPlan(prepare, findings, cells, run)
 
 
 def prepare(bench: Bench) -> Fits:
@@ -120,31 +109,31 @@ def cells(fits: Fits) -> dict[SettingKey, list[KoperCell]]:
     }
 
 
-def findings(fits: Fits, results: Mapping[SettingKey, Sequence[KoperResult]]) -> Findings:
+def findings(fits: Fits, results: Mapping[SettingKey, Sequence[KoperResult]]) -> Study:
     """The three tables and the claims, on means over seeds and on each seed alone."""
-    tables = [_table(query, results) for query in QUERIES]
+    tables = {query: _table(query, results) for query in QUERIES}
     alone = [
         claims([_table(q, {key: [runs[i]] for key, runs in results.items()}) for q in QUERIES])
         for i in range(len(SEEDS))
     ]
-    calibrations = [calibration(q, fits.whole[q], fits.halves[q]) for q in QUERIES]
-    return Findings(
-        tables=tables,
-        claims=_with_single_runs(claims(tables), alone),
-        calibrations=calibrations,
-        figures=(
-            *(against(table, metric) for metric in METRICS[:2] for table in tables),
+    near = [
+        each
+        for query, table in tables.items()
+        for each in (
+            *distances({f"{query} ": table}, AIMS),
+            *distances({f"{query}, never recorded: ": _never_recorded(query, table)}),
+        )
+    ]
+    return TEXT.findings(
+        tables.values(),
+        with_single_runs(claims([*tables.values()]), alone),
+        [calibration(query, fits.whole[query], fits.halves[query]) for query in QUERIES],
+        near,
+        [
+            *(against(table, metric) for metric in METRICS[:2] for table in tables.values()),
             *(chart for query in QUERIES for chart in replayed(query, fits.whole[query])),
-        ),
-        distances=(
-            each
-            for query, table in zip(QUERIES, tables, strict=True)
-            for each in (
-                *distances(table, AIMS, f"{query} "),
-                *distances(_never_recorded(query, table), {}, f"{query}, never recorded: "),
-            )
-        ),
-        numbers={"seeds": len(SEEDS)},
+        ],
+        seeds=len(SEEDS),
     )
 
 
@@ -153,19 +142,6 @@ def _never_recorded(query: str, table: Comparison) -> Comparison:
     seen = {f"{run.scaler} {run.setting}" for run in recordings().runs if run.query == query}
     entries = tuple(entry for entry in table.entries if entry.label not in seen)
     return Comparison(table.title, METRICS[:2], entries)
-
-
-def _with_single_runs(
-    judged: Sequence[Claim], alone: Sequence[Sequence[Claim]]
-) -> tuple[Claim, ...]:
-    """Each claim with the part of the seeds on which it holds alone: the paper has one run."""
-    name = "part of single runs in which it holds"
-    return tuple(
-        structs.replace(
-            claim, evidence={**claim.evidence, name: fmean(each[i].holds for each in alone)}
-        )
-        for i, claim in enumerate(judged)
-    )
 
 
 def against(table: Comparison, metric: Metric) -> Chart:
@@ -208,13 +184,10 @@ def run(cell: KoperCell) -> KoperResult:
         lag_per_worker=cell.scaler.startswith("varga"),
         counted=COUNTED[cell.query],
     )
-    controller = wire(entry, engine, engine)
     # The workers have just registered when a run begins: pauses count from then on.
-    registered = Rescale(-REGISTERED_AFTER_S, START_WORKERS, START_WORKERS)
-    controller.knowledge.rescales.append(registered)
-    for _ in controller.run(SimulatedClock(float(DURATION_S), entry.policy.period_s)):
-        pass
-    return measure(engine.finish(), cell.job.pipeline_latency_s)
+    earlier = [Rescale(-REGISTERED_AFTER_S, START_WORKERS, START_WORKERS)]
+    outcome = steer(engine, entry.policy, entry.limits, float(DURATION_S), earlier=earlier)
+    return measure(outcome, cell.job.pipeline_latency_s)
 
 
 def measure(outcome: Outcome, base_s: float) -> KoperResult:
@@ -224,16 +197,16 @@ def measure(outcome: Outcome, base_s: float) -> KoperResult:
     arrived_at_s = np.interp(departed, outcome.arrivals.records, outcome.arrivals.at_s)
     waited_s = np.maximum(0.0, at_s - arrived_at_s)
     levels = np.searchsorted([level.at_s for level in outcome.paid], at_s, side="right") - 1
-    workers = [outcome.paid[place].executors for place in levels.tolist()]
-    changes = sum(before != after for before, after in pairwise(workers))
-    return KoperResult(float(waited_s.mean()) + base_s, fmean(workers), float(changes))
+    workers = np.array([level.executors for level in outcome.paid])[levels]
+    changes = float(np.count_nonzero(np.diff(workers)))
+    return KoperResult(float(waited_s.mean()) + base_s, fmean(workers.tolist()), changes)
 
 
 def _table(query: str, results: Mapping[SettingKey, Sequence[KoperResult]]) -> Comparison:
     entries = []
     for row in recordings().published(query):
         runs = results[query, row.scaler, row.setting]
-        ours = (fmean(getattr(one, name) for one in runs) for name in KoperResult.__struct_fields__)
+        ours = map(fmean, zip(*map(structs.astuple, runs), strict=True))
         paper = _numbers(row.latency_s, row.workers, row.rescales)
         entries.append(Entry(f"{row.scaler} {row.setting}", paper, _numbers(*ours)))
     return Comparison(f"query {query[1:]}", METRICS, tuple(entries))

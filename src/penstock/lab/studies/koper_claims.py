@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from statistics import fmean
+
+from msgspec.structs import replace
 
 from penstock.lab.studies.skeleton import prose
 from penstock.lab.studies.study import Claim, Comparison
@@ -34,6 +37,13 @@ def claims(tables: Sequence[Comparison]) -> tuple[Claim, ...]:
         _k10(workers),
         _k11(total["q11"]),
     )
+
+
+def with_single_runs(judged: Sequence[Claim], alone: Sequence[Sequence[Claim]]) -> Iterator[Claim]:
+    """Each claim with the part of the seeds on which it holds alone: the paper has one run."""
+    for i, claim in enumerate(judged):
+        part = {"part of single runs in which it holds": fmean(each[i].holds for each in alone)}
+        yield replace(claim, evidence=claim.evidence | part)
 
 
 def _ours(table: Comparison, metric: str) -> dict[str, float]:

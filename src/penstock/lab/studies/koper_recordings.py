@@ -196,7 +196,6 @@ def calibration(query: str, job: ContinuousJob, judged_job: ContinuousJob) -> Ca
     recorded = _rows(query)
     judged = _judged(judged_job, recorded)
     names = ", ".join(f"{run.scaler} {run.setting}" for run in runs)
-    text = TEXT.text("Calibration", names=names, rows=sum(map(len, recorded)))
     found = {
         "rps_per_worker": job.capacity_rps(1),
         "busy_at_saturation": job.busy_at_saturation,
@@ -206,7 +205,7 @@ def calibration(query: str, job: ContinuousJob, judged_job: ContinuousJob) -> Ca
         name: fmean([value for one in judged if (value := getattr(one, name)) is not None])
         for name in ("throughput", "delay", "cpu", "busy")
     }
-    return Calibration(query, text, found, off)
+    return TEXT.calibration(query, found, off, names=names, rows=sum(map(len, recorded)))
 
 
 def _rows(query: str) -> list[list[RecordedSample]]:

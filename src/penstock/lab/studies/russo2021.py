@@ -11,27 +11,15 @@ from collections.abc import Mapping, Sequence
 from itertools import product
 from math import log
 
-from msgspec import Struct
+from msgspec import Struct, structs
 
 from penstock.core.model import Limits
 from penstock.core.protocols import Policy
+from penstock.lab.experiments.scenario import steer
+from penstock.lab.experiments.score import mean_level, moves
 from penstock.lab.experiments.statistics import mean
-from penstock.lab.studies.playing import mean_level, rescales, steer
-from penstock.lab.studies.skeleton import (
-    Bench,
-    Findings,
-    StudyPlan,
-    beside_paper,
-    printed,
-    prose,
-)
-from penstock.lab.studies.study import (
-    Calibration,
-    Claim,
-    Metric,
-    distances,
-    mean_relative_error,
-)
+from penstock.lab.studies.skeleton import Bench, StudyPlan, beside_paper, mean_of, printed, prose
+from penstock.lab.studies.study import Claim, Metric, Study, distances, mean_relative_error
 from penstock.policies.backlog_threshold import BacklogThreshold
 from penstock.policies.ds2 import Ds2
 from penstock.policies.queueing.queueing import Queueing
@@ -53,11 +41,9 @@ RULES: dict[str, Policy] = {
 TEXT = prose("russo2021")
 PAPER = printed("russo2021")["section 5.2"]
 METRICS = (
-    Metric("instances", "", 1),
-    Metric("response_s", "s", 2),
-    Metric("longest_s", "s", 1),
+    Metric("instances", "", 1), Metric("response_s", "s", 2), Metric("longest_s", "s", 1),
     Metric("rescales", "", 0),
-)
+)  # fmt: skip
 #: What the fit compares, and what is reported of the rows that are held back.
 FITTED = ("instances", "response_s")
 
@@ -116,7 +102,7 @@ def study(runs: int = RUNS) -> StudyPlan[RussoCell, RussoResult]:
     def cells(setting: Setting) -> dict[str, list[RussoCell]]:
         return {rule: [RussoCell(rule, 1 + i, setting) for i in range(runs)] for rule in RULES}
 
-    return StudyPlan("russo2021", calibrate, findings, cells, run)
+    return StudyPlan(calibrate, findings, cells, run)
 
 
 def calibrate(bench: Bench, grid: Sequence[Setting] = GRID) -> Setting:
@@ -140,47 +126,38 @@ def run(cell: RussoCell) -> RussoResult:
         instances=OTHERS + mean_level(outcome.paid, outcome.duration_s),
         response_s=mean(pipeline.responses_s),
         longest_s=max(pipeline.responses_s),
-        rescales=float(rescales(outcome.targets)),
+        rescales=float(moves(outcome.targets)[0]),
     )
 
 
-def findings(setting: Setting, results: Results) -> Findings:
+def findings(setting: Setting, results: Results) -> Study:
     """The table of section 5.2, and what is off in the rows that were not fitted."""
-    table = beside_paper(
-        "Section 5.2: instances of all three functions, response time", METRICS, PAPER, results
-    )
-    ours = {entry.label: entry.ours for entry in table.entries}
+    title = "Section 5.2: instances of all three functions, response time"
+    table = beside_paper(title, METRICS, PAPER, results)
+    unseen = ("DS2", "queueing")
     held_back = {
-        name: mean_relative_error(
-            [(PAPER[rule][name], ours[rule][name] or 0.0) for rule in ("DS2", "queueing")]
-        )
+        name: mean_relative_error([(PAPER[r][name], mean_of(name, results[r])) for r in unseen])
         for name in FITTED
     }
-    fitted = {
-        "recognise_s": setting.recognise_s,
-        "offered": setting.offered,
-        "mean_rps": mean(setting.rates()),
-    }
-    return Findings(
-        tables=(table,),
-        claims=claims(results),
-        calibrations=(Calibration("images", TEXT.text("Calibration"), fitted, held_back),),
-        distances=distances(table, {}),
-        numbers={"runs": len(results["DS2"]), "intervals": len(SHAPE)},
+    fitted = {**structs.asdict(setting), "mean_rps": mean(setting.rates())}
+    return TEXT.findings(
+        [table],
+        claims(results),
+        [TEXT.calibration("images", fitted, held_back)],
+        distances({"": table}),
+        runs=len(results["DS2"]),
+        intervals=len(SHAPE),
     )
 
 
 def claims(results: Results) -> tuple[Claim, ...]:
     """R1 to R3."""
-    instances, response_s = (
-        {rule: mean([getattr(one, name) for one in runs]) for rule, runs in results.items()}
-        for name in FITTED
-    )
     evidence = {
-        f"{rule}, {name}": column[rule]
-        for rule in results
-        for name, column in zip(FITTED, (instances, response_s), strict=True)
+        f"{rule}, {name}": mean_of(name, runs) for rule, runs in results.items() for name in FITTED
     }
+    instances, response_s = (
+        {rule: evidence[f"{rule}, {name}"] for rule in results} for name in FITTED
+    )
     most = instances["queueing"] == max(instances.values())
     fewest = instances["backlog threshold"] == min(instances.values())
     between = (

@@ -8,7 +8,7 @@ in ``NAME.md``, what the paper printed in ``data/NAME.json``.
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from importlib.resources import files
 from typing import Any, Generic, TypeVar
 
@@ -18,16 +18,13 @@ from msgspec import Struct
 from penstock.lab.experiments.process_pool import run_in_processes
 from penstock.lab.experiments.statistics import mean
 from penstock.lab.studies.study import (
-    Bars,
-    Boxes,
     Calibration,
-    Chart,
     Claim,
     Comparison,
     Distance,
     Entry,
+    Figure,
     Metric,
-    Number,
     Study,
 )
 
@@ -45,6 +42,7 @@ Printed = dict[str, dict[str, dict[str, float]]]
 class Prose(Struct, frozen=True):
     """The texts of a study: its title, and sections by their headings."""
 
+    study: str
     title: str
     sections: dict[str, str]
 
@@ -59,6 +57,38 @@ class Prose(Struct, frozen=True):
         text, _, reason = self.text(name, where=where).partition(" Why not: ")
         return Claim(name, text, holds, dict(evidence), "" if holds else reason)
 
+    def calibration(
+        self,
+        job: str,
+        fitted: Mapping[str, float],
+        errors: Mapping[str, float] | None = None,
+        **values: object,
+    ) -> Calibration:
+        """What was fitted, with the text of the section "Calibration"."""
+        return Calibration(job, self.text("Calibration", **values), {**fitted}, {**(errors or {})})
+
+    def findings(
+        self,
+        tables: Iterable[Comparison],
+        claims: Iterable[Claim],
+        calibrations: Iterable[Calibration],
+        distances: Iterable[Distance] = (),
+        figures: Iterable[Figure] = (),
+        **numbers: object,
+    ) -> Study:
+        """The study with what came out of its runs; the protocol tells `numbers`."""
+        return Study(
+            self.study,
+            self.title,
+            self.text("Source"),
+            self.text("Protocol", **numbers),
+            tuple(tables),
+            tuple(claims),
+            tuple(distances),
+            tuple(calibrations),
+            tuple(figures),
+        )
+
 
 def prose(study: str) -> Prose:
     """What ``STUDY.md`` says.
@@ -69,7 +99,8 @@ def prose(study: str) -> Prose:
     text = files("penstock.lab.studies").joinpath(f"{study}.md").read_text(encoding="utf-8")
     title, *sections = text.split("\n## ")
     parted = (section.partition("\n") for section in sections)
-    return Prose(title.removeprefix("# ").strip(), {name.strip(): body for name, _, body in parted})
+    by_heading = {name.strip(): body for name, _, body in parted}
+    return Prose(study, title.removeprefix("# ").strip(), by_heading)
 
 
 def data(study: str, kind: type[Item]) -> Item:
@@ -79,9 +110,8 @@ def data(study: str, kind: type[Item]) -> Item:
 
 
 class _PrintedTables(Struct, frozen=True):
-    source: str
     columns: list[str]
-    tables: dict[str, dict[str, list[Number]]]
+    tables: dict[str, dict[str, list[float | None]]]
 
 
 def printed(study: str) -> Printed:
@@ -91,15 +121,13 @@ def printed(study: str) -> Printed:
     {'instances': 4.5, 'response_s': 2.7, 'longest_s': 26.0}
     """
     found = data(study, _PrintedTables)
+
+    def by_column(row: list[float | None]) -> dict[str, float]:
+        named = zip(found.columns, row, strict=True)
+        return {name: value for name, value in named if value is not None}
+
     return {
-        table: {
-            row: {
-                name: value
-                for name, value in zip(found.columns, values, strict=True)
-                if value is not None
-            }
-            for row, values in rows.items()
-        }
+        table: {label: by_column(row) for label, row in rows.items()}
         for table, rows in found.tables.items()
     }
 
@@ -127,25 +155,11 @@ class Bench:
 
 
 @dataclass(frozen=True)
-class Findings:
-    """What comes out of the runs; `numbers` are filled into the text of the protocol."""
-
-    tables: Sequence[Comparison]
-    claims: Sequence[Claim]
-    calibrations: Sequence[Calibration]
-    figures: Sequence[Chart | Boxes | Bars] = ()
-    distances: Iterable[Distance] = ()
-    numbers: Mapping[str, object] = field(default_factory=dict)
-
-
-@dataclass(frozen=True)
 class StudyPlan(Generic[Item, Output]):
     """A study that can be run.
 
     Parameters
     ----------
-    name
-        As in ``NAME.md`` and on the command line.
     prepare
         What has to be measured or fitted before the runs.
     findings
@@ -156,9 +170,8 @@ class StudyPlan(Generic[Item, Output]):
         From a cell to its result, in any process.
     """
 
-    name: str
     prepare: Callable[[Bench], Any]
-    findings: Callable[[Any, Mapping[Any, Sequence[Output]]], Findings]
+    findings: Callable[[Any, Mapping[Any, Sequence[Output]]], Study]
     cells: Callable[[Any], Mapping[Any, Sequence[Item]]] = lambda _: {}
     run: Callable[[Item], Output] | None = None
 
@@ -166,29 +179,16 @@ class StudyPlan(Generic[Item, Output]):
         """Prepare, run all cells, judge."""
         bench = Bench(processes, say)
         prepared = self.prepare(bench)
+        if self.run is None:
+            return self.findings(prepared, {})
         groups = self.cells(prepared)
-        results = {}
-        if self.run is not None:
-            runs = sum(map(len, groups.values()))
-            results = bench.run_groups(self.run, groups, f"{runs} runs")
-        found = self.findings(prepared, results)
-        texts = prose(self.name)
-        return Study(
-            name=self.name,
-            title=texts.title,
-            source=texts.text("Source"),
-            protocol=texts.text("Protocol", **found.numbers),
-            tables=tuple(found.tables),
-            claims=tuple(found.claims),
-            distances=tuple(found.distances),
-            calibrations=tuple(found.calibrations),
-            figures=tuple(found.figures),
-        )
+        runs = sum(map(len, groups.values()))
+        return self.findings(prepared, bench.run_groups(self.run, groups, f"{runs} runs"))
 
 
-def means(results: Sequence[Struct], names: Iterable[str]) -> dict[str, Number]:
-    """The mean of each of these fields over runs."""
-    return {name: mean([getattr(one, name) for one in results]) for name in names}
+def mean_of(name: str, results: Sequence[Struct]) -> float:
+    """The mean of a field over runs."""
+    return mean([getattr(one, name) for one in results])
 
 
 def beside_paper(
@@ -198,6 +198,9 @@ def beside_paper(
     results: Mapping[str, Sequence[Struct]],
 ) -> Comparison:
     """A table of the paper with the means of our runs, by the label of a row."""
-    names = [metric.name for metric in metrics]
-    entries = [Entry(label, {**row}, means(results[label], names)) for label, row in paper.items()]
-    return Comparison(title, tuple(metrics), tuple(entries))
+    ours = {
+        label: {metric.name: mean_of(metric.name, results[label]) for metric in metrics}
+        for label in paper
+    }
+    entries = tuple(Entry(label, {**row}, {**ours[label]}) for label, row in paper.items())
+    return Comparison(title, tuple(metrics), entries)

@@ -162,6 +162,9 @@ class Bars(Struct, frozen=True, tag="bars", tag_field="kind"):
     note: str = ""
 
 
+Figure = Chart | Boxes | Bars
+
+
 class Study(Struct, frozen=True):
     """One study, reproduced."""
 
@@ -173,7 +176,7 @@ class Study(Struct, frozen=True):
     claims: tuple[Claim, ...]
     distances: tuple[Distance, ...] = ()
     calibrations: tuple[Calibration, ...] = ()
-    figures: tuple[Chart | Boxes | Bars, ...] = ()
+    figures: tuple[Figure, ...] = ()
 
     @property
     def held(self) -> int:
@@ -194,16 +197,19 @@ def mean_relative_error(pairs: Sequence[tuple[float, float]]) -> float:
 
 
 def distances(
-    table: Comparison,
-    aims: Mapping[str, float],
-    prefix: str = "",
+    tables: Mapping[str, Comparison],
+    aims: Mapping[str, float] | None = None,
     metrics: Sequence[Metric] | None = None,
 ) -> Iterator[Distance]:
-    """Rank correlation and mean relative error of each metric of a table, or of some."""
-    for metric in table.metrics if metrics is None else metrics:
-        pairs = table.pairs(metric.name)
-        if len(pairs) < 2:
-            continue
-        name, off = f"{prefix}{metric.name}", mean_relative_error(pairs)
-        yield Distance(f"rank correlation, {name}", spearman(pairs), aims.get(metric.name))
-        yield Distance(f"mean relative error, {name}", off, more_is_better=False)
+    """Rank correlation and mean relative error of each metric of each table, or of some.
+
+    The keys of `tables` stand before the name of each metric.
+    """
+    for prefix, table in tables.items():
+        for metric in metrics or table.metrics:
+            pairs = table.pairs(metric.name)
+            if len(pairs) >= 2:
+                name, aim = f"{prefix}{metric.name}", (aims or {}).get(metric.name)
+                off = mean_relative_error(pairs)
+                yield Distance(f"rank correlation, {name}", spearman(pairs), aim)
+                yield Distance(f"mean relative error, {name}", off, more_is_better=False)

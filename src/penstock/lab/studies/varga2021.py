@@ -11,23 +11,14 @@ import os
 import subprocess
 import sys
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
 
 import msgspec
 from msgspec import Struct
 
 from penstock.core.errors import ConfigError
 from penstock.lab.experiments.statistics import Regression, regression
-from penstock.lab.studies.skeleton import Bench, Findings, Say, StudyPlan, data, printed, prose
-from penstock.lab.studies.study import (
-    Calibration,
-    Chart,
-    ChartLine,
-    Claim,
-    Comparison,
-    Entry,
-    Metric,
-)
+from penstock.lab.studies.skeleton import Bench, Say, StudyPlan, data, printed, prose
+from penstock.lab.studies.study import Chart, ChartLine, Claim, Comparison, Entry, Metric, Study
 from penstock.lab.studies.varga_job import PARTITIONS, STRING_BYTES, Order, StateSample
 from penstock.testbed import Testbed
 
@@ -36,12 +27,13 @@ SIZES_BYTES = (80e6, 240e6, 400e6, 560e6)
 #: No more executors than cores: those that share one would only show that.
 FLEETS = (1, 2, 4) if (os.cpu_count() or 1) >= 4 else (1, 2)
 REPEATS = 3
-#: From this share of what varies on, a line explains it; the paper finds 0.83 and 0.91.
-EXPLAINS = 0.7
-#: Below this share a line explains hardly anything.
-HARDLY = 0.5
+#: From the first share of what varies on, a line explains it (the paper finds 0.83 and 0.91); below
+#: the second it explains hardly anything.
+EXPLAINS, HARDLY = 0.7, 0.5
 
 WHATS = ("snapshot", "load")
+#: By what is measured.
+Lines = dict[str, Regression]
 TEXT = prose("varga2021")
 PAPER = printed("varga2021")["section 5.4"]
 
@@ -60,20 +52,15 @@ def study(
     def prepare(bench: Bench) -> list[StateSample]:
         return least_disturbed(list(measure(bench.say, sizes_bytes, fleets, repeats)))
 
-    def with_numbers(samples: Sequence[StateSample], _: object) -> Findings:
-        numbers = {
-            "stores": PARTITIONS,
-            "characters": STRING_BYTES,
-            "sizes": _listed([round(size / 1e6) for size in sizes_bytes]),
-            "fleets": _listed(fleets),
-            "repeats": repeats,
-        }
-        return replace(findings(samples), numbers=numbers)
+    def with_numbers(samples: Sequence[StateSample], _: object) -> Study:
+        return findings(samples, sizes_bytes, fleets, repeats)
 
-    return StudyPlan("varga2021", prepare, with_numbers)
+    return StudyPlan(prepare, with_numbers)
 
 
-def findings(samples: Sequence[StateSample]) -> Findings:
+def findings(
+    samples: Sequence[StateSample], sizes: Sequence[float], fleets: Sequence[int], repeats: int
+) -> Study:
     """Lines over size and over the number of executors, and the claims."""
     by_size = {what: over_size(samples, what) for what in WHATS}
     by_fleet = {what: over_fleet(samples, what, by_size[what]) for what in WHATS}
@@ -82,11 +69,16 @@ def findings(samples: Sequence[StateSample]) -> Findings:
         for what, line in by_size.items()
         if line.slope > 0.0
     }
-    return Findings(
-        tables=(_measured_table(samples), _lines_table(by_size, by_fleet)),
-        claims=claims(samples, by_size, by_fleet),
-        calibrations=(Calibration("state", TEXT.text("Calibration"), rates),),
+    return TEXT.findings(
+        [_measured_table(samples), _lines_table(by_size, by_fleet)],
+        claims(samples, by_size, by_fleet),
+        [TEXT.calibration("state", rates)],
         figures=[_chart(samples, what, by_size[what]) for what in WHATS],
+        stores=PARTITIONS,
+        characters=STRING_BYTES,
+        sizes=_listed([round(size / 1e6) for size in sizes]),
+        fleets=_listed(fleets),
+        repeats=repeats,
     )
 
 
@@ -94,10 +86,8 @@ def measure(
     say: Say, sizes_bytes: Sequence[float], fleets: Sequence[int], repeats: int
 ) -> Iterator[StateSample]:
     """Every snapshot and load, from a driver of its own for each size of the fleet."""
-    settings = {
-        "spark.sql.shuffle.partitions": str(PARTITIONS),
-        **data("varga2021", _Settings).spark,
-    }
+    stores = {"spark.sql.shuffle.partitions": str(PARTITIONS)}
+    settings = stores | data("varga2021", _Settings).spark
     with Testbed(slots=max(fleets), kafka=False, say=say) as bed:
         for executors in fleets:
             order = Order(
@@ -111,8 +101,8 @@ def measure(
 
 
 def _driven(order: Order, environment: dict[str, str], say: Say) -> Iterator[StateSample]:
-    argv = [sys.executable, "-m", "penstock.lab.studies.varga_job"]
-    argv.append(msgspec.json.encode(order).decode())
+    text = msgspec.json.encode(order).decode()
+    argv = [sys.executable, "-m", "penstock.lab.studies.varga_job", text]
     pipe = subprocess.PIPE
     with subprocess.Popen(argv, stdout=pipe, stderr=pipe, env=environment) as driver:
         try:
@@ -148,28 +138,28 @@ def least_disturbed(samples: Sequence[StateSample]) -> list[StateSample]:
 
 def over_size(samples: Sequence[StateSample], what: str) -> Regression:
     """Seconds that a store takes, over bytes of all state."""
-    chosen = [one for one in samples if one.what == what]
-    return regression([one.state_bytes for one in chosen], [_store_s(one) for one in chosen])
+    return regression(*_points(samples, what))
 
 
 def over_fleet(samples: Sequence[StateSample], what: str, line: Regression) -> Regression:
     """Time relative to what the size alone explains, over the number of executors."""
+    sizes, took_s = _points(samples, what)
+    explained_s = [line.intercept + line.slope * size for size in sizes]
+    fleets = [float(one.executors) for one in samples if one.what == what]
+    return regression(fleets, [s / e for s, e in zip(took_s, explained_s, strict=True)])
+
+
+def _points(samples: Sequence[StateSample], what: str) -> tuple[list[float], list[float]]:
+    """Bytes of state, and seconds that a store took."""
     chosen = [one for one in samples if one.what == what]
-    return regression(
-        [float(one.executors) for one in chosen],
-        [_store_s(one) / (line.intercept + line.slope * one.state_bytes) for one in chosen],
-    )
+    return [one.state_bytes for one in chosen], [_store_s(one) for one in chosen]
 
 
 def _store_s(sample: StateSample) -> float:
     return sample.took_s / PARTITIONS
 
 
-def claims(
-    samples: Sequence[StateSample],
-    by_size: dict[str, Regression],
-    by_fleet: dict[str, Regression],
-) -> tuple[Claim, ...]:
+def claims(samples: Sequence[StateSample], by_size: Lines, by_fleet: Lines) -> tuple[Claim, ...]:
     """V1 to V3."""
     found = []
     for name, what in (("V1", "snapshot"), ("V2", "load")):
@@ -192,9 +182,8 @@ def claims(
         evidence[f"{what}: p"] = line.p
         for one in samples:
             if one.what == what and one.state_bytes == largest:
-                evidence[f"{what}: s until {one.executors} executors are done"] = (
-                    one.took_s / one.executors
-                )
+                until = f"{what}: s until {one.executors} executors are done"
+                evidence[until] = one.took_s / one.executors
     return (*found, TEXT.claim("V3", not clear, evidence, " and ".join(clear)))
 
 
@@ -211,16 +200,12 @@ def _measured_table(samples: Sequence[StateSample]) -> Comparison:
     return Comparison("Mean time of a store", metrics, tuple(entries))
 
 
-def _lines_table(by_size: dict[str, Regression], by_fleet: dict[str, Regression]) -> Comparison:
-    entries = [
-        Entry(
-            f"{what} over {over}",
-            {**PAPER.get(f"{what} over {over}", {"R^2": None})},
-            {"R^2": line.r_squared, "p": line.p},
-        )
-        for over, lines in (("size", by_size), ("executors", by_fleet))
-        for what, line in lines.items()
-    ]
+def _lines_table(by_size: Lines, by_fleet: Lines) -> Comparison:
+    entries = []
+    for over, lines in (("size", by_size), ("executors", by_fleet)):
+        for what, line in lines.items():
+            label, ours = f"{what} over {over}", {"R^2": line.r_squared, "p": line.p}
+            entries.append(Entry(label, {**PAPER.get(label, {"R^2": None})}, {**ours}))
     return Comparison("Lines", (Metric("R^2", "", 3), Metric("p", "", 4)), tuple(entries))
 
 
@@ -228,18 +213,11 @@ def _chart(samples: Sequence[StateSample], what: str, line: Regression) -> Chart
     clouds = []
     for executors in sorted({one.executors for one in samples}):
         chosen = [one for one in samples if (one.what, one.executors) == (what, executors)]
-        x = [one.state_bytes / 1e6 for one in chosen]
-        clouds.append(
-            ChartLine(f"{executors} executors", x, [1e3 * _store_s(one) for one in chosen])
-        )
-    return Chart(
-        f"Time of a {what} (R² {line.r_squared:.2f})",
-        "MB of state",
-        "ms per store",
-        tuple(clouds),
-        drawn="points",
-        trend=(1e3 * line.intercept, 1e9 * line.slope),
-    )
+        x, y = [one.state_bytes / 1e6 for one in chosen], [1e3 * _store_s(one) for one in chosen]
+        clouds.append(ChartLine(f"{executors} executors", x, [*y]))
+    title = f"Time of a {what} (R² {line.r_squared:.2f})"
+    x_unit, y_unit, trend = "MB of state", "ms per store", (1e3 * line.intercept, 1e9 * line.slope)
+    return Chart(title, x_unit, y_unit, tuple(clouds), drawn="points", trend=trend)
 
 
 def _listed(numbers: Sequence[int]) -> str:

@@ -21,7 +21,7 @@ import msgspec
 from msgspec import Struct
 
 from penstock.core.errors import ConfigError
-from penstock.testbed.waiting import wait_until
+from penstock.testbed.processes import wait_until
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
