@@ -18,7 +18,7 @@ from penstock.spark.doctor import (
     read_script,
     refuse_errors,
 )
-from penstock.testbed.ports import free_ports
+from penstock.testbed.servers import free_ports
 
 GOOD = {
     "spark.master": "spark://host:7077",

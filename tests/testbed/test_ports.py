@@ -8,7 +8,7 @@ import pytest
 
 from penstock.core.errors import ConfigError
 from penstock.testbed.bed import Testbed
-from penstock.testbed.ports import LOOPBACK, free_ports, listening, require_free
+from penstock.testbed.servers import LOOPBACK, free_ports, listening, require_free
 
 
 def test_a_port_that_somebody_listens_on_is_refused_by_number_and_purpose() -> None:

@@ -12,9 +12,8 @@ from pathlib import Path
 import pytest
 
 from penstock.core.errors import ConfigError
-from penstock.testbed.clusters.standalone import processes_of_group
-from penstock.testbed.processes import Process, Processes
-from penstock.testbed.waiting import wait_until
+from penstock.testbed.processes import Process, Processes, wait_until
+from penstock.testbed.servers import processes_of_group
 
 linux_only = pytest.mark.skipif(sys.platform != "linux", reason="reads the process table in /proc")
 

@@ -16,10 +16,10 @@ import pytest
 
 from penstock.core.errors import ConfigError
 from penstock.testbed import Broker, Testbed, find_java, paced, wait_until
-from penstock.testbed import broker as broker_module
+from penstock.testbed import servers as servers_module
 from penstock.testbed.jars import BROKER, fetch
-from penstock.testbed.ports import LOOPBACK
 from penstock.testbed.processes import Processes
+from penstock.testbed.servers import LOOPBACK
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -248,16 +248,9 @@ def test_a_broker_that_dies_while_it_starts_says_why(bed: Testbed, tmp_path: Pat
     """Its port was free when it was looked at and is not when it is bound."""
     java, jars = find_java(), fetch(BROKER, find_java())
     with Processes(tmp_path / "logs") as processes, pytest.MonkeyPatch.context() as patch:
-        patch.setattr(broker_module, "require_free", lambda port, _: port)
+        patch.setattr(servers_module, "require_free", lambda port, _: port)
         with pytest.raises(ConfigError, match=r"ended while it started: .*Address already in use"):
-            Broker.start(
-                processes,
-                java=java,
-                jars=jars,
-                directory=tmp_path,
-                environment=os.environ,
-                port=bed.broker.port,
-            )
+            Broker.start(processes, java, os.environ, tmp_path, jars=jars, port=bed.broker.port)
 
 
 USER = """

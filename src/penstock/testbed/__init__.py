@@ -13,11 +13,10 @@ Start reading at `bed.py`. `keeper.py` says why no process stays behind.
 from __future__ import annotations
 
 from penstock.testbed.bed import Testbed
-from penstock.testbed.broker import Broker
-from penstock.testbed.clusters.standalone import Cluster, ExecutorProcess
 from penstock.testbed.java import JavaRuntime, ensure_java, find_java
 from penstock.testbed.pace import paced
-from penstock.testbed.waiting import wait_until
+from penstock.testbed.processes import wait_until
+from penstock.testbed.servers import Broker, Cluster, ExecutorProcess
 
 __all__ = [
     "Broker",

@@ -6,20 +6,19 @@ import os
 import shutil
 import tempfile
 from collections.abc import Callable, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor, as_completed
+from concurrent.futures import ThreadPoolExecutor, as_completed
 from contextlib import ExitStack
-from functools import partial
 from pathlib import Path
 from types import TracebackType
-from typing import Any
+from typing import TypeVar
 
 from penstock.core.errors import ConfigError
-from penstock.testbed.broker import QUICK_START, Broker
-from penstock.testbed.clusters.standalone import Cluster, ExecutorProcess
 from penstock.testbed.jars import BROKER, connector, fetch, spark_home
 from penstock.testbed.java import JavaRuntime, find_java, pyspark_version, tell_stderr
-from penstock.testbed.ports import LOOPBACK
 from penstock.testbed.processes import Process, Processes
+from penstock.testbed.servers import LOOPBACK, QUICK_START, Broker, Cluster, ExecutorProcess
+
+Part = TypeVar("Part")
 
 
 class Testbed:
@@ -63,8 +62,7 @@ class Testbed:
             raise ConfigError(f"slots must be at least 1, not {slots}")
         self.slots = slots
         self._given_directory = Path(run_directory).absolute() if run_directory else None
-        self._kafka_port = kafka_port
-        self._master_port = master_port
+        self._ports = (kafka_port, master_port)
         self._parts = (kafka, spark)
         self._say = say
         self._stack = ExitStack()
@@ -104,37 +102,27 @@ class Testbed:
         for folder in ("conf", "tmp"):
             (directory / folder).mkdir(exist_ok=True)
         self._processes = processes = stack.enter_context(Processes(directory / "logs"))
-        environment = self._environment(java, directory)
-        start_broker = partial(
-            Broker.start,
-            processes,
-            java=java,
-            directory=directory / "broker",
-            environment=environment,
-            port=self._kafka_port,
-        )
-        start_cluster = partial(
-            Cluster.start,
-            processes,
-            java=java,
-            directory=directory / "cluster",
-            environment=environment,
-            slots=self.slots,
-            port=self._master_port,
-        )
+        shared = (processes, java, self._environment(java, directory))
+        kafka_port, master_port = self._ports
+
+        def start_broker(jars: Path) -> None:
+            place = directory / "broker"
+            self._broker = Broker.start(*shared, place, jars=jars, port=kafka_port)
+
+        def start_cluster() -> None:
+            place = directory / "cluster"
+            self._cluster = Cluster.start(*shared, place, slots=self.slots, port=master_port)
+
         # Both at once: together they take little longer than the slower one.
         with ThreadPoolExecutor(2) as pool:
             try:
-                broker = pool.submit(start_broker, jars=broker_jars) if broker_jars else None
-                cluster = pool.submit(start_cluster) if spark else None
-                starting: list[Future[Any]] = [each for each in (broker, cluster) if each]
+                starting = [pool.submit(start_broker, broker_jars)] if broker_jars else []
+                starting += [pool.submit(start_cluster)] if spark else []
                 for each in as_completed(starting):
                     each.result()
             except BaseException:
                 stack.close()  # so that the other one does not go on for nothing
                 raise
-        self._broker = broker.result() if broker else None
-        self._cluster = cluster.result() if cluster else None
 
     def _environment(self, java: JavaRuntime, directory: Path) -> dict[str, str]:
         """That of this process, with whatever else the user runs of Spark kept out."""
@@ -152,21 +140,15 @@ class Testbed:
 
     @property
     def run_directory(self) -> Path:
-        if self._directory is None:
-            raise ConfigError("the testbed has not been started")
-        return self._directory
+        return _present(self._directory)
 
     @property
     def broker(self) -> Broker:
-        if self._broker is None:
-            raise ConfigError("this testbed has no broker")
-        return self._broker
+        return _present(self._broker, "this testbed has no broker")
 
     @property
     def cluster(self) -> Cluster:
-        if self._cluster is None:
-            raise ConfigError("this testbed has no cluster")
-        return self._cluster
+        return _present(self._cluster, "this testbed has no cluster")
 
     @property
     def bootstrap_servers(self) -> str:
@@ -179,15 +161,11 @@ class Testbed:
     @property
     def driver_environment(self) -> dict[str, str]:
         """The environment for a driver that is started as a process of its own."""
-        if self._java is None:
-            raise ConfigError("the testbed has not been started")
-        return self._environment(self._java, self.run_directory)
+        return self._environment(_present(self._java), self.run_directory)
 
     def start_program(self, name: str, argv: Sequence[str]) -> Process:
         """Start a program that ends with the testbed; its log is named after it."""
-        if self._processes is None:
-            raise ConfigError("the testbed has not been started")
-        return self._processes.start(name, argv, os.environ)
+        return _present(self._processes).start(name, argv, os.environ)
 
     def create_topic(self, name: str, partitions: int) -> None:
         self.broker.create_topic(name, partitions)
@@ -261,3 +239,9 @@ class Testbed:
             settings["spark.driver.extraClassPath"] = f"{self._connector}/*"
             settings["spark.executor.extraClassPath"] = f"{self._connector}/*"
         return settings | extra
+
+
+def _present(part: Part | None, problem: str = "the testbed has not been started") -> Part:
+    if part is None:
+        raise ConfigError(problem)
+    return part

@@ -19,8 +19,7 @@ from pathlib import Path
 
 from penstock.core.errors import ConfigError
 from penstock.testbed.java import JavaRuntime, pyspark_version, tell_stderr
-from penstock.testbed.processes import Processes
-from penstock.testbed.waiting import wait_until
+from penstock.testbed.processes import Processes, wait_until
 
 TRIES = 5  # a slow repository loses single files; a later try goes on from what is there
 TRY_TIMEOUT_S = 600.0

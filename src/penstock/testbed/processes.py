@@ -1,4 +1,4 @@
-"""Programs that cannot outlive us, and what their logs say when they fail."""
+"""Programs that cannot outlive us, waiting for them, and what their logs say when they fail."""
 
 from __future__ import annotations
 
@@ -12,11 +12,13 @@ import threading
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
+from penstock.core.clock import WallClock
 from penstock.core.errors import ConfigError
 from penstock.testbed import keeper
-from penstock.testbed.waiting import wait_until
+
+Answer = TypeVar("Answer")
 
 THROWABLE = re.compile(r"(?:[a-z_]\w*\.)+[A-Z]\w*(?:Exception|Error)\b.*")
 ERROR = re.compile(r"\b(?:ERROR|FATAL|Error:|error:)\s*(.*)")
@@ -164,3 +166,26 @@ def cause(log: str) -> str:
             said = ERROR.sub(r"\1", found[-1]).strip()
             return said[:300]
     return written[-1][:300] if written else "it wrote nothing"
+
+
+def wait_until(
+    condition: Callable[[], Answer], timeout_s: float, message: str, *, every_s: float = 0.1
+) -> Answer:
+    """The first answer of ``condition`` that is true, or a `TimeoutError` that says ``message``.
+
+    The only way in which the testbed lets time pass. It is asked at least once.
+
+    >>> answers = iter([False, 0, "ready"])
+    >>> wait_until(lambda: next(answers), timeout_s=5.0, message="never ready", every_s=0.001)
+    'ready'
+    >>> wait_until(lambda: False, timeout_s=0.0, message="the broker is asleep", every_s=0.001)
+    Traceback (most recent call last):
+    TimeoutError: the broker is asleep (waited 0 s)
+    """
+    instants = WallClock().ticks(every_s)
+    started_at_s = now_s = next(instants)
+    while not (answer := condition()):
+        if now_s - started_at_s >= timeout_s:
+            raise TimeoutError(f"{message} (waited {timeout_s:g} s)")
+        now_s = next(instants)
+    return answer

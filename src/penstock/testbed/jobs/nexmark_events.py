@@ -232,11 +232,7 @@ def _bounds(ranges: list[range]) -> NDArray[np.int64]:
 
 
 def _mostly_hot(
-    rng: Generator,
-    hot_fraction: float,
-    hot: NDArray[np.int64],
-    cold: NDArray[np.int64],
-    each: int,
+    rng: Generator, hot_fraction: float, hot: NDArray[np.int64], cold: NDArray[np.int64], each: int
 ) -> NDArray[np.int64]:
     """`each` ids per epoch: the epoch's hot one, or any of its cold ones."""
     count = hot.size * each

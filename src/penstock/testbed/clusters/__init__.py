@@ -1,1 +1,0 @@
-"""Spark clusters that a test can start on this machine."""

@@ -1,0 +1,308 @@
+"""A real Kafka broker and a real Spark cluster on this machine, on the loopback interface only."""
+
+from __future__ import annotations
+
+import base64
+import json
+import os
+import signal
+import socket
+import uuid
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack
+from dataclasses import dataclass
+from functools import partial
+from http.client import HTTPConnection, HTTPException
+from itertools import pairwise
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from penstock.core.errors import ConfigError
+from penstock.testbed.jars import spark_home
+from penstock.testbed.java import JavaRuntime
+from penstock.testbed.processes import Process, Processes
+
+if TYPE_CHECKING:
+    from confluent_kafka.admin import AdminClient
+
+LOOPBACK = "127.0.0.1"
+START_TIMEOUT_S = 90.0
+ASK_TIMEOUT_S = 10.0
+# Up in seconds rather than fast for days: no second compiler, the simplest collector, no
+# statistics file that a killed process would leave in the system's temporary directory.
+QUICK_START = ("-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-XX:-UsePerfData")
+EXECUTOR_PROGRAM = "org.apache.spark.executor.CoarseGrainedExecutorBackend"
+# What the worker claims to have per slot. Only the master's sums use it; nothing is set aside.
+CLAIMED_GIB_PER_SLOT = 2
+
+
+@dataclass(frozen=True)
+class Broker:
+    """A running broker."""
+
+    process: Process
+    port: int
+    cluster_id: str
+
+    @classmethod
+    def start(
+        cls,
+        processes: Processes,
+        java: JavaRuntime,
+        environment: Mapping[str, str],
+        directory: Path,
+        *,
+        jars: Path,
+        port: int | None = None,
+    ) -> Broker:
+        """Format a log directory, start the broker on it and wait until it answers."""
+        own_port, controller_port = free_ports(2)
+        if port is not None:
+            own_port = require_free(port, "the broker")
+        log = {"defaultLogLevel": "warn", "showDateTime": "true", "dateTimeFormat": "HH:mm:ss.SSS"}
+        options = [f"-Dorg.slf4j.simpleLogger.{key}={value}" for key, value in log.items()]
+        jvm = java_command(java, "512m", directory, jars, *options)
+        identity = new_cluster_id()
+        settings = directory / "server.properties"
+        settings.write_text(server_properties(own_port, controller_port, directory / "data"))
+        tool = [*jvm, "kafka.tools.StorageTool", "format", "-t", identity, "-c", str(settings)]
+        formatting = processes.start("formatting of the broker", tool, environment)
+        formatting.wait_done(START_TIMEOUT_S)
+        process = processes.start("broker", [*jvm, "kafka.Kafka", str(settings)], environment)
+        broker = cls(process, own_port, identity)
+        process.wait_ready(broker.answers, START_TIMEOUT_S)
+        return broker
+
+    @property
+    def bootstrap_servers(self) -> str:
+        return f"{LOOPBACK}:{self.port}"
+
+    @property
+    def client_settings(self) -> dict[str, str | int | float | bool]:
+        """Settings for a confluent-kafka client that stays quiet while the broker is away."""
+        return {
+            "bootstrap.servers": self.bootstrap_servers,
+            "log_level": 0,
+            "reconnect.backoff.ms": 50,
+            "reconnect.backoff.max.ms": 500,
+        }
+
+    def answers(self) -> bool:
+        """Whether it gives its metadata: it, and not another program on its port."""
+        if not listening(self.port):
+            return False
+        from confluent_kafka import KafkaException
+
+        try:
+            metadata = self._admin().list_topics(timeout=2.0)
+        except KafkaException:
+            return False
+        return len(metadata.brokers) == 1 and metadata.cluster_id == self.cluster_id
+
+    def create_topic(self, name: str, partitions: int) -> None:
+        """A new topic, ready to be written to on return."""
+        from confluent_kafka import KafkaException
+        from confluent_kafka.cimpl import NewTopic
+
+        if partitions < 1:
+            raise ConfigError(f"topic {name!r} needs at least one partition, not {partitions}")
+        topic = NewTopic(name, num_partitions=partitions, replication_factor=1)
+        try:
+            self._admin().create_topics([topic], operation_timeout=ASK_TIMEOUT_S)[name].result()
+        except KafkaException as error:
+            raise ConfigError(f"cannot create topic {name!r}: {error.args[0].str()}") from None
+
+    def _admin(self) -> AdminClient:
+        from confluent_kafka.admin import AdminClient
+
+        return AdminClient(self.client_settings)
+
+
+def new_cluster_id() -> str:
+    """A new one as Kafka wants it: 16 random bytes in 22 characters.
+
+    One in 64 would begin with a dash, which Kafka's tool takes for an option.
+
+    >>> len(new_cluster_id()), any(new_cluster_id().startswith("-") for _ in range(1000))
+    (22, False)
+    """
+    while True:
+        identity = base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")
+        if not identity.startswith("-"):
+            return identity
+
+
+def server_properties(port: int, controller_port: int, data: Path) -> str:
+    """The broker's settings file.
+
+    >>> print(server_properties(9092, 9093, Path("data")).splitlines()[3])
+    listeners=PLAINTEXT://127.0.0.1:9092,CONTROLLER://127.0.0.1:9093
+    """
+    settings = {
+        "process.roles": "broker,controller",
+        "node.id": "1",
+        "controller.quorum.voters": f"1@{LOOPBACK}:{controller_port}",
+        "listeners": f"PLAINTEXT://{LOOPBACK}:{port},CONTROLLER://{LOOPBACK}:{controller_port}",
+        "advertised.listeners": f"PLAINTEXT://{LOOPBACK}:{port}",
+        "controller.listener.names": "CONTROLLER",
+        "inter.broker.listener.name": "PLAINTEXT",
+        "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT",
+        "log.dirs": str(data),
+        # A misspelt topic is to be an error and not a new, empty topic.
+        "auto.create.topics.enable": "false",
+        # One node cannot keep the three copies that internal topics have by default.
+        "offsets.topic.replication.factor": "1",
+        "offsets.topic.num.partitions": "1",
+        "transaction.state.log.replication.factor": "1",
+        "transaction.state.log.min.isr": "1",
+        "transaction.state.log.num.partitions": "1",
+        "share.coordinator.state.topic.replication.factor": "1",
+        "share.coordinator.state.topic.min.isr": "1",
+        "group.initial.rebalance.delay.ms": "0",
+    }
+    return "".join(f"{key}={value}\n" for key, value in settings.items())
+
+
+@dataclass(frozen=True, slots=True)
+class ExecutorProcess:
+    """An executor's process as the system sees it."""
+
+    id: str
+    application: str
+    pid: int
+
+
+@dataclass(frozen=True)
+class Cluster:
+    """A running master and worker."""
+
+    master: Process
+    worker: Process
+    master_url: str
+
+    @classmethod
+    def start(
+        cls,
+        processes: Processes,
+        java: JavaRuntime,
+        environment: Mapping[str, str],
+        directory: Path,
+        *,
+        slots: int,
+        port: int | None = None,
+    ) -> Cluster:
+        """Start both and wait until the master counts the worker in."""
+        own_port, web_port, worker_port, worker_web_port = free_ports(4)
+        if port is not None:
+            own_port = require_free(port, "the Spark master")
+        # An occupied port is an error: Spark would move on to the next. Nobody submits over REST,
+        # and its port is fixed: two clusters at once would collide.
+        options = ("-Dspark.port.maxRetries=0", "-Dspark.master.rest.enabled=false")
+        jvm = java_command(java, "256m", directory, spark_home() / "jars", *options)
+        url = f"spark://{LOOPBACK}:{own_port}"
+        state = partial(master_state, web_port, url)
+        deploy = "org.apache.spark.deploy"
+        argv = [*jvm, f"{deploy}.master.Master", "--host", LOOPBACK]
+        argv += ["--port", f"{own_port}", "--webui-port", f"{web_port}"]
+        master = processes.start("master", argv, environment)
+        # A worker that finds no master tries again after 5 to 15 s; waiting here is sooner.
+        master.wait_ready(lambda: state().get("status") == "ALIVE", START_TIMEOUT_S)
+        argv = [*jvm, f"{deploy}.worker.Worker", "--host", LOOPBACK]
+        argv += ["--port", f"{worker_port}", "--webui-port", f"{worker_web_port}"]
+        argv += ["--cores", f"{slots}", "--memory", f"{slots * CLAIMED_GIB_PER_SLOT}g"]
+        argv += ["--work-dir", str(directory / "executors"), url]
+        worker = processes.start("worker", argv, environment)
+        worker.wait_ready(lambda: state().get("aliveworkers") == 1, START_TIMEOUT_S)
+        return cls(master, worker, url)
+
+    def executors(self) -> list[ExecutorProcess]:
+        """The executors that live now, oldest first, straight from the process table."""
+        found = []
+        for pid, argv in processes_of_group(self.worker.pid):
+            if EXECUTOR_PROGRAM in argv:
+                options = dict(pairwise(argv))
+                found.append(ExecutorProcess(options["--executor-id"], options["--app-id"], pid))
+        return sorted(found, key=lambda each: int(each.id))
+
+    def kill_executor(self, executor_id: str | None = None) -> ExecutorProcess:
+        """SIGKILL one executor, the newest unless named."""
+        alive = self.executors()
+        chosen = [each for each in alive if executor_id in (None, each.id)]
+        if not chosen:
+            known = ", ".join(each.id for each in alive) or "none"
+            raise ConfigError(f"no executor {executor_id or ''} to kill: alive are {known}")
+        os.kill(chosen[-1].pid, signal.SIGKILL)
+        return chosen[-1]
+
+
+def master_state(web_port: int, url: str) -> dict[str, Any]:
+    """What the master says of itself, or nothing while it does not answer."""
+    connection = HTTPConnection(LOOPBACK, web_port, timeout=5.0)
+    try:
+        connection.request("GET", "/json/")
+        state: dict[str, Any] = json.loads(connection.getresponse().read())
+        return state if state.get("url") == url else {}
+    except (OSError, HTTPException, ValueError):
+        return {}
+    finally:
+        connection.close()
+
+
+def processes_of_group(group: int) -> Iterator[tuple[int, list[str]]]:
+    """Process ids and arguments of all in a process group."""
+    for entry in Path("/proc").glob("[0-9]*"):
+        try:
+            # "pid (name, which may hold anything) state parent group ..."
+            after_name = (entry / "stat").read_text().rpartition(")")[2].split()
+            if int(after_name[2]) == group and after_name[0] != "Z":
+                argv = (entry / "cmdline").read_bytes().decode(errors="replace").split("\0")
+                yield int(entry.name), argv
+        except (FileNotFoundError, ProcessLookupError):
+            continue  # it ended while we looked
+
+
+def java_command(
+    java: JavaRuntime, heap: str, directory: Path, jars: Path, *options: str
+) -> list[str]:
+    """The command of a Java program up to its class; its temporary files go into the directory."""
+    temporary = directory / "tmp"
+    temporary.mkdir(parents=True, exist_ok=True)
+    start = [java.executable, f"-Xmx{heap}", *QUICK_START, f"-Djava.io.tmpdir={temporary}"]
+    return [*start, *options, "-cp", f"{jars}/*"]
+
+
+def free_ports(count: int) -> list[int]:
+    """Free ports, all different.
+
+    >>> ports = free_ports(3)
+    >>> len(set(ports)), min(ports) > 1023
+    (3, True)
+    """
+    with ExitStack() as stack:
+        # All are held at once: one by one, the system may hand out the same port twice.
+        sockets = [stack.enter_context(socket.socket()) for _ in range(count)]
+        for each in sockets:
+            each.bind((LOOPBACK, 0))
+        return [int(each.getsockname()[1]) for each in sockets]
+
+
+def require_free(port: int, purpose: str) -> int:
+    """The same port, or a `ConfigError` if it is taken."""
+    with socket.socket() as probe:
+        # As the servers will: a port whose last connection is still fading away is free.
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind((LOOPBACK, port))
+        except OSError as error:
+            raise ConfigError(
+                f"port {port} for {purpose} is taken ({error.strerror}): "
+                "name another one, or none to get a free one"
+            ) from None
+    return port
+
+
+def listening(port: int) -> bool:
+    """Whether a program accepts connections there."""
+    with socket.socket() as probe:
+        probe.settimeout(1.0)
+        return probe.connect_ex((LOOPBACK, port)) == 0
