@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import UTC, datetime
 
 from penstock.core import phrases
-from penstock.core.model import Decision, Step
+from penstock.core.model import Decision, Fleet, Step
 
 #: Instants below this are seconds of a simulated run, above it seconds since the epoch.
 EPOCH_BEGINS_S = 1e8
@@ -79,6 +79,12 @@ def reasons(decision: Decision) -> str:
     return "; ".join(reason.text for reason in decision.reasons)
 
 
+def why(step: Step) -> str:
+    """The reasons of a decision, and why it was refused if it was."""
+    refused = step.receipt is not None and not step.receipt.accepted
+    return reasons(step.decision) + (f" ({step.receipt.text})" if step.receipt and refused else "")
+
+
 def codes(decision: Decision) -> list[str]:
     return [reason.code for reason in decision.reasons]
 
@@ -91,16 +97,53 @@ def sentence(step: Step) -> str:
     >>> sentence(Step(1_700_000_000.0, Snapshot(0.0, Fleet(3, 3, 3)), decision, Receipt(True)))
     '2023-11-14 22:13:20Z 3 -> 5 executors: 900 records/s need 5 executors'
     """
-    at, why = f"{instant(step.at_s)}Z", reasons(step.decision)
+    at = f"{instant(step.at_s)}Z"
     if step.snapshot is None:
-        return f"{at} {why}"
+        return f"{at} {why(step)}"
     before, after = step.snapshot.fleet.target, step.decision.target_executors
     size = phrases.executors(after)
-    if before != after:
-        size = f"{before} -> {size}"
-    if step.receipt is not None and not step.receipt.accepted:
-        why += f" ({step.receipt.text})"
-    return f"{at} {size}: {why}"
+    return f"{at} {size if before == after else f'{before} -> {size}'}: {why(step)}"
+
+
+def decision_line(step: Step, lost: str = "", *, with_codes: bool = False) -> str:
+    """When, the size before and after, load and delay, and why."""
+    seen = step.snapshot
+    load = rate(seen.arrival_rps) if seen else "-"
+    delay = seconds(seen.delay_s) if seen else "-"
+    refused = "" if step.receipt is None or step.receipt.accepted else " REFUSED"
+    code = f"[{', '.join(codes(step.decision))}] " if with_codes else ""
+    said = "; ".join(filter(None, (lost, reasons(step.decision))))
+    seen_text = f"load {load:>10}  delay {delay:>9}"
+    return f"{instant(step.at_s)}  {move(step)}{refused}  {seen_text}  {code}{said}"
+
+
+class Losses:
+    """Finds executors that went away although nobody asked for it.
+
+    >>> from penstock.core.model import Decision, Reason, Snapshot
+    >>> def turn(target, registered):
+    ...     decision = Decision.of(target, Reason("right_size", "holding"))
+    ...     return Step(0.0, Snapshot(0.0, Fleet(target, registered, registered)), decision)
+    >>> losses = Losses()
+    >>> losses.update(turn(4, 4)), losses.update(turn(4, 3)), losses.update(turn(3, 3))
+    ('', 'lost 1 executor: 3 of 4 registered', '')
+    """
+
+    def __init__(self) -> None:
+        self._last: Fleet | None = None
+
+    def update(self, step: Step) -> str:
+        """What was lost since the last step; empty if nothing was."""
+        if step.snapshot is None:
+            return ""
+        last, self._last = self._last, step.snapshot.fleet
+        if last is None:
+            return ""
+        fleet = self._last
+        lost = min(last.registered, fleet.target) - fleet.registered
+        if lost <= 0:
+            return ""
+        return f"lost {phrases.executors(lost)}: {fleet.registered} of {fleet.target} registered"
 
 
 def thousandths(value: float) -> str:

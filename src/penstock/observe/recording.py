@@ -19,7 +19,11 @@ class Recording:
     @property
     def rescales(self) -> tuple[Step, ...]:
         """The turns that asked for another number of executors."""
-        return tuple(step for step in self.steps if _rescales(step))
+        return tuple(
+            step
+            for step in self.steps
+            if step.snapshot and step.decision.target_executors != step.snapshot.fleet.target
+        )
 
     def columns(self) -> dict[str, list[float | None]]:
         """The turns as columns of equal length, for any table or plotting library.
@@ -28,12 +32,10 @@ class Recording:
         its target.
         """
         seen = [step.snapshot for step in self.steps]
+        measured = ("arrival_rps", "throughput_rps", "backlog_records", "delay_s")
         return {
             "at_s": [step.at_s for step in self.steps],
-            "arrival_rps": [None if s is None else s.arrival_rps for s in seen],
-            "throughput_rps": [None if s is None else s.throughput_rps for s in seen],
-            "backlog_records": [None if s is None else s.backlog_records for s in seen],
-            "delay_s": [None if s is None else s.delay_s for s in seen],
+            **{name: [getattr(snapshot, name, None) for snapshot in seen] for name in measured},
             "active_executors": [None if s is None else s.fleet.active for s in seen],
             "target_executors": [step.decision.target_executors for step in self.steps],
         }
@@ -61,9 +63,3 @@ def read_journal(path: str | Path) -> Recording:
     """
     place = Path(path)
     return Recording(read_header(place), tuple(read_rotated(place)))
-
-
-def _rescales(step: Step) -> bool:
-    return step.snapshot is not None and (
-        step.decision.target_executors != step.snapshot.fleet.target
-    )

@@ -9,10 +9,9 @@ from typing import Annotated, Literal
 
 from penstock.cli.options import about
 from penstock.cli.output import console, note, print_json, read_journal_steps
-from penstock.cli.views.decisions import Losses, decision_line
 from penstock.core.errors import ConfigError
 from penstock.core.model import Step
-from penstock.observe.formatting import EPOCH_BEGINS_S, codes
+from penstock.observe.formatting import EPOCH_BEGINS_S, Losses, codes, decision_line
 from penstock.settings.notation import quantity
 
 Kind = Literal["all", "rescale", "hold", "overridden", "blind", "lost"]

@@ -15,13 +15,12 @@ from penstock.cli.execution import announce, check_runs, progress_lines
 from penstock.cli.options import PolicyText, RunOptions, about, amount, bounds_of, whole
 from penstock.cli.output import check_new, console, facts_table, print_json
 from penstock.cli.views.chart import panel
-from penstock.cli.views.decisions import Losses, decision_line
 from penstock.core.journal import write_all
 from penstock.core.model import Step
 from penstock.core.phrases import duration, executors
 from penstock.lab.experiments.scenario import Run, Scenario, run
 from penstock.lab.experiments.tournament import Cell
-from penstock.observe.formatting import seconds
+from penstock.observe.formatting import Losses, decision_line, seconds
 from penstock.settings.header import journal_header
 from penstock.settings.toml import Settings
 

@@ -16,7 +16,7 @@ from rich.text import Text
 from penstock.cli.output import console
 from penstock.cli.views.chart import LABEL_WIDTH, charts
 from penstock.core.model import Snapshot, Step
-from penstock.observe.formatting import instant, move, rate, reasons, seconds
+from penstock.observe.formatting import instant, move, rate, reasons, seconds, why
 from penstock.testbed.demo.plan import MAX_EXECUTORS, SLO_S, DemoPlan
 
 WIDEST = 110
@@ -97,12 +97,6 @@ def facts(step: Step, done_rps: float | None) -> str:
         f"lag {records(seen.backlog_records):>7}  delay {seconds(seen.delay_s):>7}  "
         f"executors {fleet.target} wanted {fleet.registered} registered {fleet.active} working"
     )
-
-
-def why(step: Step) -> str:
-    """The reasons of a decision, and why it was refused if it was."""
-    refused = step.receipt is not None and not step.receipt.accepted
-    return reasons(step.decision) + (f" ({step.receipt.text})" if step.receipt and refused else "")
 
 
 def records(count: float | None) -> str:

@@ -12,9 +12,8 @@ from penstock.core.errors import ConfigError
 from penstock.core.model import Step
 from penstock.core.phrases import executors
 from penstock.observe.formatting import amount, seconds
-from penstock.observe.report.account import Account, Cost, account, cost
-from penstock.observe.report.decisions import DecisionRow, rows, weightiest
-from penstock.observe.report.delays import DelayShares, delays
+from penstock.observe.report import account
+from penstock.observe.report.account import Account, Cost, DecisionRow, DelayShares
 from penstock.observe.report.frame import framed, template
 from penstock.observe.report.series import Foresight, RunSeries, begin_s, foresight, lines
 
@@ -92,13 +91,13 @@ def summary(journals: Sequence[tuple[str, Sequence[Step]]], slo_s: float) -> lis
 def _run(name: str, steps: Sequence[Step], slo_s: float) -> ReportedRun:
     if not steps:
         raise ConfigError(f"journal {name} holds no step")
-    paid, waited, every = cost(steps), delays(steps), rows(steps)
-    kept = weightiest(every)
+    paid, waited, every = account.cost(steps), account.delays(steps), account.rows(steps)
+    kept = account.weightiest(every)
     return ReportedRun(
         name=name,
         begin_s=begin_s(steps),
         end_s=steps[-1].at_s - begin_s(steps),
-        account=account(steps, every, paid, waited, slo_s),
+        account=account.figures(steps, every, paid, waited, slo_s),
         cost=paid,
         delays=waited.drawn(),
         lines=lines(steps),
