@@ -10,7 +10,7 @@ middle of a batch, what it had done is done again by the others.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from heapq import heappop, heappush
 from itertools import count
 from math import inf
@@ -20,12 +20,12 @@ from typing import TYPE_CHECKING
 
 from penstock.core.model import Batch, Fleet, OperatorSample, Receipt, Snapshot
 from penstock.core.protocols import InstantActuator
-from penstock.simulation.engines.batch_scheduler import BatchScheduler
-from penstock.simulation.engines.engine import Curve, Outcome
+from penstock.simulation.engines.engine import Curve, Outcome, Rates
 from penstock.simulation.engines.fleet import Roster, SimulatedExecutor, edges_s
 from penstock.simulation.engines.meter import Done, Meter
-from penstock.simulation.engines.source import SimulatedSource
-from penstock.simulation.faults import CapacityDrop, Fault, SkewSetsIn, SourceOutage
+from penstock.simulation.engines.sensors import SimulatedSource
+from penstock.simulation.engines.stages import BatchScheduler
+from penstock.simulation.faults import CapacityDrop, Faults, SkewSetsIn, SourceOutage
 
 if TYPE_CHECKING:
     from penstock.simulation.engines.microbatch import MicroBatchJob
@@ -45,13 +45,7 @@ class MicroBatchRun(InstantActuator):
     """
 
     def __init__(
-        self,
-        job: MicroBatchJob,
-        rates_rps: Sequence[float],
-        *,
-        executors: int,
-        seed: int,
-        faults: Sequence[Fault] = (),
+        self, job: MicroBatchJob, rates_rps: Rates, *, executors: int, seed: int, faults: Faults
     ) -> None:
         self._job = job
         self._source = SimulatedSource(rates_rps, faults)
@@ -67,8 +61,7 @@ class MicroBatchRun(InstantActuator):
 
         # The batch that is running, or will start at `_start_s`.
         self._running = False
-        self._start_s = 0.0
-        self._end_s = 0.0
+        self._start_s = self._end_s = 0.0
         self._next_s = job.trigger_interval_s  # the instant of the grid after `_start_s`
         self._upto = 0.0  # records committed once it is
         self._load = 0.0  # its records times its noise
@@ -80,24 +73,15 @@ class MicroBatchRun(InstantActuator):
         self._offsets: list[float] = [0.0]
 
         # What was done since the last reading or change of plan.
-        self._batches_run = 0.0
-        self._load_run = 0.0
-        self._records_booked = 0.0
+        self._batches_run = self._load_run = self._records_booked = 0.0
 
         self._base_s = inf  # the cost of a batch before its first record
         self._extra_s = 0.0  # what the next batch pays for state that moves
         self._joining_s = 0.0  # and for executors that have just come
         self._limit = inf  # the most records that a batch can read
-        self._plan_is_stale = True
-        self._rows_are_stale = True
+        self._plan_is_stale = self._rows_are_stale = True
         self._fleet = Fleet(executors, executors, executors, job.cores_per_executor)
-        self._meter = Meter(
-            job.stages,
-            cores_per_executor=job.cores_per_executor,
-            idle_cpu_fraction=job.idle_cpu_fraction,
-            full_cpu_fraction=job.full_cpu_fraction,
-            state_fraction=job.state_bytes / job.executor_memory_bytes,
-        )
+        self._meter = Meter(job)
         self._partitions = max(stage.tasks for stage in job.stages)
         self._read_at_s = 0.0
         self._batches_read = 0
@@ -130,13 +114,8 @@ class MicroBatchRun(InstantActuator):
         at_s[-1] = end_s
         records = [0.0] * len(at_s)
         records[::2] = records[1::2] = self._offsets
-        return Outcome(
-            duration_s=end_s,
-            arrivals=self._source.arrivals(),
-            departures=Curve(at_s, records),
-            paid=list(self._roster.paid),
-            targets=list(self._roster.targets),
-        )
+        curves = self._source.arrivals(), Curve(at_s, records)
+        return Outcome(end_s, *curves, list(self._roster.paid), list(self._roster.targets))
 
     def read(self, now_s: float) -> Snapshot:
         """Run on to `now_s` and report what Spark and Kafka would show."""
@@ -333,8 +312,7 @@ class MicroBatchRun(InstantActuator):
             self._limit = min(self._limit, most)
         if self._source.is_out(now_s):
             self._limit = 0.0
-        self._plan_is_stale = False
-        self._rows_are_stale = True
+        self._plan_is_stale, self._rows_are_stale = False, True
 
     def _share_done(self, now_s: float) -> float:
         """How much of the running batch is done: 0 when none is, or it waits for executors."""

@@ -7,13 +7,16 @@ What stays the same between readings is laid out in rows once per change of the 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from msgspec import Struct
 
 from penstock.core.model import ExecutorSample, OperatorSample
 from penstock.simulation.engines.fleet import Roster, SimulatedExecutor
-from penstock.simulation.engines.stages import Stage, TaskPlan
+from penstock.simulation.engines.stages import TaskPlan
+
+if TYPE_CHECKING:
+    from penstock.simulation.engines.microbatch import MicroBatchJob
 
 _IDLE_MEMORY_FRACTION = 0.25  # what a JVM without state holds: code, buffers, shuffle
 
@@ -44,29 +47,22 @@ class _ExecutorRow(NamedTuple):
 class Meter:
     """Task time since the last reading, and the samples made of it."""
 
-    def __init__(
-        self,
-        stages: Sequence[Stage],
-        *,
-        cores_per_executor: int,
-        idle_cpu_fraction: float,
-        full_cpu_fraction: float,
-        state_fraction: float,
-    ) -> None:
-        self._stages = stages
-        self._cores = cores_per_executor
-        self._idle_cpu = idle_cpu_fraction
-        self._cpu_per_busy = full_cpu_fraction - idle_cpu_fraction
-        self._state_fraction = state_fraction  # all state, as a fraction of one's memory
+    def __init__(self, job: MicroBatchJob) -> None:
+        self._cores = job.cores_per_executor
+        self._idle_cpu = job.idle_cpu_fraction
+        self._cpu_per_busy = job.full_cpu_fraction - job.idle_cpu_fraction
+        # All state, as a fraction of one's memory, and the tasks that share it.
+        self._state_fraction = job.state_bytes / job.executor_memory_bytes
+        self._state_tasks = max(1, sum(stage.tasks for stage in job.stages if stage.stateful))
         self._run_s: dict[str, float] = {}
         self._records: dict[str, float] = {}
-        self._stage_run_s = [0.0] * len(stages)
+        self._stage_run_s = [0.0] * len(job.stages)
         self._past_records = 0.0
         # Of each stage: name, upstream, tasks, and records in and out per record of the job.
         self._stage_facts: list[tuple[str, tuple[str, ...], int, float, float]] = []
         upstream: tuple[str, ...] = ()
         reaching = 1.0
-        for stage in stages:
+        for stage in job.stages:
             leaving = reaching * stage.selectivity
             self._stage_facts.append((stage.name, upstream, stage.tasks, reaching, leaving))
             upstream, reaching = (stage.name,), leaving
@@ -104,26 +100,28 @@ class Meter:
         self._stage_rows = [
             (*facts, *costs) for facts, costs in zip(self._stage_facts, stage_costs, strict=True)
         ]
-        # An executor that is not in the crew costs and reads nothing.
-        place_of = {one: place for place, one in enumerate(crew)}
-        state_tasks = max(1, sum(stage.tasks for stage in self._stages if stage.stateful))
+        per_executor = zip(
+            plan.executor_base_s, plan.executor_s_per_record, plan.record_shares, strict=True
+        )
+        costs_of = dict(zip(crew, per_executor, strict=True))
         self._rows = []
         for one in people:
-            place, held = place_of.get(one), partitions_of.get(one.id, 0)
-            self._rows.append(
-                _ExecutorRow(
-                    id=one.id,
-                    started_at_s=one.ready_at_s,
-                    ready=one not in roster.leaving,
-                    memory=_IDLE_MEMORY_FRACTION + self._state_fraction * held / state_tasks,
-                    held=held,
-                    base_s=0.0 if place is None else plan.executor_base_s[place],
-                    s_per_record=0.0 if place is None else plan.executor_s_per_record[place],
-                    share=0.0 if place is None else plan.record_shares[place],
-                    past_s=self._run_s.get(one.id, 0.0),
-                    past_records=self._records.get(one.id, 0.0),
-                )
+            held = partitions_of.get(one.id, 0)
+            # An executor that is not in the crew costs and reads nothing.
+            base_s, s_per_record, share = costs_of.get(one, (0.0, 0.0, 0.0))
+            row = _ExecutorRow(
+                id=one.id,
+                started_at_s=one.ready_at_s,
+                ready=one not in roster.leaving,
+                memory=_IDLE_MEMORY_FRACTION + self._state_fraction * held / self._state_tasks,
+                held=held,
+                base_s=base_s,
+                s_per_record=s_per_record,
+                share=share,
+                past_s=self._run_s.get(one.id, 0.0),
+                past_records=self._records.get(one.id, 0.0),
             )
+            self._rows.append(row)
 
     def executors(self, done: Done, wall_s: float) -> tuple[ExecutorSample, ...]:
         """All executors: those that are there, those that leave, those that start.
@@ -160,17 +158,11 @@ class Meter:
             # Less than a record is no measurement.
             service_s = run_s / read if read >= 1.0 else None
             busy = min(1.0, run_s / slot_s)
-            samples.append(
-                OperatorSample(
-                    name,
-                    upstream,
-                    input_rps=rate * reaching,
-                    output_rps=rate * leaving,
-                    busy_fraction=busy,
-                    service_time_s=service_s,
-                    tasks=tasks,
-                )
+            in_rps, out_rps = rate * reaching, rate * leaving
+            sample = OperatorSample(
+                name, upstream, in_rps, out_rps, busy, service_time_s=service_s, tasks=tasks
             )
+            samples.append(sample)
         return tuple(samples)
 
     def forget(self) -> bool:
@@ -179,6 +171,6 @@ class Meter:
             return False
         self._run_s.clear()
         self._records.clear()
-        self._stage_run_s = [0.0] * len(self._stages)
+        self._stage_run_s = [0.0] * len(self._stage_facts)
         self._past_records = 0.0
         return True

@@ -5,7 +5,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from functools import lru_cache
 from math import exp, inf
 from statistics import NormalDist
@@ -15,9 +14,10 @@ from msgspec import Meta, Struct
 
 from penstock.core.errors import ConfigError
 from penstock.simulation.engines.batches import MicroBatchRun
+from penstock.simulation.engines.engine import Rates
 from penstock.simulation.engines.fleet import Startup
 from penstock.simulation.engines.stages import Stage, plan, tasks_per_executor
-from penstock.simulation.faults import Fault
+from penstock.simulation.faults import Faults
 
 NonNegative = Annotated[float, Meta(ge=0)]
 Fraction = Annotated[float, Meta(gt=0, le=1)]
@@ -91,7 +91,7 @@ class MicroBatchJob(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
         return _capacity_rps(self, executors)
 
     def start(
-        self, rates_rps: Sequence[float], *, executors: int, seed: int, faults: Sequence[Fault] = ()
+        self, rates_rps: Rates, *, executors: int, seed: int, faults: Faults = ()
     ) -> MicroBatchRun:
         """A run with one arrival rate per second, warm, with `executors` already there."""
         return MicroBatchRun(self, rates_rps, executors=executors, seed=seed, faults=faults)
@@ -111,14 +111,8 @@ def _capacity_rps(job: MicroBatchJob, executors: int) -> float:
         return 0.0
     speeds, cores = [1.0] * executors, job.cores_per_executor
     counts = [tasks_per_executor(stage.tasks, cores, speeds) for stage in job.stages]
-    ideal = plan(
-        job.stages,
-        counts,
-        cores,
-        speeds,
-        cost_factor=job.cost_factor(executors),
-        hot_fraction=job.hot_fraction,
-    )
+    factor, hot = job.cost_factor(executors), job.hot_fraction
+    ideal = plan(job.stages, counts, cores, speeds, cost_factor=factor, hot_fraction=hot)
     room_s = job.trigger_interval_s - job.fixed_s - ideal.base_s
     if room_s <= 0.0:
         return 0.0
