@@ -90,17 +90,12 @@ class BacklogThreshold:
 
     def decide(self, snapshot: Snapshot, knowledge: Knowledge) -> Decision:
         fleet = snapshot.fleet.target
-        queues = {
-            operator.name: operator.backlog_records
-            for operator in snapshot.operators
-            if operator.backlog_records is not None
-        }
+        queues = {o.name: q for o in snapshot.operators if (q := o.backlog_records) is not None}
         if not queues:
             if snapshot.backlog_records is None:
                 return not_measured(fleet, "backlog_records")
             queues = {"the job": snapshot.backlog_records}
-        longest = max(queues, key=lambda name: queues[name])
-        queue = queues[longest]
+        longest, queue = max(queues.items(), key=lambda pair: pair[1])
         # The rule never falls as the queue grows, so the longest queue asks for the most.
         target = stepped(fleet, queue, low_records=self.low_records, high_records=self.high_records)
         evidence = {"backlog_records": queue}

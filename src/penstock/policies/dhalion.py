@@ -155,12 +155,13 @@ class Dhalion:
         pressure = _pressure_ms(snapshot)
         if pressure is None:
             return not_measured(fleet, "backpressured_fraction", memory=memory)
-        pressure[WHOLE_JOB] = max(
-            pressure.get(WHOLE_JOB, 0.0), self._source_ms(snapshot, knowledge)
-        )
+        source_ms = self._source_ms(snapshot, knowledge)
+        pressure[WHOLE_JOB] = max(pressure.get(WHOLE_JOB, 0.0), source_ms)
         attempt = memory.attempt
         if attempt is not None:
-            if not _was_made(attempt, knowledge):
+            rescale = knowledge.rescales[-1] if knowledge.rescales else None
+            if rescale is None or rescale.at_s < attempt.at_s:
+                # A guard may have refused, and then nothing was tried.
                 memory = DhalionMemory(None, memory.records)
             elif snapshot.at_s - attempt.at_s < self.wait_s:
                 cure = attempt.cure.replace("_", " ")
@@ -237,15 +238,14 @@ class Dhalion:
         snapshot: Snapshot,
         memory: DhalionMemory,
     ) -> Decision:
-        fleet = snapshot.fleet.target
         record = memory.records.get(cure, Record())
         if record.banned_at_s is not None:
             if snapshot.at_s - record.banned_at_s < self.blacklist_s:
                 name = cure.replace("_", " ")
                 failed = f"{record.failed} of {counted(record.tried, 'try', plural='tries')} failed"
                 why = f"{text}, but {name} is blacklisted, as {failed}"
-                return hold(fleet, "blacklisted", why, evidence, memory)
-            memory = _with_record(memory, cure, Record())
+                return hold(snapshot.fleet.target, "blacklisted", why, evidence, memory)
+            memory = DhalionMemory(None, {**memory.records, cure: Record()})
         attempt = Attempt(cure, snapshot.at_s, pressure_ms, snapshot.throughput_rps)
         after = DhalionMemory(attempt, memory.records)
         return Decision.of(target, Reason(cure, text, evidence), memory=after)
@@ -263,17 +263,7 @@ class Dhalion:
         tried, failed = old.tried + 1, old.failed + (not helped)
         banned = tried >= 2 and failed >= self.blacklist_ratio * tried and not helped
         record = Record(tried, failed, snapshot.at_s if banned else None)
-        return _with_record(memory, attempt.cure, record)
-
-
-def _with_record(memory: DhalionMemory, cure: Cure, record: Record) -> DhalionMemory:
-    """The memory with this record and nothing under observation."""
-    return DhalionMemory(None, {**memory.records, cure: record})
-
-
-def _was_made(attempt: Attempt, knowledge: Knowledge) -> bool:
-    """Whether the fleet changed at all: a guard may have refused, and then nothing was tried."""
-    return bool(knowledge.rescales) and knowledge.rescales[-1].at_s >= attempt.at_s
+        return DhalionMemory(None, {**memory.records, attempt.cure: record})
 
 
 def _pressure_ms(snapshot: Snapshot) -> dict[str, float] | None:
@@ -304,6 +294,5 @@ def _grown_fleet(culprit: str, pressure_ms: float, snapshot: Snapshot) -> int:
     operator = next((o for o in snapshot.operators if o.name == culprit), None)
     if operator is None:
         return grown(fleet.target, [pressure_ms])
-    instances = instances_of(operator, fleet, takes_turns=False)
-    slots = grown(instances, [pressure_ms])
+    slots = grown(instances_of(operator, fleet, takes_turns=False), [pressure_ms])
     return max(fleet.target, -(-slots // fleet.cores_per_executor))

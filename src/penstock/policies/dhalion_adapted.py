@@ -139,16 +139,15 @@ class DhalionAdapted:
             "arrival_rps": arrival_rps,
             "throughput_rps": throughput_rps,
         }
+        late = f"{lag_s:.1f} s late"
         if growth_rps <= 0.0:
-            why = f"{lag_s:.1f} s late, but the backlog shrinks"
-            return hold(fleet, "catching_up", why, evidence)
+            return hold(fleet, "catching_up", f"{late}, but the backlog shrinks", evidence)
         if throughput_rps == 0.0:
-            why = f"{lag_s:.1f} s late, but nothing is processed"
-            return hold(fleet, "no_throughput", why, evidence)
+            return hold(fleet, "no_throughput", f"{late}, but nothing is processed", evidence)
         factor = 1.0 + self.overprovisioning
         target = max(fleet, grown(fleet, arrival_rps, throughput_rps, factor))
         text = (
-            f"{lag_s:.1f} s late and the backlog grows by {rate(growth_rps)}: {rate(arrival_rps)} "
+            f"{late} and the backlog grows by {rate(growth_rps)}: {rate(arrival_rps)} "
             f"arrive, {rate(throughput_rps)} are processed, with {self.overprovisioning:.0%} on "
             f"top: {resized(fleet, target)}"
         )
@@ -159,10 +158,11 @@ class DhalionAdapted:
         fleet = snapshot.fleet.target
         # Between two long batches there is nothing new to see: the last ones still count.
         held_back = window_mean(held_back_fraction, snapshot, knowledge, self.window_s)
-        cpu = _mean(_mean_cpu, snapshot, knowledge, self.window_s)
+        cpu = _mean(
+            lambda s: executor_mean(s.executors, "cpu_fraction"), snapshot, knowledge, self.window_s
+        )
         if held_back is None or cpu is None:
-            unknown = missing(backpressured_fraction=held_back, cpu_fraction=cpu)
-            return not_measured(fleet, *unknown)
+            return not_measured(fleet, *missing(backpressured_fraction=held_back, cpu_fraction=cpu))
         evidence = {"lag_s": lag_s, "backpressured_fraction": held_back, "cpu_fraction": cpu}
         state = f"{lag_s:.1f} s late, {held_back:.0%} backpressured, cpu at {cpu:.0%}"
         target = max(1, shrunk(fleet, self.shrink_fraction))
@@ -180,10 +180,5 @@ def _mean(
     window_s: float,
 ) -> float | None:
     """The mean over the window, provided that the metric is being measured now."""
-    if metric(snapshot) is None:
-        return None
-    return window_mean(metric, snapshot, knowledge, window_s)
-
-
-def _mean_cpu(snapshot: Snapshot) -> float | None:
-    return executor_mean(snapshot.executors, "cpu_fraction")
+    measured = metric(snapshot) is not None
+    return window_mean(metric, snapshot, knowledge, window_s) if measured else None

@@ -82,9 +82,8 @@ class DstreamsRatio:
         if memory.since_s is not None and 0.0 <= now_s - memory.since_s < ON_TIME * self.period_s:
             kept = BatchTimes(memory.since_s, count, seconds)
             left_s = self.period_s - (now_s - memory.since_s)
-            return hold(
-                target, "between_looks", f"the next decision is due {due(left_s)}", memory=kept
-            )
+            why = f"the next decision is due {due(left_s)}"
+            return hold(target, "between_looks", why, memory=kept)
         kept = BatchTimes(since_s=now_s)
         if not snapshot.trigger_interval_s:
             return not_measured(target, "trigger_interval_s", memory=kept)
@@ -95,17 +94,18 @@ class DstreamsRatio:
 
     def _sized(self, snapshot: Snapshot, ratio: float, count: int, kept: BatchTimes) -> Decision:
         target, registered = snapshot.fleet.target, snapshot.fleet.registered
+        low, high = self.down_ratio, self.up_ratio
         batches = counted(count, "batch", plural="batches")
         text = f"{batches} took {ratio:.2f} of the trigger interval, "
-        evidence = {"ratio": ratio, "batches": float(count)}
-        if ratio >= self.up_ratio:
+        if ratio >= high:
             # Halves round up, as Java's do.
-            wanted = registered + max(1, floor(ratio + 0.5))
-            text += f"at least {self.up_ratio:g}: {resized(registered, wanted)}"
-            return Decision.of(wanted, Reason("batches_slow", text, evidence), memory=kept)
-        if ratio <= self.down_ratio:
-            wanted = max(0, registered - 1)
-            text += f"at most {self.down_ratio:g}: {resized(registered, wanted)}"
-            return Decision.of(wanted, Reason("batches_fast", text, evidence), memory=kept)
-        text += f"between {self.down_ratio:g} and {self.up_ratio:g}: holding {executors(target)}"
-        return Decision.of(target, Reason("batches_fit", text, evidence), memory=kept)
+            wanted, code = registered + max(1, floor(ratio + 0.5)), "batches_slow"
+            text += f"at least {high:g}: {resized(registered, wanted)}"
+        elif ratio <= low:
+            wanted, code = max(0, registered - 1), "batches_fast"
+            text += f"at most {low:g}: {resized(registered, wanted)}"
+        else:
+            wanted, code = target, "batches_fit"
+            text += f"between {low:g} and {high:g}: holding {executors(target)}"
+        reason = Reason(code, text, {"ratio": ratio, "batches": float(count)})
+        return Decision.of(wanted, reason, memory=kept)

@@ -142,10 +142,9 @@ class Phoebe:
     def decide(self, snapshot: Snapshot, knowledge: Knowledge) -> Decision:
         memory = knowledge.recall(PhoebeMemory)
         fleet, now_s = snapshot.fleet.target, knowledge.now_s
-        if not self.is_profiled:
-            return not_measured(fleet, "profile", memory=memory)
-        if snapshot.arrival_rps is None:
-            return not_measured(fleet, "arrival_rps", memory=memory)
+        if not self.is_profiled or snapshot.arrival_rps is None:
+            unknown = "arrival_rps" if self.is_profiled else "profile"
+            return not_measured(fleet, unknown, memory=memory)
         last_s = memory.planned_at_s
         wait_s = 0.0 if last_s is None or now_s < last_s else self.loop_s - (now_s - last_s)
         if wait_s > 0.5 * self.period_s:
@@ -153,17 +152,13 @@ class Phoebe:
             return hold(fleet, "between_plans", why, memory=memory)
         arrival_rps = knowledge.mean(lambda s: s.arrival_rps, MEAN_S) or snapshot.arrival_rps
         forecast = _forecast(knowledge.window(PAST_S), arrival_rps)
-        candidates = self._candidates(snapshot, arrival_rps, forecast)
-        best = self.choice(candidates)
+        best = self.choice(self._candidates(snapshot, arrival_rps, forecast))
         return self._decision(fleet, best, forecast, PhoebeMemory(now_s))
 
     def choice(self, candidates: Sequence[SizeCandidate]) -> SizeCandidate:
         """The lowest latency in time; else the larger of fastest recovery and lowest latency."""
-        in_time = [
-            one
-            for one in candidates
-            if one.recovery_s < self.recovery_target_s and isfinite(one.latency_s)
-        ]
+        target_s = self.recovery_target_s
+        in_time = [c for c in candidates if c.recovery_s < target_s and isfinite(c.latency_s)]
         if in_time:
             return self._lowest(in_time, lambda one: one.latency_s)
         return max(

@@ -90,8 +90,7 @@ class SparkDra:
         memory = knowledge.recall(AllocationMemory)
         fleet = snapshot.fleet
         idle_since_s = _idle(snapshot, memory)
-        tasks = _tasks(snapshot)
-        at_work = _at_work(snapshot)
+        tasks, at_work = _tasks(snapshot), _at_work(snapshot)
         if tasks is None or at_work is None:
             missing = "tasks" if tasks is None else "busy_fraction"
             kept = AllocationMemory(None, 1, idle_since_s)
@@ -112,8 +111,7 @@ class SparkDra:
     ) -> Decision:
         """Wait for the timer, then add twice as many as last time."""
         now_s, target = snapshot.at_s, snapshot.fleet.target
-        wait_s = self.backlog_timeout_s
-        due_s = memory.add_at_s
+        wait_s, due_s = self.backlog_timeout_s, memory.add_at_s
         # A due time further off than one timeout means that the clock was set back.
         if due_s is None or due_s - now_s > wait_s:
             due_s = now_s + wait_s
@@ -145,8 +143,7 @@ class SparkDra:
                 f"{needed} needed: {resized(target, wanted)}"
             )
             return Decision.of(wanted, Reason("idle", text, evidence), memory=kept)
-        needs = f"{counted(tasks, 'task', 'need')} {executors(needed)}"
-        text = f"{needs}: {executors(target, 'stay')}"
+        text = f"{counted(tasks, 'task', 'need')} {executors(needed)}: {executors(target, 'stay')}"
         return Decision.of(target, Reason("enough", text, evidence), memory=kept)
 
 
@@ -166,8 +163,7 @@ def _at_work(snapshot: Snapshot) -> bool | None:
 
 def _idle(snapshot: Snapshot, memory: AllocationMemory) -> dict[str, float]:
     """Since when each idle executor of this fleet has been idle; a clock set back starts again."""
-    now_s = snapshot.at_s
-    before = memory.idle_since_s
+    now_s, before = snapshot.at_s, memory.idle_since_s
     return {
         executor.id: min(before.get(executor.id, now_s), now_s)
         for executor in snapshot.executors

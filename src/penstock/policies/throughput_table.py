@@ -133,9 +133,8 @@ class ThroughputTable:
             return hold(fleet, "catching_up", why, evidence, memory)
         best = memory.nearest(fleet)
         if best is None:
-            return hold(
-                fleet, "not_learned", "no throughput under lag is known yet", evidence, memory
-            )
+            why = "no throughput under lag is known yet"
+            return hold(fleet, "not_learned", why, evidence, memory)
         evidence["rps_per_executor"] = best.rps_per_executor
         needed = arrival_rps / best.rps_per_executor
         wanted = max(1, with_margin(needed, 1.0 + self.overprovisioning))
@@ -155,18 +154,13 @@ class ThroughputTable:
     ) -> ThroughputTableMemory:
         """The table with the present throughput, if that is all that the fleet can do."""
         fleet = snapshot.fleet
-        settled_at_s = 0.0
-        if knowledge.rescales:
-            settled_at_s = knowledge.rescales[-1].at_s + self.window_s
+        rescales = knowledge.rescales
+        settled_at_s = rescales[-1].at_s + self.window_s if rescales else 0.0
         if fleet.active != fleet.target or fleet.target == 0 or snapshot.at_s <= settled_at_s:
             return memory
-        under_lag = [
-            s
-            for s in knowledge.window(self.window_s) or (snapshot,)
-            if s.fleet == fleet
-            and (lag_s := excess_delay_s(s)) is not None
-            and lag_s > self.up_lag_s
-        ]
+        window = knowledge.window(self.window_s) or (snapshot,)
+        same = [s for s in window if s.fleet == fleet]
+        under_lag = [s for s in same if (excess_delay_s(s) or 0.0) > self.up_lag_s]
         throughput_rps = _full_rps(under_lag, settled_at_s)
         return memory.learn(fleet.target, throughput_rps) if throughput_rps > 0.0 else memory
 

@@ -182,14 +182,12 @@ class Daedalus:
             why = f"the next plan is due {due(wait_s)}"
             return hold(fleet, "between_plans", why, memory=memory)
         memory = self._sized(memory, snapshot, since_s)
-        memory, outlook = self._outlook(memory, snapshot, knowledge)
-        outlook = outlook._replace(since_rescale_s=since_s)
+        memory, outlook = self._outlook(memory, snapshot, knowledge, since_s)
         if since_s < self.grace_s:
             text = f"the last rescale was {since_s:.0f} s ago, no plan for {self.grace_s:.0f} s"
             return hold(fleet, "settling", text, memory=memory)
         if not memory.scale_outs.executors:
-            why = "too few samples of each executor yet"
-            return hold(fleet, "warming_up", why, memory=memory)
+            return hold(fleet, "warming_up", "too few samples of each executor yet", memory=memory)
         plan = self.plan(outlook)
         if plan.executors != fleet:
             predicted_s = plan.recovery_s or self.recovery_target_s
@@ -208,11 +206,11 @@ class Daedalus:
                 return SizeChoice(current, "lasting")
         for i in range(1, most + 1):
             capacity_rps = now.capacities_rps[i]
-            if capacity_rps <= now.arrival_rps:
-                continue
-            if i != current and capacity_rps <= peak_rps:
-                continue
-            if i < current and capacity_rps < now.lag_records:
+            if (
+                capacity_rps <= now.arrival_rps
+                or (i != current and capacity_rps <= peak_rps)
+                or (i < current and capacity_rps < now.lag_records)
+            ):
                 continue
             recovery_s = predicted_recovery_s(
                 forecast,
@@ -237,11 +235,10 @@ class Daedalus:
 
         They start again after a rescale: with how many an executor shares the work changes it.
         """
-        known: dict[str, RunningRegression] = {}
         lines: dict[str, RunningRegression] = {}
-        born_by_s = -inf
-        if since_rescale_s >= self.executor_warmup_s:
-            known, born_by_s = memory.lines, snapshot.at_s - self.executor_warmup_s
+        is_settled = since_rescale_s >= self.executor_warmup_s
+        known = memory.lines if is_settled else {}
+        born_by_s = snapshot.at_s - self.executor_warmup_s if is_settled else -inf
         busiest: float | None = None
         for executor in snapshot.executors:
             cpu, rps, line = executor.cpu_fraction, executor.throughput_rps, known.get(executor.id)
@@ -265,10 +262,9 @@ class Daedalus:
             return memory
         behind_rps = arrival_rps - throughput_rps
         watch, usual, downtime = memory.watch, memory.usual, memory.downtime
-        if watch is not None:
-            rescales = knowledge.rescales
-            if not rescales or rescales[-1].at_s != watch.asked_at_s:
-                watch = None  # it never came to that rescale
+        rescaled_at_s = knowledge.rescales[-1].at_s if knowledge.rescales else None
+        if watch is not None and rescaled_at_s != watch.asked_at_s:
+            watch = None  # it never came to that rescale
         if watch is not None:
             unusual = usual.samples >= FEWEST_SAMPLES and usual.is_unusual(behind_rps)
             watch = watch.seen(snapshot.at_s - self.period_s, snapshot.at_s, unusual)
@@ -290,12 +286,11 @@ class Daedalus:
         table = memory.scale_outs
         least_cpu = RELIABLE_CPU * full if table.executors else 0.0
         capacity_rps = fleet_capacity_rps(list(memory.lines.values()), full, least_cpu)
-        if not capacity_rps:
-            return memory
-        return structs.replace(memory, scale_outs=table.seen(executors, capacity_rps))
+        seen = table.seen(executors, capacity_rps) if capacity_rps else table
+        return structs.replace(memory, scale_outs=seen)
 
     def _outlook(
-        self, memory: DaedalusMemory, snapshot: Snapshot, knowledge: Knowledge
+        self, memory: DaedalusMemory, snapshot: Snapshot, knowledge: Knowledge, since_s: float
     ) -> tuple[DaedalusMemory, CapacityOutlook]:
         """What Algorithm 1 needs to know, and the trust in the model that foresees it."""
         past = knowledge.window(PAST_S) or [snapshot]
@@ -311,6 +306,7 @@ class Daedalus:
             arrival_rps=arrival_rps,
             forecast_rps=forecast,
             lag_records=max(0.0, (snapshot.backlog_records or 0.0) - usual_lag),
+            since_rescale_s=since_s,
             downtime=memory.downtime,
             checkpoint_interval_s=repeated_s(snapshot, self.checkpoint_interval_s),
         )

@@ -102,9 +102,8 @@ class RunningRegression(Struct, frozen=True, gc=False, array_like=True):
 
     def is_firm_at(self, x: float) -> bool:
         """Whether the points make a rising line that can be followed as far as x."""
-        if self.samples < FEWEST_SAMPLES or self.slope <= 0.0:
-            return False
-        return self.error_at(x) <= MOST_ERROR * self.at(x)
+        rises = self.samples >= FEWEST_SAMPLES and self.slope > 0.0
+        return rises and self.error_at(x) <= MOST_ERROR * self.at(x)
 
     def at(self, x: float) -> float:
         """The y of the line."""
@@ -182,8 +181,7 @@ class ScaleOuts(Struct, frozen=True, gc=False, array_like=True):
         rows = [row for row in self.observed if row.executors != executors]
         if len(rows) >= most:
             rows.remove(max(rows, key=lambda row: abs(row.executors - executors)))
-        rows.append(Observed(executors, now))
-        rows.sort(key=lambda row: row.executors)
+        rows = sorted([*rows, Observed(executors, now)], key=lambda row: row.executors)
         return ScaleOuts(tuple(rows), executors, capacity_rps)
 
     def capacity_rps(self, executors: int) -> int:

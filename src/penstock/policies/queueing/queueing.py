@@ -142,11 +142,9 @@ class Queueing:
         for name, station in stations.items():
             goal_s = _reachable_s(self.max_response_s, 1.0 / station.service_rps)
             instances[name] = fewest_servers(station, goal_s)
-        largest = max(instances, key=lambda name: instances[name])
-        count = instances[largest]
-        goal = (
-            f"{largest} answers within {self.max_response_s:g} s with {counted(count, 'instance')}:"
-        )
+        largest, count = max(instances.items(), key=lambda pair: pair[1])
+        size = counted(count, "instance")
+        goal = f"{largest} answers within {self.max_response_s:g} s with {size}:"
         return _sized(flow, instances, goal, snapshot)
 
     def _by_path(
@@ -158,8 +156,7 @@ class Queueing:
     ) -> Decision:
         planned = _planned(flow, stations, snapshot, memory)
         times_s = dict.fromkeys(flow.demands, 0.0)
-        for name, station in stations.items():
-            times_s[name] = response_time_s(station, planned[name])
+        times_s |= {name: response_time_s(s, planned[name]) for name, s in stations.items()}
         work_s = {name: 1.0 / station.service_rps for name, station in stations.items()}
         paths = _paths(flow, times_s, work_s, self.max_response_s)
         more, fewer = set(), set()
@@ -200,14 +197,9 @@ def _stations(flow: OperatorDemands, snapshot: Snapshot, assumed_cv2: float) -> 
         if sample is not None and sample.service_time_s:
             lanes = flow.cores_per_executor if flow.takes_turns else 1
             service_rps = lanes / sample.service_time_s
-        arrival_cv2 = None if sample is None else sample.arrival_cv2
-        service_cv2 = None if sample is None else sample.service_cv2
-        stations[operator.name] = Station(
-            arrival_rps,
-            service_rps,
-            assumed_cv2 if arrival_cv2 is None else arrival_cv2,
-            assumed_cv2 if service_cv2 is None else service_cv2,
-        )
+        measured = (None, None) if sample is None else (sample.arrival_cv2, sample.service_cv2)
+        cv2s = [assumed_cv2 if cv2 is None else cv2 for cv2 in measured]
+        stations[operator.name] = Station(arrival_rps, service_rps, *cv2s)
     return stations
 
 
@@ -280,11 +272,8 @@ def _given_back(
 
 
 def _story(path: Path, more: set[str], fewer: set[str]) -> str:
-    way = (
-        " > ".join(path.operators)
-        if len(path.operators) <= 4
-        else (f"{path.operators[0]} > ... > {path.operators[-1]}")
-    )
+    names = path.operators
+    way = " > ".join(names if len(names) <= 4 else (names[0], "...", names[-1]))
     late = f"takes {path.response_s:.3g} s, more than {path.goal_s:g} s"
     if isinf(path.response_s):
         late = "cannot keep up"
@@ -292,10 +281,8 @@ def _story(path: Path, more: set[str], fewer: set[str]) -> str:
         return f"{way} {late}: one more for {', '.join(sorted(more))},"
     if path.response_s > path.goal_s:
         return f"{way} {late}, and the last recommendation was not carried out:"
-    taken = f"{way} takes {path.response_s:.3g} s of {path.goal_s:g} s"
-    if fewer:
-        return f"{taken}: one fewer for {', '.join(sorted(fewer))},"
-    return f"{taken}:"
+    taken = f"{way} takes {path.response_s:.3g} s of {path.goal_s:g} s:"
+    return f"{taken} one fewer for {', '.join(sorted(fewer))}," if fewer else taken
 
 
 def _sized(

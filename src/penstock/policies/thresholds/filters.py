@@ -66,9 +66,8 @@ def kalman_step(
     prior = x + drift
     p += q
     gain = p / (p + r)
-    return KalmanStep(
-        prior, gain, prior + gain * (measured - prior), (1.0 - gain) * p if posterior_update else p
-    )
+    after = (1.0 - gain) * p if posterior_update else p
+    return KalmanStep(prior, gain, prior + gain * (measured - prior), after)
 
 
 class InputFit(Struct, frozen=True, gc=False, array_like=True):

@@ -158,25 +158,21 @@ class Thresholds:
 
     def __post_init__(self) -> None:
         if self.rate_effects and len(self.rate_effects) != len(self.metrics):
-            raise ConfigError(
-                f"rate_effects need one number per metric ({len(self.metrics)}), "
-                f"not {len(self.rate_effects)}"
-            )
+            counts = f"({len(self.metrics)}), not {len(self.rate_effects)}"
+            raise ConfigError(f"rate_effects need one number per metric {counts}")
 
     def decide(self, snapshot: Snapshot, knowledge: Knowledge) -> Decision:
         memory = self._recalled(knowledge)
         target = snapshot.fleet.target
         if not memory.started:
             memory = structs.replace(memory, started=True)
-            if self.initial_executors is not None:
-                text = f"warm start with {count_executors(self.initial_executors)}"
-                reason = Reason("warm_start", text)
-                return Decision.of(self.initial_executors, reason, memory=memory)
+            if (initial := self.initial_executors) is not None:
+                reason = Reason("warm_start", f"warm start with {count_executors(initial)}")
+                return Decision.of(initial, reason, memory=memory)
         executors = [executor for executor in snapshot.executors if executor.ready]
         means = tuple(executor_mean(executors, metric) for metric in self.metrics)
-        missing: list[str] = [
-            name for name, mean in zip(self.metrics, means, strict=True) if mean is None
-        ]
+        named = zip(self.metrics, means, strict=True)
+        missing: list[str] = [name for name, mean in named if mean is None]
         if self.filter == "ekf" and snapshot.arrival_rps is None:
             missing.append("arrival_rps")
         if missing:
@@ -236,18 +232,15 @@ class Thresholds:
     def _decision(
         self, wanted: int, snapshot: Snapshot, means: tuple[float, ...], memory: FilterMemory
     ) -> Decision:
-        fleet = snapshot.fleet
+        fleet, low, high = snapshot.fleet, self.lower_fraction, self.upper_fraction
         named = list(zip(self.metrics, means, strict=True))
         if self._is_high(means):
-            code = "above_threshold"
-            high = [pair for pair in named if pair[1] > self.upper_fraction + ROUNDING]
-            text = f"{_words(high)} above {self.upper_fraction:g}"
+            above = [pair for pair in named if pair[1] > high + ROUNDING]
+            code, text = "above_threshold", f"{_words(above)} above {high:g}"
         elif self._is_low(means):
-            code = "below_threshold"
-            text = f"{_words(named)} below {self.lower_fraction:g}"
+            code, text = "below_threshold", f"{_words(named)} below {low:g}"
         else:
-            code = "inside_band"
-            text = f"{_words(named)} between {self.lower_fraction:g} and {self.upper_fraction:g}"
+            code, text = "inside_band", f"{_words(named)} between {low:g} and {high:g}"
         if wanted == fleet.target:
             text += f": holding {count_executors(wanted)}, {fleet.active} at work"
         else:
@@ -291,15 +284,11 @@ class Thresholds:
             total = 0.0
             for length, members in by_length.items():
                 sums = [sum(values) for values in zip(*(m[index] for m in members), strict=True)]
-                total += (
-                    half_gaussian(
-                        zip(memory.times_s[-length:], sums, strict=True),
-                        at_s,
-                        variance_s2=self.variance_s2,
-                        window_s=self.window_s,
-                    )
-                    or 0.0
+                past = zip(memory.times_s[-length:], sums, strict=True)
+                filtered = half_gaussian(
+                    past, at_s, variance_s2=self.variance_s2, window_s=self.window_s
                 )
+                total += filtered or 0.0
             smoothed.append(total / len(memory.past))
         return tuple(smoothed)
 
@@ -350,22 +339,17 @@ class Thresholds:
 
     def _estimated(self, snapshot: Snapshot, memory: FilterMemory) -> FilteredLoad | None:
         """Means over the trusted filters, sums over all; nothing before one can be trusted."""
-        trusted_age_s = self.dead_time_s + self.ease_in_s
-        count = len(self.metrics)
-        sums, totals = [0.0] * count, [0.0] * count
-        trusted = 0
-        for track in memory.tracks.values():
-            is_trusted = track.age_s >= trusted_age_s
-            trusted += is_trusted
-            for index, estimate in enumerate(track.estimates):
-                totals[index] += estimate.x
-                if is_trusted:
-                    sums[index] += estimate.x
-        if not trusted or (self.waits_for_newcomers and trusted < len(memory.tracks)):
+        tracks, trusted_age_s = memory.tracks.values(), self.dead_time_s + self.ease_in_s
+        trusted = [track for track in tracks if track.age_s >= trusted_age_s]
+        if not trusted or (self.waits_for_newcomers and len(trusted) < len(tracks)):
             return None
         # Executors at work that no one measured carry as much as the others.
-        scale = max(1.0, snapshot.fleet.active / len(memory.tracks))
-        return FilteredLoad(tuple(s / trusted for s in sums), tuple(t * scale for t in totals))
+        scale = max(1.0, snapshot.fleet.active / len(tracks))
+        metrics = range(len(self.metrics))
+        return FilteredLoad(
+            tuple(sum([track.estimates[k].x for track in trusted]) / len(trusted) for k in metrics),
+            tuple(sum([track.estimates[k].x for track in tracks]) * scale for k in metrics),
+        )
 
     def _bootstrapping(self, target: int, memory: FilterMemory) -> Decision:
         first_or_last = min if self.waits_for_newcomers else max
