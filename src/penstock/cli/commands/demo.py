@@ -65,7 +65,7 @@ def demo(
         with attached_demo(plan, entry, journal, say, kafka_port=kafka_port) as live:
             steps = live.steps
             _watch(live, screen, entry.label)
-            sent = live.producer.report()
+            sent = live.environment.producer.report()
             say("the load is over; ending everything ...")
     except KeyboardInterrupt:
         say("interrupted; everything has ended")
@@ -127,7 +127,7 @@ def _watch(live: AttachedDemo, screen: Console, label: str) -> None:
     with live_view(live, screen, label) if on_terminal else nullcontext(plain.update) as update:
         for now_s in WallClock().ticks(LOOK_EVERY_S):
             update(now_s)
-            if live.is_over():
+            if live.environment.is_over():
                 return
 
 

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from html import escape
-from itertools import groupby
+from itertools import groupby, zip_longest
 from math import log1p
 
+from penstock.cli.views.ranking import columns
+from penstock.core.phrases import counted
 from penstock.lab.experiments.tournament import Standing
 from penstock.observe.formatting import thousandths
-from penstock.observe.report.frame import framed, template
+from penstock.observe.report.frame import framed, table_section, template
 from penstock.settings.goal import Goal
 
 #: A bar that would be longer than this many times the shortest is broken off, so that the
@@ -17,14 +19,14 @@ from penstock.settings.goal import Goal
 LONGEST_BAR = 4.0
 #: Below this, regret is drawn on a straight scale, above it on a logarithmic one.
 STRAIGHT_TO = 0.1
+#: Columns of the ranking that the page draws or leaves out.
+DRAWN = ("cost", "± 95 %", "mean")
 TICKS = (0.0, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 20.0, 50.0, 100.0, 1000.0)
 
 
 def comparison_page(table: Sequence[Standing], goal: Goal, notes: Sequence[str] = ()) -> str:
     """One self-contained HTML page; it loads nothing, and all text in it is escaped.
 
-    Examples
-    --------
     >>> one = Standing("a<b", "sine", "micro-batch", 1, 10.0, 2.0, 1.0, 2.0, 3.0, 0.01, 4, 6, 12.0,
     ...                0.0, 0.2)
     >>> page = comparison_page([one], Goal())
@@ -33,9 +35,8 @@ def comparison_page(table: Sequence[Standing], goal: Goal, notes: Sequence[str] 
     """
     loads = [list(group) for _, group in groupby(table, key=lambda s: (s.workload, s.engine))]
     policies = dict.fromkeys(standing.policy for standing in table)
-    title = f"{_count(len(policies), 'policy', 'policies')} on " + (
-        _name(loads[0][0]) if len(loads) == 1 else f"{len(loads)} loads"
-    )
+    on = _name(loads[0][0]) if len(loads) == 1 else f"{len(loads)} loads"
+    title = f"{counted(len(policies), 'policy', plural='policies')} on {on}"
     parts = [
         *(f'<p class="note">{escape(note)}</p>' for note in notes),
         _across(loads) if len(loads) > 1 else "",
@@ -44,22 +45,21 @@ def comparison_page(table: Sequence[Standing], goal: Goal, notes: Sequence[str] 
     return framed(title, "\n".join(filter(None, parts)), style=template("comparison.css"))
 
 
-# One load ----------------------------------------------------------------------------------------
-
-
 def _load(group: Sequence[Standing], goal: Goal) -> str:
     """The ranking on one load, with what each cost is made of."""
     top = min(group[-1].cost, LONGEST_BAR * group[0].cost) or 1.0
     numbers = [
-        (name, shown) for name, shown in _numbers(goal) if any(shown(row) != "–" for row in group)
+        column
+        for column in columns(goal)
+        if column.name not in DRAWN and any(column.text_of(row) != "-" for row in group)
     ]
-    head = _heads("", "policy", "cost", "what it is made of", *(name for name, _ in numbers))
+    head = _heads("", "policy", "cost", "what it is made of", *(each.name for each in numbers))
     body = "".join(
         f'<tr{" class=best" if rank == 1 else ""}><td class="rank">{rank}</td>'
         f'<th class="name" scope="row">{escape(row.policy)}</th>'
         f'<td class="number cost" data-label="cost">{_cost(row)}</td>'
         f'<td class="drawn">{_bar(row, goal, top)}</td>'
-        + "".join(_cell(name, shown(row)) for name, shown in numbers)
+        + "".join(_cell(column.name, column.text_of(row)) for column in numbers)
         + "</tr>"
         for rank, row in enumerate(group, start=1)
     )
@@ -72,24 +72,7 @@ def _load(group: Sequence[Standing], goal: Goal) -> str:
         f"<span>{seeds}cheapest first; a bar beyond {LONGEST_BAR:g} times the first is broken off"
         "</span></p>"
     )
-    return (
-        f'<section><h2>{escape(_name(group[0]))}</h2>{keys}<div class="scroll">'
-        f'<table class="ranked"><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>'
-        "</div></section>"
-    )
-
-
-def _numbers(goal: Goal) -> list[tuple[str, Callable[[Standing], str]]]:
-    return [
-        ("regret", lambda s: "–" if s.regret is None else thousandths(s.regret)),
-        ("exec-h", lambda s: f"{s.executor_hours:.1f}"),
-        ("p50 s", lambda s: f"{s.p50_s:.1f}"),
-        ("p95 s", lambda s: f"{s.p95_s:.1f}"),
-        ("p99 s", lambda s: f"{s.p99_s:.1f}"),
-        (f"late % > {goal.slo_s:g} s", lambda s: f"{100.0 * s.late_fraction:.2f}"),
-        ("rescales", lambda s: f"{s.rescales:.0f}"),
-        ("moved", lambda s: f"{s.moved_executors:.0f}"),
-    ]
+    return table_section(_name(group[0]), "ranked", head, body, keys)
 
 
 def cost_parts(row: Standing, goal: Goal) -> tuple[float, float, float]:
@@ -123,9 +106,6 @@ def _bar(row: Standing, goal: Goal, top: float) -> str:
 def _cost(row: Standing) -> str:
     interval = f" <small>± {row.cost_interval:.1f}</small>" if row.seeds > 2 else ""
     return f"{row.cost:.1f}{interval}"
-
-
-# All loads ---------------------------------------------------------------------------------------
 
 
 def _across(loads: Sequence[Sequence[Standing]]) -> str:
@@ -162,11 +142,8 @@ def _across(loads: Sequence[Sequence[Standing]]) -> str:
         '<span><i class="stroke"></i>mean of all</span>'
         f"{about}</p>"
     )
-    return (
-        f'<section><h2>Over all {len(loads)} loads</h2>{keys}<div class="scroll">'
-        f'<table class="ranked"><thead><tr>{head}</tr></thead><tbody>{body}{scale}</tbody></table>'
-        f"</div></section>{_matrix(order, excess, loads, word)}"
-    )
+    overall = table_section(f"Over all {len(loads)} loads", "ranked", head, body + scale, keys)
+    return overall + _matrix(order, excess, loads, word)
 
 
 def above(row: Standing, group: Sequence[Standing]) -> float:
@@ -180,7 +157,10 @@ def _matrix(
     loads: Sequence[Sequence[Standing]],
     word: str,
 ) -> str:
-    lows = [_least(excess[policy][place] for policy in order) for place in range(len(loads))]
+    lows = [
+        min(value for value in column if value is not None)
+        for column in zip(*excess.values(), strict=True)
+    ]
 
     def cell(value: float | None, low: float) -> str:
         if value is None:
@@ -189,19 +169,15 @@ def _matrix(
             return f'<td class="best">{thousandths(value)}</td>'
         return f'<td style="--heat:{min(60.0, 30.0 * log1p(value)):.0f}%">{thousandths(value)}</td>'
 
-    head = "<td></td>" + "".join(
-        f'<th scope="col">{escape(_name(group[0]))}</th>' for group in loads
-    )
+    names = "".join(f'<th scope="col">{escape(_name(group[0]))}</th>' for group in loads)
+    head = f"<tr><td></td>{names}</tr>"
     body = "".join(
         f'<tr><th scope="row">{escape(policy)}</th>'
         + "".join(map(cell, excess[policy], lows))
         + "</tr>"
         for policy in order
     )
-    return (
-        f'<section><h2>{word.capitalize()} per load</h2><div class="scroll"><table class="matrix">'
-        f"<thead><tr>{head}</tr></thead><tbody>{body}</tbody></table></div></section>"
-    )
+    return table_section(f"{word.capitalize()} per load", "matrix", head, body)
 
 
 def _strip(values: Sequence[float | None], loads: Sequence[Sequence[Standing]], top: float) -> str:
@@ -237,28 +213,15 @@ def _mean(values: Iterable[float | None]) -> float:
     return sum(known) / len(known)
 
 
-def _least(values: Iterable[float | None]) -> float:
-    return min(value for value in values if value is not None)
-
-
-# Words -------------------------------------------------------------------------------------------
-
-
 def _name(row: Standing) -> str:
     return f"{row.workload} on {row.engine}"
 
 
-def _count(number: int, one: str, many: str) -> str:
-    return f"{number} {one if number == 1 else many}"
-
-
 def _heads(*names: str) -> str:
     kinds = ("rank", "name", "number", "drawn")
-    return "".join(
-        f'<th scope="col" class="{kinds[place] if place < len(kinds) else "number"}">'
-        f"{escape(name)}</th>"
-        for place, name in enumerate(names)
-    )
+    heads = zip_longest(names, kinds[: len(names)], fillvalue="number")
+    cells = (f'<th scope="col" class="{kind}">{escape(name)}</th>' for name, kind in heads)
+    return f"<tr>{''.join(cells)}</tr>"
 
 
 def _cell(name: str, text: str) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from html import escape
 
 from penstock.lab.studies.study import (
@@ -15,7 +15,7 @@ from penstock.lab.studies.study import (
     Number,
     Study,
 )
-from penstock.observe.report.frame import framed, template
+from penstock.observe.report.frame import framed, table_section, template
 
 NO_SCRIPT = (
     '<noscript><p class="note">The charts are drawn by a script inside this page, which is '
@@ -27,8 +27,6 @@ REACHED = {True: "reached", False: "missed", None: ""}
 def study_page(study: Study) -> str:
     """One self-contained HTML page; it loads nothing, and all text in it is escaped.
 
-    Examples
-    --------
     >>> from penstock.lab.studies.study import Claim, Study
     >>> held = Claim("X1", "more is < less", True, {"more": 2.0})
     >>> page = study_page(Study("x2024", "A study", "its authors", "one run", (), (held,)))
@@ -58,18 +56,18 @@ def study_page(study: Study) -> str:
 def _tiles(study: Study) -> str:
     reached = [one.reached for one in study.distances if one.reached is not None]
     errors = [
-        (each.job, name, off) for each in study.calibrations for name, off in each.errors.items()
+        (f"off on held-back {name}", f"{off:.1%}", each.job)
+        for each in study.calibrations
+        for name, off in each.errors.items()
     ]
     tiles = [("claims that hold", f"{study.held} of {len(study.claims)}", "")]
     if reached:
         tiles.append(("aims reached", f"{sum(reached)} of {len(reached)}", "rank correlations"))
-    for job, name, off in errors[:6]:
-        tiles.append((f"off on held-back {name}", f"{off:.1%}", job))
     shown = "".join(
         f"<div><dt>{escape(name)}</dt><dd>{escape(value)}"
         + (f" <small>{escape(detail)}</small>" if detail else "")
         + "</dd></div>"
-        for name, value, detail in tiles
+        for name, value, detail in [*tiles, *errors[:6]]
     )
     return f'<dl class="tiles">{shown}</dl>'
 
@@ -86,11 +84,9 @@ def _claims(claims: tuple[Claim, ...]) -> str:
     return f'<section><h2>Claims</h2><ul class="claims">{items}</ul></section>'
 
 
-def _numbers(values: Mapping[str, float]) -> str:
-    rows = "".join(
-        f"<div><dt>{escape(name)}</dt><dd>{value:.4g}</dd></div>" for name, value in values.items()
-    )
-    return f'<dl class="evidence">{rows}</dl>'
+def _numbers(values: Mapping[str, float], form: str = ".4g") -> str:
+    rows = (f"<dt>{escape(name)}</dt><dd>{value:{form}}</dd>" for name, value in values.items())
+    return f'<dl class="evidence">{"".join(f"<div>{row}</div>" for row in rows)}</dl>'
 
 
 def _figures(study: Study) -> str:
@@ -126,10 +122,7 @@ def _side_by_side(table: Comparison) -> str:
         for entry in table.entries
     )
     head = f"<tr><th></th>{names}</tr>" + (f"<tr><th></th>{heads}</tr>" if printed else "")
-    return (
-        f'<section><h2>{escape(table.title)}</h2><div class="scroll"><table class="side">'
-        f"<thead>{head}</thead><tbody>{rows}</tbody></table></div></section>"
-    )
+    return table_section(table.title, "side", head, rows)
 
 
 def titled(metric: Metric) -> str:
@@ -159,10 +152,7 @@ def _distances(distances: tuple[Distance, ...]) -> str:
         + "</tr>"
         for one in distances
     )
-    return (
-        '<section><h2>How near</h2><div class="scroll"><table class="side">'
-        f"<thead><tr>{head}</tr></thead><tbody>{rows}</tbody></table></div></section>"
-    )
+    return table_section("How near", "side", f"<tr>{head}</tr>", rows)
 
 
 def aim(one: Distance) -> str:
@@ -177,17 +167,10 @@ def aim(one: Distance) -> str:
 
 
 def _calibration(one: Calibration) -> str:
-    off = "".join(_error_rows(one.errors.items()))
-    judged = (
-        f'<h3>Off on what was held back</h3><dl class="evidence">{off}</dl>' if one.errors else ""
-    )
+    off = _numbers(one.errors, ".1%")
+    judged = f"<h3>Off on what was held back</h3>{off}" if one.errors else ""
     return (
         f"<section><h2>The engine for {escape(one.job)}</h2><p>{escape(one.text)}</p>"
         f"<details open><summary>what was found</summary>{_numbers(one.fitted)}</details>"
         f"{judged}</section>"
     )
-
-
-def _error_rows(errors: Iterable[tuple[str, float]]) -> Iterable[str]:
-    for name, value in errors:
-        yield f"<div><dt>{escape(name)}</dt><dd>{value:.1%}</dd></div>"

@@ -68,7 +68,7 @@ def kind_of(step: Step) -> Kind:
 def rows(steps: Sequence[Step]) -> list[DecisionRow]:
     """All decisions, oldest first; equal ones in a row are one row."""
     zero_s, found = begin_s(steps), []
-    for (kind, *sizes, names), group in groupby(steps, _key):
+    for (kind, before, after, wanted, names), group in groupby(steps, _key):
         equal = list(group)
         first, seen = equal[0], equal[0].snapshot
         at_s, until_s = round(first.at_s - zero_s, 2), round(equal[-1].at_s - zero_s, 2)
@@ -76,8 +76,8 @@ def rows(steps: Sequence[Step]) -> list[DecisionRow]:
         texts = [reason.text for reason in first.decision.reasons]
         if kind == "refused" and first.receipt is not None and first.receipt.text:
             texts.append(f"refused: {first.receipt.text}")
-        text = "; ".join(texts)
-        found.append(DecisionRow(at_s, until_s, len(equal), kind, *sizes, names, text, *measured))
+        decided = (kind, before, after, wanted, names, "; ".join(texts))
+        found.append(DecisionRow(at_s, until_s, len(equal), *decided, *measured))
     return found
 
 

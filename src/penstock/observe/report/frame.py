@@ -46,6 +46,14 @@ def framed(
     )
 
 
+def table_section(title: str, kind: str, head: str, body: str, above: str = "") -> str:
+    """A section of a page with one table; `head` and `body` are rows, `above` stands over it."""
+    return (
+        f'<section><h2>{escape(title)}</h2>{above}<div class="scroll"><table class="{kind}">'
+        f"<thead>{head}</thead><tbody>{body}</tbody></table></div></section>"
+    )
+
+
 def write(path: Path, html: str) -> None:
     """The whole page or nothing."""
     write_whole(path, [html.encode()])
