@@ -54,13 +54,10 @@ class JarSet:
 
     def order(self) -> str:
         """The set as Ivy reads it."""
-        roots = [coordinate.split(":") for coordinate in self.coordinates]
+        form = '<dependency org="{}" name="{}" rev="{}" conf="default->default" transitive="{}"/>\n'
         transitive = str(self.transitive).lower()
-        dependencies = "".join(
-            f'<dependency org="{organisation}" name="{name}" rev="{revision}" '
-            f'conf="default->default" transitive="{transitive}"/>\n'
-            for organisation, name, revision in roots
-        )
+        roots = [coordinate.split(":") for coordinate in self.coordinates]
+        dependencies = "".join(form.format(*root, transitive) for root in roots)
         return (
             '<ivy-module version="2.0"><info organisation="penstock" module="testbed"/>\n'
             '<configurations><conf name="default"/></configurations>\n'
@@ -190,18 +187,12 @@ def ask_ivy(java: JavaRuntime, partial: Path, say: Callable[[str], None]) -> str
     if not programs:
         return "this PySpark carries no Ivy"
     settings = os.environ.get(OWN_SETTINGS)
-    argv = [
-        java.executable,
-        "-jar",
-        str(programs[-1]),
-        *(["-settings", settings] if settings else []),
-        *["-cache", str(partial / "cache")],
-        *["-ivy", str(partial / "ivy.xml")],
-        *["-confs", "default"],
-        # Six of the broker's jars call themselves bundles.
-        *["-types", "jar", "bundle"],
-        *["-retrieve", str(partial / "lib" / "[artifact]-[revision].[ext]")],
-    ]
+    argv = [java.executable, "-jar", str(programs[-1])]
+    argv += ["-settings", settings] if settings else []
+    argv += ["-cache", str(partial / "cache"), "-ivy", str(partial / "ivy.xml")]
+    # Six of the broker's jars call themselves bundles.
+    argv += ["-confs", "default", "-types", "jar", "bundle"]
+    argv += ["-retrieve", str(partial / "lib" / "[artifact]-[revision].[ext]")]
     (partial / "ivy.log").unlink(missing_ok=True)
     with Processes(partial) as processes:
         ivy = processes.start("ivy", argv, os.environ)
@@ -231,11 +222,8 @@ def ivy_error(output: str) -> str:
     'org.apache.kafka#kafka_2.13;4.1.1: not found'
     """
     signs = ("UnknownHostException", ": not found", "FAILED", "UNRESOLVED")
-    for sign in signs:
-        for line in output.splitlines():
-            if sign in line:
-                return line.strip(" \t:")
-    return ""
+    found = (line for sign in signs for line in output.splitlines() if sign in line)
+    return next(found, "").strip(" \t:")
 
 
 def missing(jars: JarSet, library: Path) -> str:

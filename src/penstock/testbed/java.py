@@ -98,7 +98,12 @@ def _say(executable: Path, *question: str) -> str:
     return done.stdout + done.stderr
 
 
-def ensure_java(say: Callable[[str], None] | None = None) -> JavaRuntime:
+def tell_stderr(line: str) -> None:
+    sys.stderr.write(line + "\n")
+    sys.stderr.flush()
+
+
+def ensure_java(say: Callable[[str], None] = tell_stderr) -> JavaRuntime:
     """A Java, installed now from the distribution if there is none and we may.
 
     That is so for root on Debian and Ubuntu; for others the error says what to install.
@@ -109,10 +114,9 @@ def ensure_java(say: Callable[[str], None] | None = None) -> JavaRuntime:
         installer = shutil.which("apt-get")
         if installer is None or os.geteuid() != 0:
             raise
-    announce = say or tell_stderr
     apt(installer, "update")
     package = offered_package(installer)
-    announce(f"installing {package} (once) ...")
+    say(f"installing {package} (once) ...")
     apt(installer, "install", "--yes", "--no-install-recommends", package)
     return find_java()
 
@@ -138,8 +142,3 @@ def apt(installer: str, *arguments: str) -> None:
 def _run(argv: list[str], timeout_s: float = 900.0) -> subprocess.CompletedProcess[str]:
     quiet = os.environ | {"DEBIAN_FRONTEND": "noninteractive"}
     return subprocess.run(argv, capture_output=True, text=True, env=quiet, timeout=timeout_s)
-
-
-def tell_stderr(line: str) -> None:
-    sys.stderr.write(line + "\n")
-    sys.stderr.flush()

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from penstock.core.clock import WallClock
 from penstock.core.journal import FileJournal, JournalHeader
@@ -15,20 +14,11 @@ from penstock.core.model import Step
 from penstock.settings.goal import Goal
 from penstock.settings.header import journal_header
 from penstock.settings.policy_spec import PolicySpec
+from penstock.settings.toml import LiveSettings
+from penstock.spark.attach import Attachment
+from penstock.testbed.demo import environment as parts
 from penstock.testbed.demo import plan as sizes
-from penstock.testbed.demo.environment import (
-    WARM_UP_TIMEOUT_S,
-    DemoEnvironment,
-    Producer,
-    Say,
-    demo_environment,
-)
 from penstock.testbed.demo.plan import DemoPlan
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
-
-    from penstock.spark.attach import Attachment
 
 
 class WatchedJournal(FileJournal):
@@ -67,30 +57,12 @@ class WarningLog(logging.Handler):
 
 @dataclass(frozen=True)
 class AttachedDemo:
-    """A running demo."""
+    """A running demo, its steps so far, and what Penstock warned of."""
 
     plan: DemoPlan
-    journal: WatchedJournal
-    log: WarningLog
-    handle: Attachment
-    environment: DemoEnvironment
-
-    @property
-    def steps(self) -> list[Step]:
-        return self.journal.steps
-
-    @property
-    def warnings(self) -> list[str]:
-        """What Penstock warned of since the start."""
-        return self.log.lines
-
-    def is_over(self) -> bool:
-        """Whether all of the load is out; an error if the job or the producer broke."""
-        return self.environment.is_over()
-
-    @property
-    def producer(self) -> Producer:
-        return self.environment.producer
+    steps: list[Step]
+    warnings: list[str]
+    environment: parts.DemoEnvironment
 
 
 @contextmanager
@@ -98,44 +70,32 @@ def attached_demo(
     plan: DemoPlan,
     entry: PolicySpec,
     journal: Path,
-    say: Say,
+    say: parts.Say,
     *,
     kafka_port: int | None = None,
     admission: bool = True,
-    warmup_s: float = WARM_UP_TIMEOUT_S,
+    warmup_s: float = parts.WARM_UP_TIMEOUT_S,
 ) -> Iterator[AttachedDemo]:
     """Start everything, hand it over when the load begins, and end everything."""
-    with ExitStack() as stack:
-        log = stack.enter_context(WarningLog().taken())
-        environment = stack.enter_context(
-            demo_environment(plan, say, kafka_port=kafka_port, warmup_s=warmup_s)
-        )
-        workload = f"wave of {plan.load_s} s, {sizes.LOW_RPS:g} to {plan.peak_rps:g} records/s"
-        facts = {"workload": workload, "job": plan.job, "pace": f"{plan.pace_s:g} s per record"}
-        header = journal_header(entry, Goal(slo_s=sizes.SLO_S), engine="spark", **facts)
-        book = WatchedJournal(journal, header)
-        handle = _attach(environment.spark, plan, entry, book, admission)
-        stack.callback(handle.stop)
-        yield AttachedDemo(plan, book, log, handle, environment)
+    goal = Goal(slo_s=sizes.SLO_S)
+    workload = f"wave of {plan.load_s} s, {sizes.LOW_RPS:g} to {plan.peak_rps:g} records/s"
+    facts = {"workload": workload, "job": plan.job, "pace": f"{plan.pace_s:g} s per record"}
+    starting = parts.demo_environment(plan, say, kafka_port=kafka_port, warmup_s=warmup_s)
+    with WarningLog().taken() as log, starting as environment:
+        from penstock.spark.actuator.actuator import Patience
 
-
-def _attach(
-    spark: SparkSession, plan: DemoPlan, entry: PolicySpec, book: WatchedJournal, admission: bool
-) -> Attachment:
-    from penstock.settings.toml import LiveSettings
-    from penstock.spark.actuator.actuator import Patience
-    from penstock.spark.attach import Attachment
-
-    return Attachment(
-        spark,
-        entry,
-        goal=Goal(slo_s=sizes.SLO_S),
-        # A backlog in one batch would hide for minutes what new executors are good for.
-        live=LiveSettings(every_s=plan.every_s, admission=admission),
-        journal=book,
-        # Short batches leave a gap soon; a demo of minutes cannot wait a minute for one.
-        patience=Patience(look_every_s=0.5, quiet_s=5.0),
-    )
+        book = WatchedJournal(journal, journal_header(entry, goal, engine="spark", **facts))
+        with Attachment(
+            environment.spark,
+            entry,
+            goal=goal,
+            # A backlog in one batch would hide for minutes what new executors are good for.
+            live=LiveSettings(every_s=plan.every_s, admission=admission),
+            journal=book,
+            # Short batches leave a gap soon; a demo of minutes cannot wait a minute for one.
+            patience=Patience(look_every_s=0.5, quiet_s=5.0),
+        ):
+            yield AttachedDemo(plan, book.steps, log.lines, environment)
 
 
 def elapsed() -> Callable[[], float]:

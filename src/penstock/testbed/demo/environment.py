@@ -98,7 +98,7 @@ def demo_environment(
     *,
     kafka_port: int | None = None,
     executors: int = 1,
-    settings: Mapping[str, str] | None = None,
+    settings: dict[str, str] | None = None,
     warmup_s: float = WARM_UP_TIMEOUT_S,
 ) -> Iterator[DemoEnvironment]:
     """Start everything, hand it over when the load begins, and end everything.
@@ -118,14 +118,42 @@ def demo_environment(
     warmup_s
         The load begins this long after the first batch even if batches are still slow.
     """
+    with _run_directory(say) as directory, interrupt_once(), ExitStack() as stack:
+        slots = sizes.MAX_EXECUTORS
+        say(f"starting a Kafka broker and a Spark cluster with {slots} slots ...")
+        bed = stack.enter_context(Testbed(slots, directory, kafka_port=kafka_port, say=say))
+        bed.create_topic(TOPIC, sizes.PARTITIONS)
+        fleet = "one executor" if executors == 1 else f"{executors} executors"
+        say(f"starting the driver on {bed.master_url}, with {fleet} ...")
+        stack.callback(_end_driver)
+        spark = _session(bed, executors, settings or {})
+        say(f"starting the job {plan.job}; its first batches compile code ...")
+        low = f"constant:rate={sizes.WARM_UP_RPS:g}"
+        warm_up = Producer.start(bed, plan, "warm-up", "--workload", low, "--seconds", "86400")
+        query = find_job(plan.job).start(
+            spark,
+            bootstrap=bed.bootstrap_servers,
+            topic=TOPIC,
+            checkpoint=str(directory / "checkpoint"),
+            trigger_s=sizes.TRIGGER_S,
+            pace=lambda source: paced_source(source, plan.pace_s),
+        )
+        _warm_up(query, warm_up, say, warmup_s)
+        rates = directory / "rates.json"
+        rates.write_text(json.dumps([sizes.LOW_RPS] * LEAD_S + plan.rates_rps()))
+        producer = Producer.start(bed, plan, "producer", "--rates", str(rates))
+        warm_up.process.stop()
+        _settle(query)
+        yield DemoEnvironment(bed, spark, query, producer)
+
+
+@contextmanager
+def _run_directory(say: Say) -> Iterator[Path]:
+    """A temporary directory, kept if something breaks after the first part has logged."""
     directory = Path(tempfile.mkdtemp(prefix="penstock-demo-"))
     keep = False
     try:
-        with interrupt_once(), ExitStack() as stack:
-            bed = Testbed(
-                slots=sizes.MAX_EXECUTORS, run_directory=directory, kafka_port=kafka_port, say=say
-            )
-            yield _start(stack, bed, plan, say, executors, settings or {}, warmup_s)
+        yield directory
     except (KeyboardInterrupt, GeneratorExit):
         raise
     except BaseException:
@@ -138,36 +166,7 @@ def demo_environment(
             shutil.rmtree(directory, ignore_errors=True)
 
 
-def _start(
-    stack: ExitStack,
-    bed: Testbed,
-    plan: DemoPlan,
-    say: Say,
-    executors: int,
-    settings: Mapping[str, str],
-    warmup_s: float,
-) -> DemoEnvironment:
-    say(f"starting a Kafka broker and a Spark cluster with {bed.slots} slots ...")
-    stack.enter_context(bed)
-    bed.create_topic(TOPIC, sizes.PARTITIONS)
-    fleet = "one executor" if executors == 1 else f"{executors} executors"
-    say(f"starting the driver on {bed.master_url}, with {fleet} ...")
-    stack.callback(_end_driver)
-    spark = _session(bed, executors, settings)
-    say(f"starting the job {plan.job}; its first batches compile code ...")
-    low = f"constant:rate={sizes.WARM_UP_RPS:g}"
-    warm_up = Producer.start(bed, plan, "warm-up", "--workload", low, "--seconds", "86400")
-    query = _query(bed, spark, plan)
-    _warm_up(query, warm_up, say, warmup_s)
-    rates = bed.run_directory / "rates.json"
-    rates.write_text(json.dumps([sizes.LOW_RPS] * LEAD_S + plan.rates_rps()))
-    producer = Producer.start(bed, plan, "producer", "--rates", str(rates))
-    warm_up.process.stop()
-    _settle(query)
-    return DemoEnvironment(bed, spark, query, producer)
-
-
-def _session(bed: Testbed, executors: int, more: Mapping[str, str]) -> SparkSession:
+def _session(bed: Testbed, executors: int, more: dict[str, str]) -> SparkSession:
     from pyspark import SparkConf
 
     _set_environment(bed.driver_environment)
@@ -179,20 +178,9 @@ def _session(bed: Testbed, executors: int, more: Mapping[str, str]) -> SparkSess
         "spark.log.level": "ERROR",
     }
     conf = SparkConf(loadDefaults=False)
-    started = bed.spark_conf(initial_executors=executors)
-    conf.setAll(list((started | settings | dict(more)).items()))
+    settings = bed.spark_conf(initial_executors=executors) | settings | more
+    conf.setAll(list(settings.items()))
     return start_session(conf, bed.run_directory / "logs" / "driver.log")
-
-
-def _query(bed: Testbed, spark: SparkSession, plan: DemoPlan) -> StreamingQuery:
-    return find_job(plan.job).start(
-        spark,
-        bootstrap=bed.bootstrap_servers,
-        topic=TOPIC,
-        checkpoint=str(bed.run_directory / "checkpoint"),
-        trigger_s=sizes.TRIGGER_S,
-        pace=lambda source: paced_source(source, plan.pace_s),
-    )
 
 
 def paced_source(source: DataFrame, pace_s: float) -> DataFrame:
@@ -265,9 +253,8 @@ def _end_driver() -> None:
         return
     process: subprocess.Popen[bytes] = gateway.proc
     try:
-        context = SparkContext._active_spark_context
-        if context is not None:
-            with suppress(Exception):  # it may be half started, or gone
+        with suppress(Exception):  # it may be half started, or gone
+            if (context := SparkContext._active_spark_context) is not None:
                 context.stop()
         with suppress(Exception):
             gateway.shutdown()
@@ -279,8 +266,7 @@ def _end_driver() -> None:
     finally:
         process.kill()
         process.wait()
-        SparkContext._gateway = None
-        SparkContext._jvm = None
+        SparkContext._gateway = SparkContext._jvm = None
 
 
 def _set_environment(environment: Mapping[str, str]) -> None:

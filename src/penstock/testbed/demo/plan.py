@@ -44,30 +44,12 @@ SHORTEST_MINUTES, LONGEST_MINUTES = 0.5, 24 * 60.0
 
 #: Time spans by which policies and guards wait or look back. Here minutes stand for hours, so they
 #: are divided; what a policy allows records to wait is none of them and stays.
-SPANS = frozenset(
-    {
-        "bin_s",
-        "blacklist_s",
-        "catch_up_s",
-        "cooldown_s",
-        "cpu_initialization_s",
-        "dead_time_s",
-        "ease_in_s",
-        "grace_s",
-        "idle_timeout_s",
-        "initial_readiness_delay_s",
-        "lasting_s",
-        "loop_s",
-        "metric_window_s",
-        "recovery_target_s",
-        "scale_down_interval_s",
-        "stabilization_s",
-        "stabilize_down_s",
-        "stabilize_up_s",
-        "wait_s",
-        "window_s",
-    }
+_SPAN_NAMES = (
+    "bin_s blacklist_s catch_up_s cooldown_s cpu_initialization_s dead_time_s ease_in_s grace_s "
+    "idle_timeout_s initial_readiness_delay_s lasting_s loop_s metric_window_s recovery_target_s "
+    "scale_down_interval_s stabilization_s stabilize_down_s stabilize_up_s wait_s window_s"
 )
+SPANS = frozenset(_SPAN_NAMES.split())
 #: What a move costs is a span as well: executor-hours.
 PRICES = frozenset({"move_price"})
 
@@ -167,17 +149,14 @@ def with_scaled_time(text: str, plan: DemoPlan) -> PolicySpec:
     """
     bounds = {"min_executors": 1, "max_executors": MAX_EXECUTORS, "max_step": MAX_STEP}
     entry = read_policy_spec(text, bounds, Goal(slo_s=SLO_S))
-    kind: Any = type(entry.policy)
-    given = entry.given
     policy: Any = entry.policy
-    own = {field.name: getattr(policy, field.name) for field in dataclasses.fields(kind)}
-    guards = msgspec.structs.asdict(entry.limits)
-    changed = _divided(guards, given, plan)
+    own = {field.name: getattr(policy, field.name) for field in dataclasses.fields(policy)}
+    changed = _divided(msgspec.structs.asdict(entry.limits), entry.given, plan)
     if "cooldown_s" in changed:
         changed["cooldown_s"] = max(LEAST_COOLDOWN_S, changed["cooldown_s"])
     return PolicySpec(
         entry.label,
-        dataclasses.replace(policy, **_divided(own, given, plan)),
+        dataclasses.replace(policy, **_divided(own, entry.given, plan)),
         msgspec.structs.replace(entry.limits, **changed),
     )
 
