@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from penstock.testbed.jobs import nexmark
+from penstock.testbed.jobs import nexmark, ysb
 from tests.conformance import nexmark_reference
 
 
@@ -39,8 +39,12 @@ def _timestamp(at: Mapping[str, Any]) -> int:
 
 
 def _ysb_window_start_ms(event_time_ms: int) -> int:
-    """The Yahoo Streaming Benchmark counts in windows of ten seconds."""
-    return event_time_ms // 10_000 * 10_000
+    """The windows of the Yahoo Streaming Benchmark follow each other from the epoch on.
+
+    That the job's own windows do is tested on a real Spark (test_streaming_jobs.py).
+    """
+    window_ms = ysb.WINDOW_S * 1000
+    return event_time_ms // window_ms * window_ms
 
 
 RUNNERS: dict[str, Callable[[Mapping[str, Any]], Any]] = {

@@ -1,0 +1,162 @@
+"""The Yahoo Streaming Benchmark: views of advertisements, counted per campaign and ten seconds.
+
+Ten advertisements belong to each of 100 campaigns. An event says who did what with which of them:
+a third are views, and only views count.
+
+Events are those of the original, seven fields of text each; Daedalus (2024) and its predecessors
+send three fields (time in seconds, advertisement, kind). Windows and the output are those of
+Daedalus: one row for each campaign and window, once the window is complete. The original looks up
+campaigns in Redis and writes a count there each second; here, as in Daedalus, campaigns are held by
+the job itself. The original's option to send events out of order is left out.
+
+References
+----------
+github.com/yahoo/streaming-benchmarks at d1aaf6bb. Pfister et al., Daedalus, ICPE 2024, section
+4.1.2.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, ClassVar
+from uuid import UUID
+
+import numpy as np
+
+from penstock.core.errors import ConfigError
+from penstock.testbed.jobs.parsing import parse_json, timestamp_of_millis
+from penstock.testbed.jobs.timeline import Events, Times
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+CAMPAIGNS = 100
+ADS_PER_CAMPAIGN = 10
+USERS = 100
+PAGES = 100
+AD_TYPES = ("banner", "modal", "sponsored-search", "mail", "mobile")
+EVENT_TYPES = ("view", "click", "purchase")
+COUNTED_TYPE = "view"
+
+WINDOW_S = 10
+WATERMARK_S = 2
+
+#: The campaigns are part of the benchmark, not of one stream: the job that reads a topic does not
+#: know with which seed the topic was filled.
+CATALOGUE_SEED = 1
+
+_EVENT = (
+    b'{"user_id":"%s","page_id":"%s","ad_id":"%s","ad_type":"%s","event_type":"%s",'
+    b'"event_time":"%d","ip_address":"1.2.3.4"}'
+)
+
+
+def views_per_campaign(source: DataFrame, catalogue_seed: int = CATALOGUE_SEED) -> DataFrame:
+    """From events in `value` to campaign_id, views, starttime and endtime of each window.
+
+    A stream of it is in append mode: a window is given once and is final, as soon as the watermark,
+    2 s behind the newest event, has passed its end. In update mode each batch would give a new
+    count of every campaign, and a sink that only adds, such as Kafka, would hold them all.
+    """
+    from pyspark.sql import functions as f
+
+    millis = "try_cast(event_time AS BIGINT)"
+    events = parse_json(
+        source,
+        "ad_id STRING, event_type STRING, event_time STRING",
+        observation="ads",
+        required=("ad_id", "event_type", timestamp_of_millis(millis)),
+    )
+    views = events.where(f.col("event_type") == COUNTED_TYPE).selectExpr(
+        "ad_id", f"{timestamp_of_millis(millis)} AS at"
+    )
+    campaigns = campaign_table(source.sparkSession, catalogue_seed)
+    counted = (
+        views.withWatermark("at", f"{WATERMARK_S} seconds")
+        .join(f.broadcast(campaigns), "ad_id")
+        .groupBy("campaign_id", f.window("at", f"{WINDOW_S} seconds").alias("window"))
+        .agg(f.count(f.lit(1)).alias("views"))
+    )
+    return counted.selectExpr(
+        "campaign_id", "views", "window.start AS starttime", "window.end AS endtime"
+    )
+
+
+def campaign_table(spark: SparkSession, seed: int = CATALOGUE_SEED) -> DataFrame:
+    """Which campaign each advertisement belongs to: ad_id and campaign_id, 1,000 rows."""
+    rows = ", ".join(f"('{ad}', '{campaign}')" for ad, campaign in campaign_of_ad(seed).items())
+    # Literals stay inside the engine; rows from Python would start its workers for each batch.
+    return spark.sql(f"SELECT * FROM VALUES {rows} AS campaigns(ad_id, campaign_id)")
+
+
+def campaign_of_ad(seed: int = CATALOGUE_SEED) -> dict[str, str]:
+    """The campaign of each advertisement, ten in a row of the same one.
+
+    >>> campaigns = list(campaign_of_ad().values())
+    >>> len(campaigns), len(set(campaigns)), campaigns[0] == campaigns[9] != campaigns[10]
+    (1000, 100, True)
+    """
+    rng = np.random.default_rng([seed, 2])
+    campaigns = _uuids(rng, CAMPAIGNS)
+    ads = _uuids(rng, CAMPAIGNS * ADS_PER_CAMPAIGN)
+    return {ad: campaigns[i // ADS_PER_CAMPAIGN] for i, ad in enumerate(ads)}
+
+
+class AdEvents:
+    """The events of one seed; users, pages, advertisements and kinds are drawn evenly.
+
+    Parameters
+    ----------
+    seed
+        The same seed and the same times give the same bytes.
+    due_ms
+        From event numbers to event times in milliseconds since the epoch.
+
+    Examples
+    --------
+    >>> block = AdEvents(seed=1, due_ms=lambda events: 1_700_000_000_000 + events).block(0)
+    >>> len(block), block[7][-52:]
+    (5000, b'"event_time":"1700000000007","ip_address":"1.2.3.4"}')
+    """
+
+    block_size: ClassVar[int] = 5_000
+
+    def __init__(
+        self,
+        seed: int,
+        due_ms: Callable[[Events], Times],
+        catalogue_seed: int = CATALOGUE_SEED,
+    ) -> None:
+        if seed < 0:
+            raise ConfigError(f"the seed must not be negative, not {seed}")
+        self._seed = seed
+        self._due_ms = due_ms
+        # Blocks take [seed, 0, number]: the ids must not share random numbers with any of them.
+        rng = np.random.default_rng([seed, 1])
+        self._users = [user.encode() for user in _uuids(rng, USERS)]
+        self._pages = [page.encode() for page in _uuids(rng, PAGES)]
+        self._ads = [ad.encode() for ad in campaign_of_ad(catalogue_seed)]
+
+    def block(self, number: int) -> list[bytes]:
+        """Events `number * block_size` up to the next block's first."""
+        rng = np.random.default_rng([self._seed, 0, number])
+        size = self.block_size
+        due_ms = self._due_ms(np.arange(number * size, (number + 1) * size, dtype=np.int64))
+
+        def drawn(values: list[bytes]) -> list[bytes]:
+            return list(map(values.__getitem__, rng.integers(len(values), size=size).tolist()))
+
+        rows = zip(
+            drawn(self._users),
+            drawn(self._pages),
+            drawn(self._ads),
+            drawn([each.encode() for each in AD_TYPES]),
+            drawn([each.encode() for each in EVENT_TYPES]),
+            due_ms.tolist(),
+            strict=True,
+        )
+        return [_EVENT % row for row in rows]
+
+
+def _uuids(rng: np.random.Generator, count: int) -> list[str]:
+    return [str(UUID(bytes=rng.bytes(16), version=4)) for _ in range(count)]
