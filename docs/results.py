@@ -37,7 +37,7 @@ from penstock.lab.experiments.tournament import (
 from penstock.policies import POLICIES
 from penstock.policies.penstock.forecasters import Forecast, load_ahead
 from penstock.policies.penstock.penstock import Penstock, PenstockMemory
-from penstock.policies.penstock.plan_inputs import BINS
+from penstock.policies.penstock.planning import BINS
 from penstock.policies.penstock.surges import Surges
 from penstock.settings.goal import Goal
 from penstock.simulation.faults import (

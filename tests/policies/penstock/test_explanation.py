@@ -10,9 +10,10 @@ from hypothesis import strategies as st
 
 from penstock.core.model import Fleet, Limits, Reason, Snapshot
 from penstock.policies.penstock.capacity import Capacity, CapacityEstimate
+from penstock.policies.penstock.dynamic_program import Prices, StartState
 from penstock.policies.penstock.explanation import catch_up_decision, explain_plan
 from penstock.policies.penstock.forecasters import Forecast
-from penstock.policies.penstock.plan_inputs import PlanInputs
+from penstock.policies.penstock.planning import PlanInputs
 from penstock.policies.penstock.surges import Surge, Surges
 
 
@@ -34,12 +35,13 @@ def inputs(
     if before_rps is not None:
         earlier = Snapshot(540.0, Fleet(target, target, target), arrival_rps=before_rps)
     return PlanInputs(
-        at_s=600.0, target=target, active=target if active is None else active, lag_s=lag_s,
-        load_rps=now_rps, earlier=earlier, load=Forecast(mean, [0.0] * len(mean), "test"),
+        at_s=600.0, load_rps=now_rps, earlier=earlier,
+        start=StartState(target, target if active is None else active, lag_s, 20.0, 0.0),
+        prices=Prices(160.0, 60.0, 2_000.0), load=Forecast(mean, [0.0] * len(mean), "test"),
         surges=Surges() if surges is None else surges,
-        capacity=Capacity(CapacityEstimate(work_s=core_s, fixed_s=0.0), 1), error=0.0,
-        startup_s=20.0, pending_s=0.0, rescale_s=0.0, trigger_s=None, mean_rps=2_000.0, bin_s=30.0,
-        slo_s=10.0, late_s=160.0, move_s=60.0, limits=Limits() if limits is None else limits,
+        capacity=Capacity(CapacityEstimate(work_s=core_s, fixed_s=0.0), 1),
+        rescale_s=0.0, trigger_s=None, bin_s=30.0, slo_s=10.0,
+        limits=Limits() if limits is None else limits,
     )  # fmt: skip
 
 

@@ -43,7 +43,7 @@ def best(plan: CostToGo, start: StartState, load_rps: float) -> int:
 
 
 def planned(job: JobModel, loads_rps: list[float]) -> CostToGo:
-    return solve(job, PRICES, LoadScenarios.certain(np.array(loads_rps)), STEPS_S)
+    return solve(job, PRICES, LoadScenarios(np.array([loads_rps])), STEPS_S)
 
 
 def mixing(weights: np.ndarray, keeps: float) -> np.ndarray:
@@ -224,6 +224,6 @@ def test_nothing_at_all_known_of_a_batch_still_gives_finite_costs() -> None:
 
 
 def test_without_a_delay_the_lag_follows_from_the_backlog() -> None:
-    waiting = Snapshot(60.0, Fleet(2, 2, 2), backlog_records=30_000.0)
-    assert measured_lag_s(waiting, 10_000.0) == 3.0
-    assert measured_lag_s(Snapshot(60.0, Fleet(2, 2, 2), delay_s=7.0), None) == 7.0
+    waiting = Snapshot(60.0, Fleet(2, 2, 2), arrival_rps=10_000.0, backlog_records=30_000.0)
+    assert measured_lag_s(waiting) == 3.0
+    assert measured_lag_s(Snapshot(60.0, Fleet(2, 2, 2), delay_s=7.0)) == 7.0

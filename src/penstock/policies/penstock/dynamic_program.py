@@ -114,25 +114,21 @@ def part_above(before: Array, after: Array, level: float) -> Array:
     return np.asarray(np.minimum(np.maximum((high - level) / span, 0.0), 1.0))
 
 
-def measured_lag_s(snapshot: Snapshot, load_rps: float | None) -> float:
+def measured_lag_s(snapshot: Snapshot) -> float:
     """How many seconds of arrivals wait.
 
     In a micro-batch job a batch's worth always does; what counts is how long a batch lasts.
 
     >>> from penstock.core.model import Batch, Fleet
-    >>> waiting = Snapshot(60.0, Fleet(2, 2, 2), backlog_records=5_000.0)
-    >>> measured_lag_s(waiting, load_rps=1_000.0)
+    >>> fleet, last = Fleet(2, 2, 2), Batch(7, 52.0, duration_s=4.0, input_records=9_000)
+    >>> measured_lag_s(Snapshot(60.0, fleet, arrival_rps=1e3, backlog_records=5e3))
     5.0
-    >>> last = Batch(7, started_at_s=52.0, duration_s=4.0, input_records=9_000)
-    >>> batches = Snapshot(
-    ...     60.0, Fleet(2, 2, 2), trigger_interval_s=2.0, batches=(last,), delay_s=7.0
-    ... )
-    >>> measured_lag_s(batches, load_rps=1_000.0)
+    >>> measured_lag_s(Snapshot(60.0, fleet, trigger_interval_s=2.0, batches=(last,), delay_s=7.0))
     4.0
     """
     delay_s = snapshot.delay_s
     if delay_s is None:
-        delay_s = (snapshot.backlog_records or 0.0) / max(load_rps or 0.0, 1e-6)
+        delay_s = (snapshot.backlog_records or 0.0) / max(snapshot.arrival_rps or 0.0, 1e-6)
     if snapshot.trigger_interval_s is None:
         return delay_s
     durations = [batch.duration_s for batch in snapshot.batches[-1:]]
@@ -166,11 +162,6 @@ class LoadScenarios(Struct, frozen=True):
     load_rps: Array
     changes: Array | None = None
 
-    @classmethod
-    def certain(cls, load_rps: Array) -> LoadScenarios:
-        """One scenario, as the oracle knows it."""
-        return cls(load_rps[None, :])
-
 
 class CostToGo(Struct, frozen=True):
     """The least cost from every state on: `values[step][scenario, size, lag]`."""
@@ -193,6 +184,15 @@ class StartState(Struct, frozen=True):
     lag_s: float
     startup_s: float
     pending_s: float
+
+    @classmethod
+    def seen(cls, snapshot: Snapshot, asked_s: float | None, startup_s: float) -> StartState:
+        """What a snapshot shows, `asked_s` after the fleet was last asked to change."""
+        fleet, pending_s = snapshot.fleet, 0.0
+        if fleet.active < fleet.target and asked_s is not None:
+            pending_s = max(2.0, startup_s - asked_s)
+        lag_s = measured_lag_s(snapshot)
+        return cls(fleet.target, fleet.active, lag_s, startup_s, pending_s)
 
 
 class _Transition(NamedTuple):

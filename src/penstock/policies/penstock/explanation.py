@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from penstock.core.model import Decision, Reason
 from penstock.core.phrases import counted, due, duration, executors, rate
-from penstock.policies.penstock.plan_inputs import PlanInputs
+from penstock.policies.penstock.planning import PlanInputs
 
 #: The edges of the fan around a forecast, in standard deviations: 8 of 10 lie between them.
 FAN = 1.28
@@ -26,7 +26,7 @@ def catch_up_decision(inputs: PlanInputs, grown: int, memory: object) -> Decisio
     most = inputs.limits.max_executors
     why = "the most allowed" if grown == most else "more would not help"
     text = f"{seen}: {executors(grown, 'carry')} {rate(carries_rps)}, {why}"
-    evidence = {"lag_s": inputs.lag_s, "load_rps": inputs.load_rps}
+    evidence = {"lag_s": inputs.start.lag_s, "load_rps": inputs.load_rps}
     reason = Reason("far_behind", text, evidence)
     return Decision.of(grown, reason, expected_rps=carries_rps, memory=memory)
 
@@ -44,7 +44,7 @@ def explain_plan(inputs: PlanInputs, best: int, saved_s: float, memory: object) 
         "lowest_rps": min(mean),
         "horizon_s": len(mean) * inputs.bin_s,
         "capacity_rps": inputs.capacity.rps(best),
-        "lag_s": inputs.lag_s,
+        "lag_s": inputs.start.lag_s,
         "saved_executor_s": saved_s,
     }
     if inputs.earlier is not None:
@@ -100,8 +100,8 @@ def _when(inputs: PlanInputs, rps: float) -> str:
 
 def _action(inputs: PlanInputs, best: int, saved_s: float, rises: bool) -> tuple[str, str]:
     """A code, what is done, and why."""
-    target, most = inputs.target, inputs.limits.max_executors
-    starting = target - inputs.active
+    target, most = inputs.start.target, inputs.limits.max_executors
+    starting = target - inputs.start.active
     fleet = executors(target, "carry")
     if starting > 0:
         fleet = f"{executors(target)} ({starting} still starting) {fleet.rpartition(' ')[2]}"
@@ -132,25 +132,25 @@ def _why_fewer(inputs: PlanInputs, best: int, rises: bool) -> str:
     over = [place for place, rps in enumerate(coming) if rps > carried_rps]
     if not over:
         return f"{text}, which is enough for that"
-    if (over[0] - 1) * inputs.bin_s >= inputs.startup_s:
-        return f"{text}, and more can start before that, in {duration(inputs.startup_s)}"
+    if (over[0] - 1) * inputs.bin_s >= inputs.start.startup_s:
+        return f"{text}, and more can start before that, in {duration(inputs.start.startup_s)}"
     return f"{text}, and what exceeds that can wait"
 
 
 def _saving(inputs: PlanInputs, best: int, saved_s: float) -> str:
-    most, fewer = inputs.limits.max_executors, inputs.target - best
-    if inputs.target > most:
-        return f"max_executors={most} does not allow {inputs.target}"
+    most, fewer = inputs.limits.max_executors, inputs.start.target - best
+    if inputs.start.target > most:
+        return f"max_executors={most} does not allow {inputs.start.target}"
     return f"{fewer} fewer now saves {executor_time(saved_s)} against waiting"
 
 
 def _growth(inputs: PlanInputs, best: int, saved_s: float) -> str:
     """What more executors cost until they work, and what they avoid."""
-    least, moved = inputs.limits.min_executors, best - inputs.target
-    if inputs.target < least:
+    least, moved = inputs.limits.min_executors, best - inputs.start.target
+    if inputs.start.target < least:
         return f"min_executors={least} asks for {moved} more"
-    cost_s = moved * (inputs.startup_s + inputs.move_s)
-    late_s = (saved_s + cost_s) / inputs.late_s if inputs.late_s > 0.0 else 0.0
+    cost_s = moved * (inputs.start.startup_s + inputs.prices.move)
+    late_s = (saved_s + cost_s) / inputs.prices.late_s if inputs.prices.late_s > 0.0 else 0.0
     text = f"{moved} more now for {executor_time(cost_s)}"
     if late_s < 0.05:
         return f"{text}, growing later costs more"
@@ -182,7 +182,7 @@ def executor_time(seconds: float) -> str:
 
 def limit_of(inputs: PlanInputs) -> str | None:
     """What limits the job where no fleet would do better; ``None`` while one would."""
-    capacity, target = inputs.capacity, inputs.target
+    capacity, target = inputs.capacity, inputs.start.target
     # Records wait for up to two batches, and no batch is shorter than its fixed cost.
     if inputs.trigger_s is not None and 2.0 * inputs.fixed_s > inputs.slo_s:
         driver_s = capacity.track.fixed_s or 0.0

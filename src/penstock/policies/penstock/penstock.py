@@ -14,25 +14,10 @@ from penstock.core.knowledge import Knowledge
 from penstock.core.model import Decision, Limits, Reason, Snapshot, not_measured
 from penstock.core.phrases import duration
 from penstock.policies.penstock.capacity import WARM_UP_S, Capacity, CapacityEstimate, learn
-from penstock.policies.penstock.dynamic_program import (
-    Array,
-    JobModel,
-    Prices,
-    StartState,
-    first_costs,
-    measured_lag_s,
-    solve,
-)
+from penstock.policies.penstock.dynamic_program import Prices, StartState
 from penstock.policies.penstock.explanation import catch_up_decision, explain_plan
 from penstock.policies.penstock.forecasters import PAST_BINS, Forecast, load_ahead
-from penstock.policies.penstock.plan_inputs import (
-    BINS,
-    PlanInputs,
-    largest_useful_fleet,
-    load_scenarios,
-    sizes,
-    steps_s,
-)
+from penstock.policies.penstock.planning import BINS, PlanInputs, costs, largest_useful_fleet, sizes
 from penstock.policies.penstock.rescaling import ASSUMED_STARTUP_S, learn_hold_up, learn_startup
 from penstock.policies.penstock.surges import BIN_S, Surges, watch
 
@@ -149,15 +134,15 @@ class Penstock:
         most = largest_useful_fleet(inputs)
         # More than any fleet carries: all sizes are late, and the cheapest would be the smallest.
         overloaded = inputs.coming_rps > inputs.capacity.rps(most)
-        if (overloaded or inputs.lag_s > FAR_BEHIND * self.slo_s) and most > target:
+        if (overloaded or inputs.start.lag_s > FAR_BEHIND * self.slo_s) and most > target:
             return catch_up_decision(inputs, most, memory)
         choices = sizes(inputs)
-        costs = _costs(inputs, choices)
-        best = choices[int(np.argmin(costs))]
+        cost_s = costs(inputs, choices)
+        best = choices[int(np.argmin(cost_s))]
         # The same holds where the job is late already and stays so up to the horizon.
         if overloaded or inputs.waits_s > self.slo_s:
             best = max(best, min(target, inputs.limits.max_executors))
-        saved_s = float(costs[choices.index(target)] - costs.min()) if target in choices else 0.0
+        saved_s = float(cost_s[choices.index(target)] - cost_s.min()) if target in choices else 0.0
         return explain_plan(inputs, best, saved_s, memory)
 
     def ahead(self, seen: Sequence[Snapshot], surges: Surges) -> Forecast:
@@ -184,33 +169,24 @@ class Penstock:
         most = snapshot.partitions
         if most is not None and trigger_s is not None:
             most = ceil(most / fleet.cores_per_executor)
-        capacity = Capacity(memory.track, fleet.cores_per_executor, most)
-        asked_s = knowledge.since_rescale_s()
-        waits = fleet.active < fleet.target
         startup_s = ASSUMED_STARTUP_S if memory.startup_s is None else memory.startup_s
         assumed_s = FLOW_HOLD_UP_S if trigger_s is None else BATCH_HOLD_UP_S
+        late_s, move_s = self.late_price * limits.max_executors, 3600.0 * self.move_price
         seen = knowledge.window(PAST_BINS * self.bin_s) or [snapshot]
         recent = (one for one in knowledge.window(BEFORE_S) if one.at_s < snapshot.at_s)
         return PlanInputs(
             at_s=snapshot.at_s,
-            target=fleet.target,
-            active=fleet.active,
-            lag_s=measured_lag_s(snapshot, load_rps),
+            start=StartState.seen(snapshot, knowledge.since_rescale_s(), startup_s),
+            prices=Prices(late_s, move_s, max(memory.mean_rps, 1e-6)),
             load_rps=load_rps,
             earlier=next((one for one in recent if one.arrival_rps is not None), None),
             load=self.ahead(seen, memory.surges),
             surges=memory.surges,
-            capacity=capacity,
-            error=capacity.error(snapshot.at_s),
-            startup_s=startup_s,
-            pending_s=max(2.0, startup_s - asked_s) if waits and asked_s is not None else 0.0,
+            capacity=Capacity(memory.track, fleet.cores_per_executor, most),
             rescale_s=assumed_s if memory.rescale_s is None else memory.rescale_s,
             trigger_s=trigger_s,
-            mean_rps=max(memory.mean_rps, 1e-6),
             bin_s=self.bin_s,
             slo_s=self.slo_s,
-            late_s=self.late_price * limits.max_executors,
-            move_s=3600.0 * self.move_price,
             limits=limits,
         )
 
@@ -239,26 +215,3 @@ class Penstock:
                 startup_s = learn_startup(startup_s, snapshot, previous, asked_s)
             rescale_s = learn_hold_up(rescale_s, track, knowledge.window(100.0), asked_s)
         return PenstockMemory(track, mean_rps, seen_s, startup_s, rescale_s, surges)
-
-
-def _costs(inputs: PlanInputs, choices: list[int]) -> Array:
-    """What each size leads to, over all scenarios, in executor-seconds."""
-    capacity = inputs.capacity
-    job = JobModel(
-        np.asarray(choices, dtype=float),
-        np.asarray([capacity.rps(size) for size in choices]),
-        inputs.fixed_s,
-        inputs.trigger_s,
-        inputs.rescale_s,
-        inputs.slo_s,
-        capacity.track.noise,
-    )
-    prices = Prices(inputs.late_s, inputs.move_s, inputs.mean_rps)
-    lengths_s = steps_s(inputs)
-    scenarios = load_scenarios(inputs, lengths_s, capacity.rps(inputs.limits.max_executors))
-    plan = solve(job, prices, scenarios.planned, lengths_s)
-    start = StartState(
-        inputs.target, inputs.active, inputs.lag_s, inputs.startup_s, inputs.pending_s
-    )
-    costs = first_costs(plan, start, scenarios.bins_rps, inputs.bin_s)
-    return np.asarray(scenarios.weights @ costs)

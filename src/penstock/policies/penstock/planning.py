@@ -1,4 +1,4 @@
-"""All that a plan is made from at one instant: the job, the sizes to compare, and the scenarios.
+"""What each size of the fleet leads to: the inputs of a plan, the sizes to compare, the scenarios.
 
 The load may do what was forecast, or less or more; a surge, or the end of one, is one scenario
 more.
@@ -19,7 +19,12 @@ from penstock.policies.penstock.dynamic_program import (
     NORMAL_POINTS,
     NORMAL_WEIGHTS,
     Array,
+    JobModel,
     LoadScenarios,
+    Prices,
+    StartState,
+    first_costs,
+    solve,
 )
 from penstock.policies.penstock.forecasters import Forecast
 from penstock.policies.penstock.surges import BIN_S, Surges
@@ -49,29 +54,21 @@ CARRIED = 0.9
 class PlanInputs:
     """The job as it is, what is known of it, what may come, and what it costs.
 
-    `earlier` was seen about a minute ago. `late_s` is the price of a second of arrivals that come
-    out late, `move_s` that of starting or removing an executor, both in executor-seconds.
+    `earlier` was seen about a minute ago.
     """
 
     at_s: float
-    target: int
-    active: int
-    lag_s: float
+    start: StartState
+    prices: Prices
     load_rps: float
     earlier: Snapshot | None
     load: Forecast
     surges: Surges
     capacity: Capacity
-    error: float
-    startup_s: float
-    pending_s: float
     rescale_s: float
     trigger_s: float | None
-    mean_rps: float
     bin_s: float
     slo_s: float
-    late_s: float
-    move_s: float
     limits: Limits
 
     @property
@@ -86,18 +83,18 @@ class PlanInputs:
     @property
     def waits_s(self) -> float:
         """The longest that a record waits: in a micro-batch job for two batches."""
-        return self.lag_s * (1.0 if self.trigger_s is None else 2.0)
+        return self.start.lag_s * (1.0 if self.trigger_s is None else 2.0)
 
     @property
     def coming_rps(self) -> float:
         """The load that is there and will still be there when executors asked for now work."""
-        later = min(len(self.load.mean) - 1, int(self.startup_s / self.bin_s))
+        later = min(len(self.load.mean) - 1, int(self.start.startup_s / self.bin_s))
         return min(self.load_rps, self.load.mean[later])
 
     @property
     def fixed_s(self) -> float:
         """What a batch costs at the present size before its first record."""
-        return self.capacity.fixed_s(max(1, self.active))
+        return self.capacity.fixed_s(max(1, self.start.active))
 
 
 def sizes(inputs: PlanInputs) -> list[int]:
@@ -105,22 +102,22 @@ def sizes(inputs: PlanInputs) -> list[int]:
     capacity, surges, limits = inputs.capacity, inputs.surges, inputs.limits
     low = min(inputs.load.quantile(-1.3)) * 0.85
     high = max(inputs.load.quantile(1.3)) * 1.2
-    least, most = max(limits.min_executors, 1), limits.max_executors
+    least, most, target = max(limits.min_executors, 1), limits.max_executors, inputs.start.target
     if surges.recur:
         high = max(high, 1.1 * (surges.calm_rps + surges.rise_rps()))
     if inputs.surge_rises:
         high = max(high, capacity.rps(most))
-    if inputs.lag_s > 0.5 * inputs.slo_s:
-        high *= 1.0 + inputs.lag_s / 60.0
+    if inputs.start.lag_s > 0.5 * inputs.slo_s:
+        high *= 1.0 + inputs.start.lag_s / 60.0
     first = smallest(capacity, low, least, most)
     last = smallest(capacity, high, first, most)
-    first, last = min(first, inputs.target), max(last, inputs.target)
+    first, last = min(first, target), max(last, target)
     first, last = max(least, min(first, most)), min(most, max(last, least))
     found = list(range(first, last + 1))
     if len(found) > MOST_SIZES:
         chosen = {round(x) for x in np.linspace(first, last, MOST_SIZES - 3)}
-        near = {inputs.target - 1, inputs.target, inputs.target + 1}
-        found = sorted(chosen | {n for n in near if first <= n <= last})
+        near = {size for size in range(target - 1, target + 2) if first <= size <= last}
+        found = sorted(chosen | near)
     return found
 
 
@@ -135,14 +132,6 @@ def smallest(capacity: Capacity, load_rps: float, first: int, last: int) -> int:
     return first + bisect_left(range(first, last), load_rps, key=capacity.rps)
 
 
-class WeightedScenarios(Struct, frozen=True):
-    """The scenarios in bins from now on, how likely each is now, and the same in a plan's steps."""
-
-    bins_rps: Array
-    weights: Array
-    planned: LoadScenarios
-
-
 class SurgeScenario(Struct, frozen=True):
     """One more scenario: how likely it is now, and to come and to go in each step."""
 
@@ -152,40 +141,52 @@ class SurgeScenario(Struct, frozen=True):
     goes: Array
 
 
-def steps_s(inputs: PlanInputs) -> list[float]:
-    """The steps of the plan: no shorter than executors take to start."""
-    shortest_s = max(inputs.bin_s, inputs.startup_s)
-    return [shortest_s * step for step in STEPS]
+def costs(inputs: PlanInputs, choices: list[int]) -> Array:
+    """What each of these sizes leads to, over all scenarios, in executor-seconds."""
+    capacity = inputs.capacity
+    job = JobModel(
+        np.asarray(choices, dtype=float),
+        np.asarray([capacity.rps(size) for size in choices]),
+        inputs.fixed_s,
+        inputs.trigger_s,
+        inputs.rescale_s,
+        inputs.slo_s,
+        capacity.track.noise,
+    )
+    # No step is shorter than executors take to start.
+    lengths_s = [max(inputs.bin_s, inputs.start.startup_s) * step for step in STEPS]
+    bins_rps, weights, scenarios = _scenarios(inputs, lengths_s)
+    plan = solve(job, inputs.prices, scenarios, lengths_s)
+    return np.asarray(weights @ first_costs(plan, inputs.start, bins_rps, inputs.bin_s))
 
 
-def load_scenarios(
-    inputs: PlanInputs, lengths_s: Sequence[float], most_rps: float
-) -> WeightedScenarios:
-    """What may come from now on; `most_rps` is what the largest fleet carries."""
+def _scenarios(
+    inputs: PlanInputs, lengths_s: Sequence[float]
+) -> tuple[Array, Array, LoadScenarios]:
+    """The scenarios in bins from now on, how likely each is now, and the same in a plan's steps."""
     mean, deviation = np.asarray(inputs.load.mean), np.asarray(inputs.load.deviation)
     # Less capacity than was learned is like more load.
-    deviation = np.sqrt(deviation**2 + (inputs.error * mean) ** 2)
+    deviation = np.sqrt(deviation**2 + (inputs.capacity.error(inputs.at_s) * mean) ** 2)
     bins = np.maximum(0.0, mean + DEVIATIONS[:, None] * deviation)
     weights = WEIGHTS
     keeps = KEEPS ** (np.asarray([0.0, *lengths_s[:-1]]) / inputs.bin_s)[:, None, None]
     changes = keeps * np.eye(len(WEIGHTS)) + (1.0 - keeps) * WEIGHTS
-    edges_s = np.cumsum([0.0, inputs.startup_s, *lengths_s])
-    surge = _surge(inputs, bins, edges_s, CARRIED * most_rps)
+    edges_s = np.cumsum([0.0, inputs.start.startup_s, *lengths_s])
+    surge = _surge(inputs, bins, edges_s)
     if surge is not None:
         bins = np.concatenate([bins, surge.bins_rps[None, :]])
         weights = np.append(WEIGHTS * (1.0 - surge.weight), surge.weight)
         changes = _with_surge(changes, surge)
-    planned = LoadScenarios(_in_steps(bins, inputs.startup_s, lengths_s, inputs.bin_s), changes)
-    return WeightedScenarios(bins, weights, planned)
+    loads_rps = _in_steps(bins, inputs.start.startup_s, lengths_s, inputs.bin_s)
+    return bins, weights, LoadScenarios(loads_rps, changes)
 
 
-def _surge(
-    inputs: PlanInputs, bins: Array, edges_s: Array, most_rps: float
-) -> SurgeScenario | None:
+def _surge(inputs: PlanInputs, bins: Array, edges_s: Array) -> SurgeScenario | None:
     """That a surge rises on, that it ends, or that one begins; ``None`` where none is expected."""
     surges, at_s, pace = inputs.surges, inputs.at_s, inputs.pace
     if surges.shapeless:
         return None
+    most_rps = CARRIED * inputs.capacity.rps(inputs.limits.max_executors)
     if inputs.surge_rises:
         never = np.zeros(len(edges_s) - 1)
         top_rps = surges.calm_rps + surges.rise_rps()
