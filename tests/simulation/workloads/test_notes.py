@@ -6,8 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from penstock.simulation.workloads.expressions import parse_workload
-from penstock.simulation.workloads.notes import notes
+from penstock.simulation.workloads.expressions import notes, parse_workload
 
 
 def capacity(executors: int) -> float:

@@ -12,8 +12,7 @@ from hypothesis import strategies as st
 
 from penstock.core.errors import ConfigError
 from penstock.simulation.workloads.expressions import parse_workload
-from penstock.simulation.workloads.recorded import Trace
-from penstock.simulation.workloads.traces import read_trace
+from penstock.simulation.workloads.traces import Trace, read_trace
 
 PLAIN = "hours=24,scale=1,noise=0,slow_noise=0"
 

@@ -23,7 +23,7 @@ from penstock.core.files import cut_torn_line, decode_lines
 from penstock.lab.experiments.process_pool import Progress
 from penstock.lab.experiments.tournament import Cell, Row, play
 from penstock.simulation.workloads.expressions import parse_workload
-from penstock.simulation.workloads.recorded import Trace
+from penstock.simulation.workloads.traces import Trace
 
 FORMAT = "penstock-cells"
 VERSION = 1

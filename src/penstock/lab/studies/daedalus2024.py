@@ -46,8 +46,7 @@ from penstock.policies.daedalus.daedalus import Daedalus, DaedalusMemory
 from penstock.policies.kubernetes.hpa import Hpa
 from penstock.policies.phoebe import Phoebe
 from penstock.policies.static import Static
-from penstock.simulation.engines.continuous import ContinuousJob
-from penstock.simulation.engines.continuous_run import ContinuousRun
+from penstock.simulation.engines.continuous import ContinuousJob, ContinuousRun
 from penstock.simulation.engines.engine import Curve, Outcome
 
 Array = NDArray[np.float64]

@@ -20,16 +20,19 @@ Operators stand between spaces, because names and files may hold any of these si
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from math import ceil
-from typing import TypeVar
+from pathlib import Path
+from typing import ClassVar, TypeVar
 
 import numpy as np
 from msgspec import Struct
 
 from penstock.core.errors import ConfigError, unknown
+from penstock.core.phrases import duration, executors, rate
 from penstock.settings import notation
-from penstock.simulation.workloads.shape import Capacity, Series, Workload, refuse_negative
+from penstock.simulation.workloads.shape import Capacity, Workload, refuse_negative
+from penstock.simulation.workloads.traces import DEFAULT_PEAK_EXECUTORS, Trace
 from penstock.simulation.workloads.workload import WORKLOADS, Constant
 
 NAMED: dict[str, str] = {
@@ -46,6 +49,8 @@ NAMED: dict[str, str] = {
 """The loads of the studies, scaled so that their peak needs 12 executors of any job."""
 
 LONGEST_PHASE_S = 366 * 86_400.0
+#: Rows this many times as far apart as usual have a gap between them.
+GAP_FACTOR = 3.0
 
 T = TypeVar("T")
 
@@ -54,33 +59,41 @@ class Parts(Struct, frozen=True):
     """Workloads at the same time; those without an end go along with the longest that has one."""
 
     parts: tuple[Workload, ...]
+    operator: ClassVar[str]
+    ufunc: ClassVar[np.ufunc]
 
     def natural_duration_s(self) -> float | None:
         lengths = [part.natural_duration_s() for part in self.parts]
         return max((length for length in lengths if length is not None), default=None)
 
+    def rates(self, seconds: int, seed: int, capacity_rps: Capacity) -> list[float]:
+        every = [
+            part.rates(seconds, _child(seed, index), capacity_rps)
+            for index, part in enumerate(self.parts)
+        ]
+        with np.errstate(over="ignore"):
+            series = self.ufunc.reduce(every)
+        rates: list[float] = refuse_negative(series, self.describe).tolist()
+        return rates
+
+    def describe(self) -> str:
+        # What binds less tightly than the operator needs parentheses.
+        looser = (Sum, Sequence) if isinstance(self, Sum) else (Sum, Product, Sequence)
+        return f" {self.operator} ".join(_inside(part, *looser) for part in self.parts)
+
 
 class Sum(Parts, frozen=True):
     """Several workloads at once: ``a + b``."""
 
-    def rates(self, seconds: int, seed: int, capacity_rps: Capacity) -> list[float]:
-        every = _each(self.parts, seconds, seed, capacity_rps)
-        return _checked(np.sum(every, axis=0), self)
-
-    def describe(self) -> str:
-        return " + ".join(_inside(part, Sum, Sequence) for part in self.parts)
+    operator: ClassVar[str] = "+"
+    ufunc: ClassVar[np.ufunc] = np.add
 
 
 class Product(Parts, frozen=True):
     """One workload shaped by others, second by second: ``a * b``; a plain number is a factor."""
 
-    def rates(self, seconds: int, seed: int, capacity_rps: Capacity) -> list[float]:
-        every = _each(self.parts, seconds, seed, capacity_rps)
-        with np.errstate(over="ignore"):
-            return _checked(np.prod(every, axis=0), self)
-
-    def describe(self) -> str:
-        return " * ".join(_inside(part, Sum, Product, Sequence) for part in self.parts)
+    operator: ClassVar[str] = "*"
+    ufunc: ClassVar[np.ufunc] = np.multiply
 
 
 class Phase(Struct, frozen=True):
@@ -250,23 +263,50 @@ def _single(text: str) -> Workload:
     return notation.realize(shape, parsed)
 
 
-def _checked(series: Series, workload: Workload) -> list[float]:
-    rates: list[float] = refuse_negative(series, workload.describe).tolist()
-    return rates
-
-
 def _child(seed: int, index: int) -> int:
     """A seed for the index-th part, so that equal parts do not share their noise."""
     return int(np.random.SeedSequence([seed, index]).generate_state(1)[0])
 
 
-def _each(
-    parts: tuple[Workload, ...], seconds: int, seed: int, capacity_rps: Capacity
-) -> list[list[float]]:
-    return [
-        part.rates(seconds, _child(seed, index), capacity_rps) for index, part in enumerate(parts)
-    ]
-
-
 def _inside(part: Workload, *kinds: type) -> str:
     return f"({part.describe()})" if isinstance(part, kinds) else part.describe()
+
+
+def notes(workload: Workload, capacity_rps: Capacity) -> list[str]:
+    """One sentence for each trace that is scaled by default, and for the gaps in each trace."""
+    found = [note for trace in _traces(workload) for note in _notes(trace, capacity_rps)]
+    return list(dict.fromkeys(found))
+
+
+def _traces(workload: Workload) -> Iterator[Trace]:
+    if isinstance(workload, Trace):
+        yield workload
+    elif isinstance(workload, Parts):
+        for part in workload.parts:
+            yield from _traces(part)
+    elif isinstance(workload, Sequence):
+        for phase in workload.phases:
+            yield from _traces(phase.workload)
+
+
+def _notes(trace: Trace, capacity_rps: Capacity) -> Iterator[str]:
+    name, piece = Path(trace.file).name, trace.piece()
+    if (trace.peak_executors, trace.scale, trace.max_rps) == (None, None, None):
+        peak_rps, to_rps = float(piece.rates_rps.max()), capacity_rps(DEFAULT_PEAK_EXECUTORS)
+        if peak_rps > 0.0:
+            factor = to_rps / peak_rps
+            by = f"{factor:.3g}" if factor < 1000.0 else f"{factor:,.0f}"
+            yield (
+                f"{name}: peak {rate(peak_rps)} scaled by about {by} to "
+                f"{rate(to_rps)}, which {executors(DEFAULT_PEAK_EXECUTORS, 'carry')} "
+                "(scale=1 keeps the rates)"
+            )
+    gaps_s = np.diff(piece.at_s)
+    wide = np.flatnonzero(gaps_s > GAP_FACTOR * np.median(gaps_s)) if len(gaps_s) else gaps_s
+    if len(wide):
+        longest = int(wide[np.argmax(gaps_s[wide])])
+        gaps = "a gap" if len(wide) == 1 else f"{len(wide)} gaps, the longest"
+        yield (
+            f"{name}: {gaps} of {duration(gaps_s[longest])} ({duration(piece.at_s[longest])} after "
+            "the first row), filled with straight lines"
+        )

@@ -1,4 +1,4 @@
-"""Recorded loads: CSV files with a time and a rate in each row.
+"""Recorded loads as workloads: CSV files with a time and a rate in each row.
 
 Most forms of files need no options:
 
@@ -20,13 +20,17 @@ from datetime import UTC, datetime
 from functools import lru_cache
 from math import isfinite
 from pathlib import Path
+from typing import Annotated, ClassVar
 
 import numpy as np
-from msgspec import Struct
-from numpy.typing import NDArray
+from msgspec import Meta, Struct
 
 from penstock.core.errors import ConfigError, unknown
+from penstock.settings import notation
+from penstock.simulation.workloads import shape
+from penstock.simulation.workloads.shape import Capacity, Fraction, Instant, Series
 
+DEFAULT_PEAK_EXECUTORS = 12
 SEPARATORS = ",;|\t"
 
 # fmt: off
@@ -51,24 +55,92 @@ class RecordedLoad(Struct, frozen=True):
     of five minutes make a day.
     """
 
-    at_s: NDArray[np.float64]
-    rates_rps: NDArray[np.float64]
+    at_s: Series
+    rates_rps: Series
 
     @property
     def duration_s(self) -> float:
         return float(self.at_s[-1] + np.median(np.diff(self.at_s)))
 
 
+class Trace(shape.Shape, frozen=True):
+    """A recorded load from a CSV file, scaled to the job, with noise between its rows.
+
+    Rows are joined by straight lines. Both noises are normal, with these fractions of the rate as
+    standard deviations: white noise is new in each second, slow noise wanders with a time constant
+    of five minutes. Then the series is scaled: to `peak_executors` (12 by default), by the factor
+    `scale`, or so that its largest value is `max_rps`. `start_s` and `hours` cut a piece out.
+    """
+
+    name: ClassVar[str] = "trace"
+    file: str
+    hours: Annotated[float, Meta(gt=0, le=8784)] = 24.0
+    start_s: Instant = 0.0
+    scale: Annotated[float, Meta(ge=0)] | None = None
+    max_rps: Annotated[float, Meta(gt=0)] | None = None
+    noise_fraction: Fraction = 0.05
+    slow_noise_fraction: Fraction = 0.03
+    time: str | None = None
+    rate: str | None = None
+
+    def __post_init__(self) -> None:
+        options = {"peak_executors": self.peak_executors, "scale": self.scale, "max": self.max_rps}
+        given = [option for option, value in options.items() if value is not None]
+        if len(given) > 1:
+            raise ConfigError(f"{self.describe()}: give either {' or '.join(given)}, not both")
+
+    def natural_duration_s(self) -> float:
+        recording = self._recording()
+        if self.start_s >= recording.at_s[-1]:
+            raise ConfigError(
+                f"{self.describe()}: start must be before its last row at "
+                f"{recording.at_s[-1]:g} s, not {self.start_s:g} s"
+            )
+        return float(max(2, round(min(self.hours * 3600.0, recording.duration_s - self.start_s))))
+
+    def rates(self, seconds: int, seed: int, capacity_rps: Capacity) -> list[float]:
+        # The scale is that of the whole piece, also when only a part of it is run.
+        length = max(seconds, int(self.natural_duration_s()))
+        series = self.series(np.arange(float(length)), np.random.default_rng(seed))
+        if self.scale is not None:
+            series = series * self.scale
+        elif self.max_rps is not None:
+            series = shape.to_peak(series, self.max_rps, self.describe, percentile=100.0)
+        else:
+            peak_executors = self.peak_executors or DEFAULT_PEAK_EXECUTORS
+            series = shape.to_peak(series, capacity_rps(peak_executors), self.describe)
+        rates: list[float] = shape.refuse_negative(series, self.describe)[:seconds].tolist()
+        return rates
+
+    def series(self, at_s: Series, random: np.random.Generator) -> Series:
+        recording = self._recording()
+        wrapped_s = self.start_s + at_s % self.natural_duration_s()
+        means = np.interp(wrapped_s, recording.at_s, recording.rates_rps)
+        noise = self.noise_fraction * random.standard_normal(len(at_s))
+        noise += self.slow_noise_fraction * shape.slow_noise(at_s, random)
+        return np.maximum(means * (1.0 + noise), 0.0)
+
+    def describe(self) -> str:
+        return notation.describe(self, self.name, positional=1)
+
+    def piece(self) -> RecordedLoad:
+        """The rows between which rates are taken; times count from the first row of the file."""
+        recording = self._recording()
+        end_s = self.start_s + self.natural_duration_s()
+        first = int(np.searchsorted(recording.at_s, self.start_s, side="right")) - 1
+        used = slice(first, int(np.searchsorted(recording.at_s, end_s)) + 1)
+        return RecordedLoad(recording.at_s[used], recording.rates_rps[used])
+
+    def _recording(self) -> RecordedLoad:
+        return read_trace(self.file, self.time, self.rate)
+
+
 class _TraceRow(Struct, frozen=True):
     line: int
     cells: list[str]
 
-
-class _Columns(Struct, frozen=True):
-    """Where to look in a row; without a time column there is one row per second."""
-
-    time: int | None
-    rate: int
+    def cell(self, column: int) -> str:
+        return self.cells[column].strip() if column < len(self.cells) else ""
 
 
 def read_trace(file: str, time: str | None = None, rate: str | None = None) -> RecordedLoad:
@@ -96,11 +168,10 @@ def _read(file: str, time: str | None, rate: str | None, stamp: tuple[int, int])
         raise ConfigError(
             f"trace {file}: at least 2 rows of data are needed, but there are {len(data)}"
         )
-    columns = _find_columns(file, header, data[0], time, rate)
-    rates = [_rate(file, row, columns.rate) for row in data]
-    if columns.time is None:
-        return RecordedLoad(np.arange(float(len(rates))), np.array(rates))
-    return RecordedLoad(_times(file, data, columns.time), np.array(rates))
+    time_at, rate_at = _find_columns(file, header, data[0], time, rate)
+    rates = np.array([_rate(file, row, rate_at) for row in data])
+    at_s = np.arange(float(len(rates))) if time_at is None else _times(file, data, time_at)
+    return RecordedLoad(at_s, rates)
 
 
 def _rows(file: str) -> Iterator[_TraceRow]:
@@ -127,8 +198,11 @@ def _rows(file: str) -> Iterator[_TraceRow]:
 
 def _find_columns(
     file: str, header: list[str] | None, row: _TraceRow, time: str | None, rate: str | None
-) -> _Columns:
-    """The columns asked for, else those of the usual names, else what the first row looks like."""
+) -> tuple[int | None, int]:
+    """The columns asked for, else those of the usual names, else what the first row looks like.
+
+    The first is that of the time; without one there is one row per second.
+    """
     numeric = [index for index, cell in enumerate(row.cells) if _is_number(cell)]
     rate_at = _asked(file, header, row, rate)
     if rate_at is None and (usual := _usual(header, RATE_NAMES)) in numeric:
@@ -146,7 +220,7 @@ def _find_columns(
         raise ConfigError(
             f"trace {file}, line {row.line}: no column of rates found, expected a number"
         )
-    return _Columns(None if time_at == rate_at else time_at, rate_at)
+    return None if time_at == rate_at else time_at, rate_at
 
 
 def _guessed_rate(numeric: list[int], time_at: int | None, time_is_guess: bool) -> int | None:
@@ -178,7 +252,7 @@ def _asked(file: str, header: list[str] | None, row: _TraceRow, column: str | No
 
 
 def _rate(file: str, row: _TraceRow, column: int) -> float:
-    cell = row.cells[column].strip() if column < len(row.cells) else ""
+    cell = row.cell(column)
     try:
         rate = float(cell)
     except ValueError:
@@ -192,11 +266,11 @@ def _rate(file: str, row: _TraceRow, column: int) -> float:
     return rate
 
 
-def _times(file: str, rows: list[_TraceRow], column: int) -> NDArray[np.float64]:
+def _times(file: str, rows: list[_TraceRow], column: int) -> Series:
     """The instant of each row, counted from the first."""
     instants: list[float] = []
     for row in rows:
-        cell = row.cells[column].strip() if column < len(row.cells) else ""
+        cell = row.cell(column)
         instant = _instant(cell)
         if instant is None:
             raise ConfigError(
@@ -209,10 +283,8 @@ def _times(file: str, rows: list[_TraceRow], column: int) -> NDArray[np.float64]
                 f"trace {file}, line {row.line}: times must rise, but {cell} follows {before}"
             )
         instants.append(instant)
-    at_s = np.array(instants)
     per_second = 1000.0 if instants[0] >= _MILLISECONDS_FROM else 1.0
-    since_first_s: NDArray[np.float64] = (at_s - instants[0]) / per_second
-    return since_first_s
+    return np.asarray((np.array(instants) - instants[0]) / per_second)
 
 
 def _instant(cell: str) -> float | None:

@@ -1,6 +1,6 @@
 """The shapes of workloads: how many records arrive in each second of a run.
 
-`recorded.py` has that of a file; `expressions.py` adds, multiplies and joins them.
+`traces.py` has that of a file; `expressions.py` adds, multiplies and joins them.
 
 The defaults suit a job of about 10,000 records/s per executor. ``peak_executors=12`` scales any
 shape so that its 99.9th percentile is just what 12 executors can carry. A rate below zero is an
@@ -19,19 +19,9 @@ import numpy as np
 from msgspec import Meta
 
 from penstock.core.errors import ConfigError
-from penstock.simulation.workloads.recorded import Trace
-from penstock.simulation.workloads.shape import (
-    Fraction,
-    Hold,
-    Instant,
-    Rate,
-    Series,
-    Shape,
-    Span,
-    count,
-    intervals,
-    refuse_negative,
-)
+from penstock.simulation.workloads import shape
+from penstock.simulation.workloads.shape import Fraction, Hold, Instant, Rate, Series, Shape, Span
+from penstock.simulation.workloads.traces import Trace
 
 #: Above this a float no longer counts single records.
 MOST_RPS = 1e15
@@ -109,10 +99,12 @@ class Cosine(Shape, frozen=True):
     every_s: Hold = 60.0
 
     def series(self, at_s: Series, random: np.random.Generator) -> Series:
-        interval = intervals(at_s, self.every_s)
+        interval = shape.intervals(at_s, self.every_s)
         angle = 2.0 * np.pi * interval * self.every_s / self.period_s
-        means = refuse_negative(self.mean_rps + self.amplitude_rps * np.cos(angle), self.describe)
-        noise = random.uniform(-self.noise_rps, self.noise_rps, count(interval))
+        means = shape.refuse_negative(
+            self.mean_rps + self.amplitude_rps * np.cos(angle), self.describe
+        )
+        noise = random.uniform(-self.noise_rps, self.noise_rps, shape.count(interval))
         return np.maximum(means + noise[interval], 0.0)
 
 
@@ -134,7 +126,7 @@ class Pyramid(Shape, frozen=True):
         _refuse_order(self, self.low_rps, self.high_rps)
         steps = max(1, ceil((self.high_rps - self.low_rps) / self.step_rps))
         # Levels 0 1 2 1 0 1 ...: the distance to the nearest whole period of `2 steps`.
-        place = intervals(at_s, self.hold_s) % (2 * steps)
+        place = shape.intervals(at_s, self.hold_s) % (2 * steps)
         level = np.minimum(place, 2 * steps - place)
         return np.minimum(self.low_rps + self.step_rps * level, self.high_rps)
 
@@ -148,7 +140,7 @@ class Square(Shape, frozen=True):
     hold_s: Hold = 370.0
 
     def series(self, at_s: Series, random: np.random.Generator) -> Series:
-        return np.where(intervals(at_s, self.hold_s) % 2 == 0, self.low_rps, self.high_rps)
+        return np.where(shape.intervals(at_s, self.hold_s) % 2 == 0, self.low_rps, self.high_rps)
 
 
 class Spikes(Shape, frozen=True):
@@ -239,8 +231,8 @@ class RandomWalk(Shape, frozen=True):
                 f"{self.describe()}: start must be between low ({self.low_rps:g}) and high "
                 f"({self.high_rps:g} records/s), not {self.start_rps:g}"
             )
-        interval = intervals(at_s, self.every_s)
-        steps = random.normal(0.0, self.step_rps, count(interval))
+        interval = shape.intervals(at_s, self.every_s)
+        steps = random.normal(0.0, self.step_rps, shape.count(interval))
         steps[:1] = 0.0
         free = self.start_rps - self.low_rps + np.cumsum(steps)
         # A walk between two mirrors is a free walk folded back: a triangle wave of its position.
@@ -269,7 +261,9 @@ class Diurnal(Shape, frozen=True):
         _refuse_order(self, self.low_rps, self.high_rps)
         angle = 2.0 * np.pi * (at_s - self.peak_at_s) / self.period_s
         day = ((1.0 + np.cos(angle)) / 2.0) ** self.sharpness
-        means = refuse_negative(self.low_rps + (self.high_rps - self.low_rps) * day, self.describe)
+        means = shape.refuse_negative(
+            self.low_rps + (self.high_rps - self.low_rps) * day, self.describe
+        )
         noise = random.standard_normal(len(at_s))
         return np.maximum(means * (1.0 + self.noise_fraction * noise), 0.0)
 
@@ -290,12 +284,12 @@ class Poisson(Shape, frozen=True):
 
     def series(self, at_s: Series, random: np.random.Generator) -> Series:
         _refuse_order(self, self.low_rps, self.high_rps)
-        interval = intervals(at_s, self.every_s)
+        interval = shape.intervals(at_s, self.every_s)
         if self.levels_rps:
             means = np.array(self.levels_rps)[interval % len(self.levels_rps)]
         else:
-            means = random.uniform(self.low_rps, self.high_rps, count(interval))[interval]
-        means = refuse_negative(means, self.describe)
+            means = random.uniform(self.low_rps, self.high_rps, shape.count(interval))[interval]
+        means = shape.refuse_negative(means, self.describe)
         if len(means) and means.max() > MOST_RPS:
             raise ConfigError(
                 f"{self.describe()}: rates must be at most {MOST_RPS:g} records/s, "
