@@ -40,7 +40,7 @@ def repository(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def test_jars_in_the_cache_need_neither_java_nor_a_network(tmp_path: Path) -> None:
-    ready = tmp_path / "jars" / BROKER.folder
+    ready = tmp_path / "jars" / BROKER.roots[0]
     ready.mkdir(parents=True)
     said: list[str] = []
     assert fetch(BROKER, NO_JAVA, tmp_path, said.append) == ready

@@ -98,12 +98,9 @@ def connect(application: Application) -> Iterator[Finding]:
     if remote is None and application.conf.get("spark.api.mode", "classic") != "connect":
         return
     where = f"the client of {remote}" if remote else "a client"
-    yield Finding(
-        "connect",
-        "error",
-        f"{where} uses Spark Connect, which cannot see or change executors",
-        "run the script in the driver itself (spark.api.mode=classic, no spark.remote)",
-    )
+    reason = f"{where} uses Spark Connect, which cannot see or change executors"
+    change = "run the script in the driver itself (spark.api.mode=classic, no spark.remote)"
+    yield Finding("connect", "error", reason, change)
 
 
 def master(application: Application) -> Iterator[Finding]:

@@ -30,7 +30,6 @@ Errors: TypeAlias = tuple[type[Exception], ...]
 JVM_ERRORS: Errors = (Py4JError, PySparkException)
 LOCALITY_WAIT = "spark.locality.wait"
 _TRIGGERS: dict[str, Trigger] = {
-    "ProcessingTimeTrigger": "processingTime",
     "AvailableNowTrigger": "availableNow",
     "OneTimeTrigger": "once",
     "RealTimeTrigger": "realTime",
@@ -329,9 +328,8 @@ class Driver:
     def recent_progress(self, query: StreamingQuery) -> Iterator[str]:
         """Reports of the query as JSON, newest first, as far back as Spark keeps them."""
         java_query: Any = query._jsq
-        kept = java_query.recentProgress()
-        for place in range(len(kept) - 1, -1, -1):
-            yield str(kept[place].json())
+        for report in reversed(java_query.recentProgress()):
+            yield str(report.json())
 
     def listen(self, spark: SparkSession, hand_over: Callable[[str], None]) -> Callable[[], None]:
         """Hand over each progress report of the session; returns a function that stops that.
@@ -386,17 +384,13 @@ class Listener:
     def __init__(self, hand_over: Callable[[str], None]) -> None:
         self._hand_over = hand_over
 
-    def onQueryStarted(self, event: Any) -> None:  # noqa: N802
-        pass
-
     def onQueryProgress(self, event: Any) -> None:  # noqa: N802
         self._hand_over(str(event.progress().json()))
 
-    def onQueryIdle(self, event: Any) -> None:  # noqa: N802
+    def _ignore(self, event: Any) -> None:
         pass
 
-    def onQueryTerminated(self, event: Any) -> None:  # noqa: N802
-        pass
+    onQueryStarted = onQueryIdle = onQueryTerminated = _ignore  # noqa: N815
 
     class Java:
         implements = ("org.apache.spark.sql.streaming.PythonStreamingQueryListener",)

@@ -13,19 +13,9 @@ Start reading at `bed.py`. `keeper.py` says why no process stays behind.
 from __future__ import annotations
 
 from penstock.testbed.bed import Testbed
-from penstock.testbed.java import JavaRuntime, ensure_java, find_java
+from penstock.testbed.java import find_java
 from penstock.testbed.pace import paced
 from penstock.testbed.processes import wait_until
-from penstock.testbed.servers import Broker, Cluster, ExecutorProcess
+from penstock.testbed.servers import Broker
 
-__all__ = [
-    "Broker",
-    "Cluster",
-    "ExecutorProcess",
-    "JavaRuntime",
-    "Testbed",
-    "ensure_java",
-    "find_java",
-    "paced",
-    "wait_until",
-]
+__all__ = ["Broker", "Testbed", "find_java", "paced", "wait_until"]

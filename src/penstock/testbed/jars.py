@@ -39,17 +39,12 @@ class JarSet:
     transitive: bool
 
     @property
-    def folder(self) -> str:
-        """Where it lies in the cache: named after its first root.
-
-        >>> BROKER.folder
-        'kafka_2.13-4.1.1'
-        """
-        return self.roots[0]
-
-    @property
     def roots(self) -> list[str]:
-        """The file names of the roots, without their ending."""
+        """The file names of the roots, without their ending; the first names its folder too.
+
+        >>> BROKER.roots
+        ['kafka_2.13-4.1.1', 'slf4j-simple-1.7.36']
+        """
         return ["-".join(each.split(":")[1:]) for each in self.coordinates]
 
     def order(self) -> str:
@@ -137,7 +132,7 @@ def fetch(
 ) -> Path:
     """The directory with these jars, filled first if it is not there."""
     shelf = (cache or cache_directory()) / "jars"
-    ready = shelf / jars.folder
+    ready = shelf / jars.roots[0]
     if ready.is_dir():
         return ready
     with alone(shelf):
@@ -165,16 +160,16 @@ def alone(shelf: Path) -> Iterator[None]:
 
 def resolve(jars: JarSet, java: JavaRuntime, shelf: Path, say: Callable[[str], None]) -> int:
     """Let Ivy fetch the set until it is whole; the number of jars."""
-    partial = shelf / f".{jars.folder}"
+    partial = shelf / f".{jars.roots[0]}"
     (partial / "lib").mkdir(parents=True, exist_ok=True)
     (partial / "ivy.xml").write_text(jars.order())
     problem = ""
     for _ in range(TRIES):
         problem = ask_ivy(java, partial, say) or missing(jars, partial / "lib")
         if not problem:
-            (partial / "lib").rename(shelf / jars.folder)
+            (partial / "lib").rename(shelf / jars.roots[0])
             shutil.rmtree(partial)
-            return len(list((shelf / jars.folder).glob("*.jar")))
+            return len(list((shelf / jars.roots[0]).glob("*.jar")))
     raise ConfigError(
         f"cannot fetch the jars of {jars.name} in {TRIES} tries: {problem}; check the network, or "
         f"name your own repository in an Ivy settings file with {OWN_SETTINGS}"

@@ -116,8 +116,7 @@ def can_cap(sources: Sequence[SourceFacts]) -> bool:
 def own_cap(sources: Sequence[SourceFacts]) -> int | None:
     """The cap that the user has chosen; the smallest where sources differ."""
     caps = [_lowered(source).get(OWN_CAP, "") for source in sources]
-    numbers = [int(cap) for cap in caps if cap.isdigit()]
-    return min(numbers) if numbers else None
+    return min((int(cap) for cap in caps if cap.isdigit()), default=None)
 
 
 def _lowered(source: SourceFacts) -> dict[str, str]:

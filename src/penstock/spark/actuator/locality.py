@@ -46,8 +46,7 @@ class LocalityGuard:
 
     def open(self) -> None:
         """Set the wait to zero; call it before executors come or leave, and after one is lost."""
-        self._since = None
-        self._rounds = 0
+        self._since, self._rounds = None, 0
         if self._saved is None:
             saved = self._driver.locality_wait()
             self._driver.set_locality_wait(NO_WAIT)
@@ -59,21 +58,19 @@ class LocalityGuard:
 
     def reconcile(self, *, is_settled: bool, state: StatePartitions) -> None:
         """Count clean batches once the fleet is settled, and close after enough of them."""
-        if self._saved is None:
-            return
-        if not is_settled:
+        if self._saved is None or not is_settled:
             self._since = None
             return
-        if self._since is None:
-            self._since = dict(self._batches())
+        since, now = self._since, dict(self._batches())
+        if since is None:
+            self._since = now
             return
-        now = self._batches()
-        if not ran_clean(self._since, now):
+        if not ran_clean(since, now):
             return
         idle = without_work(self._new_executors, state)
         self._rounds += 1
         if idle and self._rounds < ROUNDS:
-            self._since = dict(now)
+            self._since = now
             return
         if idle:
             log.warning(
@@ -87,8 +84,7 @@ class LocalityGuard:
         """Restore the user's own wait."""
         if self._saved is not None:
             self._driver.set_locality_wait(self._saved)
-        self._saved = None
-        self._since = None
+        self._saved = self._since = None
         self._new_executors = set()
 
 

@@ -15,7 +15,7 @@ from __future__ import annotations
 import logging
 import re
 from bisect import bisect_right
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from operator import itemgetter
 from threading import Event, Lock, Thread
 from typing import Any
@@ -25,7 +25,8 @@ from msgspec import Struct
 from penstock.core.alarm import RateBaseline
 from penstock.core.clock import WallClock
 from penstock.core.errors import ConfigError, SensorError
-from penstock.spark.sensor.progress import Partition
+from penstock.core.model import Batch
+from penstock.spark.sensor.progress import Partition, SourceProgress, partition_offsets
 
 log = logging.getLogger(__name__)
 
@@ -175,20 +176,18 @@ class Brokers:
 
     def end_offsets(self, partitions: Iterable[Partition]) -> Offsets:
         """The end offset of each partition now, or `SensorError`."""
-        from confluent_kafka.admin import OffsetSpec  # type: ignore[attr-defined]
-
-        return self._ask(partitions, OffsetSpec.latest())  # type: ignore[no-untyped-call]
+        return self._ask(partitions, None)
 
     def offsets_at(self, partitions: Iterable[Partition], at_s: float) -> Offsets:
         """The first offset of each partition at or after `at_s`; left out where there is none."""
-        from confluent_kafka.admin import OffsetSpec  # type: ignore[attr-defined]
-
-        found = self._ask(partitions, OffsetSpec.for_timestamp(int(at_s * 1000)))
+        found = self._ask(partitions, at_s)
         return {name: offset for name, offset in found.items() if offset != NO_RECORD}
 
-    def _ask(self, partitions: Iterable[Partition], what: Any) -> Offsets:
-        from confluent_kafka import KafkaException, TopicPartition
+    def _ask(self, partitions: Iterable[Partition], at_s: float | None) -> Offsets:
+        from confluent_kafka import KafkaException, TopicPartition, admin
 
+        spec: Any = admin.OffsetSpec  # type: ignore[attr-defined]
+        what = spec.latest() if at_s is None else spec.for_timestamp(int(at_s * 1000))
         request = {TopicPartition(topic, number): what for topic, number in partitions}
         try:
             answers = self._admin.list_offsets(request, request_timeout=self._timeout_s)
@@ -206,7 +205,8 @@ class Brokers:
 class KafkaWatch:
     """Follows the end offsets of one source in a thread of its own, until closed.
 
-    `read` asks the brokers at most once, and not at all while they are known not to answer.
+    `read` asks the brokers at most once, and not at all while they are known not to answer. What is
+    processed is not known before the first batch is committed.
     `has_surged` says that the load has jumped since; the next reading then has the rate after the
     jump, not a mean of before and after.
     """
@@ -218,6 +218,7 @@ class KafkaWatch:
         self._every_s = every_s
         self._now = (clock or WallClock()).now
         self._curve = OffsetCurve()
+        self._processed: Offsets | None = None
         self._partitions: tuple[Partition, ...] = ()
         self._answers = True
         self._last_read: tuple[float, Offsets] | None = None
@@ -233,8 +234,15 @@ class KafkaWatch:
         """Stop asking."""
         self._closed.set()
 
-    def read(self, processed: Offsets) -> SourceReading:
+    def take(self, batch: Batch, progress: SourceProgress) -> None:
+        """Take over the offsets that a batch has processed."""
+        if (offsets := partition_offsets(progress.end_offset)) is not None:
+            self._processed = offsets
+
+    def read(self, now_s: float, idle_at_s: Callable[[], float | None]) -> SourceReading:
         """What waits beyond the processed offsets; the rate is the mean since the last reading."""
+        if (processed := self._processed) is None:
+            return SourceReading()
         with self._lock:
             self.has_surged = False
             self._partitions = tuple(processed)

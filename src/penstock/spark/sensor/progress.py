@@ -117,9 +117,7 @@ def _source(source: Mapping[str, Any]) -> SourceProgress:
     if first and last and first.keys() == last.keys():
         # A sink that reads its input twice makes Spark count it twice; offsets are right.
         records = sum(last.values()) - sum(first.values())
-    return SourceProgress(
-        end_offset=end, latest_offset=source.get("latestOffset"), input_records=max(0, records)
-    )
+    return SourceProgress(end, source.get("latestOffset"), max(0, records))
 
 
 def _state_bytes(operator: Mapping[str, Any]) -> float:

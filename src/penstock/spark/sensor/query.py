@@ -36,31 +36,8 @@ _CAPS = frozenset(
 ) | {"rowsperbatch"}
 
 
-class KafkaSource:
-    """A Kafka source; what is processed is not known before its first batch is committed."""
-
-    def __init__(self, watch: KafkaWatch) -> None:
-        self._watch = watch
-        self._processed: dict[tuple[str, int], int] | None = None
-
-    def take(self, batch: Batch, progress: SourceProgress) -> None:
-        offsets = partition_offsets(progress.end_offset)
-        if offsets is not None:
-            self._processed = offsets
-
-    def read(self, now_s: float, idle_at_s: Callable[[], float | None]) -> SourceReading:
-        return SourceReading() if self._processed is None else self._watch.read(self._processed)
-
-    @property
-    def has_surged(self) -> bool:
-        return self._watch.has_surged
-
-    def close(self) -> None:
-        self._watch.close()
-
-
 class PlainSource:
-    """Any other source, known only by the query's progress.
+    """A source other than Kafka, known only by the query's progress.
 
     >>> source = PlainSource(capped=False)
     >>> read = SourceProgress(input_records=100)
@@ -114,7 +91,7 @@ class PlainSource:
         pass
 
 
-SourceProbe: TypeAlias = KafkaSource | PlainSource
+SourceProbe: TypeAlias = KafkaWatch | PlainSource
 
 
 class QueryView:
@@ -256,7 +233,7 @@ def _first_like(facts: list[SourceFacts], source: SourceProgress) -> SourceFacts
 def _source(facts: SourceFacts, kafka: Mapping[str, str]) -> SourceProbe:
     if facts.format.lower() == "kafka":
         try:
-            return KafkaSource(KafkaWatch(Brokers(client_settings(facts.options) | dict(kafka))))
+            return KafkaWatch(Brokers(client_settings(facts.options) | dict(kafka)))
         except ConfigError as error:
             log.warning("the lag of a Kafka source stays unknown: %s", error)
             return PlainSource(capped=True)

@@ -72,22 +72,15 @@ class NexmarkEvents:
         first = number * EVENTS_PER_BLOCK
         due_ms = self._due_ms(np.arange(first, first + EVENTS_PER_BLOCK, dtype=np.int64))
         by_epoch = due_ms.reshape(EPOCHS_PER_BLOCK, nexmark.EVENTS_PER_EPOCH)
-        persons_end = nexmark.PERSONS_PER_EPOCH
-        auctions_end = persons_end + nexmark.AUCTIONS_PER_EPOCH
+        sizes = (nexmark.PERSONS_PER_EPOCH, nexmark.AUCTIONS_PER_EPOCH, nexmark.BIDS_PER_EPOCH)
+        person_ms, auction_ms, bid_ms = np.split(by_epoch, np.cumsum(sizes[:2]), axis=1)
         epochs = range(first, first + EVENTS_PER_BLOCK, nexmark.EVENTS_PER_EPOCH)
         sellers = np.array([nexmark.hot_seller(event) for event in epochs])
         people = _bounds([nexmark.cold_persons(event) for event in epochs])
-
-        persons = self._persons(rng, epochs, by_epoch[:, :persons_end])
-        auctions = self._auctions(
-            rng, epochs, by_epoch[:, persons_end:auctions_end], sellers, people
-        )
-        bids = self._bids(rng, epochs, by_epoch[:, auctions_end:], people)
-        return _interleave(
-            (persons, nexmark.PERSONS_PER_EPOCH),
-            (auctions, nexmark.AUCTIONS_PER_EPOCH),
-            (bids, nexmark.BIDS_PER_EPOCH),
-        )
+        persons = self._persons(rng, epochs, person_ms)
+        auctions = self._auctions(rng, epochs, auction_ms, sellers, people)
+        bids = self._bids(rng, epochs, bid_ms, people)
+        return _interleave(*zip((persons, auctions, bids), sizes, strict=True))
 
     def _persons(self, rng: Generator, epochs: range, due_ms: Times) -> list[bytes]:
         count = len(epochs)
@@ -127,9 +120,8 @@ class NexmarkEvents:
     ) -> list[bytes]:
         each = nexmark.AUCTIONS_PER_EPOCH
         count = len(epochs) * each
-        opening = (
-            np.asarray(epochs)[:, None] + nexmark.PERSONS_PER_EPOCH + np.arange(each)
-        ).ravel()
+        first = np.asarray(epochs)[:, None] + nexmark.PERSONS_PER_EPOCH
+        opening = (first + np.arange(each)).ravel()
         at_ms = due_ms.ravel()
         turnover_ms = self._due_ms(opening + nexmark.events_until_auctions_turn_over()) - at_ms
         lengths_ms = 1 + (rng.random(count) * np.maximum(2 * turnover_ms, 1)).astype(np.int64)
@@ -138,9 +130,8 @@ class NexmarkEvents:
         descriptions = self._strings(rng, nexmark.LONGEST_DESCRIPTION, count)
         first_bids = nexmark.prices(rng.random(count))
         reserves = first_bids + nexmark.prices(rng.random(count))
-        categories = rng.integers(
-            nexmark.CATEGORIES.start, nexmark.CATEGORIES.stop, size=count
-        ).tolist()
+        kinds = nexmark.CATEGORIES
+        categories = rng.integers(kinds.start, kinds.stop, size=count).tolist()
         fixed = [
             6 * nexmark.LONG_BYTES + len(name) + len(text)
             for name, text in zip(names, descriptions, strict=True)
