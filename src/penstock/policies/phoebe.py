@@ -171,9 +171,7 @@ class Phoebe:
     ) -> SizeCandidate:
         """The smallest size that is about as good as the best; without any good one the largest."""
         most = min(map(value, candidates)) * (1.0 + self.indifference)
-        if most == inf:
-            return candidates[-1]
-        return next(one for one in candidates if value(one) <= most)
+        return candidates[-1] if most == inf else next(c for c in candidates if value(c) <= most)
 
     def _candidates(
         self, snapshot: Snapshot, arrival_rps: float, forecast_rps: Series
@@ -220,9 +218,8 @@ class Phoebe:
         if 0 < shrink <= self.ignored_shrink:
             why = f"fewer are not worth a rescale; {text}"
             return hold(fleet, "small_shrink", why, evidence, memory)
-        code = "scale_down" if shrink > 0 else "scale_up"
+        reason = Reason("scale_down" if shrink > 0 else "scale_up", text, evidence)
         expected_rps = Profile.of(self.capacity, self.latency).capacity_rps(best.executors)
-        reason = Reason(code, text, evidence)
         return Decision.of(best.executors, reason, expected_rps=expected_rps, memory=memory)
 
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from math import ceil
 from typing import Annotated, ClassVar
 
-from msgspec import Meta, Struct
+from msgspec import Meta, Struct, structs
 
 from penstock.core.knowledge import Knowledge
 from penstock.core.model import Decision, Limits, Reason, Snapshot, not_measured
@@ -87,27 +87,21 @@ class SparkDra:
     wakes_on_surge: ClassVar[bool] = False
 
     def decide(self, snapshot: Snapshot, knowledge: Knowledge) -> Decision:
-        memory = knowledge.recall(AllocationMemory)
-        fleet = snapshot.fleet
-        idle_since_s = _idle(snapshot, memory)
+        before, fleet = knowledge.recall(AllocationMemory), snapshot.fleet
+        memory = structs.replace(before, idle_since_s=_idle(snapshot, before))
         tasks, at_work = _tasks(snapshot), _at_work(snapshot)
         if tasks is None or at_work is None:
             missing = "tasks" if tasks is None else "busy_fraction"
-            kept = AllocationMemory(None, 1, idle_since_s)
+            kept = AllocationMemory(idle_since_s=memory.idle_since_s)
             return not_measured(fleet.target, missing, memory=kept)
         wanted_tasks = tasks if at_work else 0
         needed = ceil(wanted_tasks * self.allocation_ratio / fleet.cores_per_executor)
         if needed > fleet.target:
-            return self._grow(snapshot, wanted_tasks, needed, memory, idle_since_s)
-        return self._shrink(snapshot, wanted_tasks, needed, idle_since_s)
+            return self._grow(snapshot, wanted_tasks, needed, memory)
+        return self._shrink(snapshot, wanted_tasks, needed, memory)
 
     def _grow(
-        self,
-        snapshot: Snapshot,
-        tasks: int,
-        needed: int,
-        memory: AllocationMemory,
-        idle_since_s: dict[str, float],
+        self, snapshot: Snapshot, tasks: int, needed: int, memory: AllocationMemory
     ) -> Decision:
         """Wait for the timer, then add twice as many as last time."""
         now_s, target = snapshot.at_s, snapshot.fleet.target
@@ -119,22 +113,23 @@ class SparkDra:
         evidence = {"tasks": float(tasks), "needed": float(needed)}
         # A tick that comes a little early, as those of a wall clock may, is on time.
         if now_s < due_s - 0.01 * wait_s:
-            kept = AllocationMemory(due_s, memory.adding, idle_since_s)
+            kept = structs.replace(memory, add_at_s=due_s)
             text += f": holding {executors(target)} until tasks have waited for {wait_s:g} s"
             return Decision.of(target, Reason("backlog_waits", text, evidence), memory=kept)
         added = min(memory.adding, needed - target)
         doubled = memory.adding * 2 if added == memory.adding else 1
-        kept = AllocationMemory(now_s + wait_s, doubled, idle_since_s)
+        kept = AllocationMemory(now_s + wait_s, doubled, memory.idle_since_s)
         text += f": adding {added} to {target}"
         return Decision.of(target + added, Reason("backlog", text, evidence), memory=kept)
 
     def _shrink(
-        self, snapshot: Snapshot, tasks: int, needed: int, idle_since_s: dict[str, float]
+        self, snapshot: Snapshot, tasks: int, needed: int, memory: AllocationMemory
     ) -> Decision:
         """Let those go that were idle for too long, but never below what is needed."""
         now_s, target = snapshot.at_s, snapshot.fleet.target
-        kept = AllocationMemory(None, 1, idle_since_s)
-        expired = sum(now_s - since_s > self.idle_timeout_s for since_s in idle_since_s.values())
+        kept = AllocationMemory(idle_since_s=memory.idle_since_s)
+        idle_s = [now_s - since_s for since_s in memory.idle_since_s.values()]
+        expired = sum(waited_s > self.idle_timeout_s for waited_s in idle_s)
         wanted = min(target, max(needed, snapshot.fleet.active - expired))
         evidence = {"tasks": float(tasks), "needed": float(needed), "expired": float(expired)}
         if wanted < target:

@@ -24,9 +24,8 @@ from penstock.policies.kubernetes.metrics import (
     Tolerance,
     Values,
     bounded_ceil,
-    counted_values,
     divide,
-    grouped_pods,
+    measured_pods,
     object_per_pod_replicas,
     quotient,
     replicas_by_ratio,
@@ -74,8 +73,7 @@ def average_replicas(
         asked = f"metrics for resource {resource}" if resource else "metric"
         source = "resource" if resource else "custom"
         raise MetricError(f"unable to get {asked}: no metrics returned from {source} metrics API")
-    groups = grouped_pods(pods, samples, resource, now_s, readiness)
-    values = counted_values(samples, groups)
+    groups, values = measured_pods(pods, samples, resource, now_s, readiness)
 
     def ratio_of(values: Values) -> float:
         return divide(float(_average(values)), float(target_milli))

@@ -121,8 +121,7 @@ def utilization_replicas(
             f"unable to get metrics for resource {resource}: "
             "no metrics returned from resource metrics API"
         )
-    groups = grouped_pods(pods, samples, resource, now_s, readiness)
-    values = counted_values(samples, groups)
+    groups, values = measured_pods(pods, samples, resource, now_s, readiness)
     requests = _requests(pods, resource)
 
     def ratio_of(values: Values) -> float:
@@ -182,16 +181,22 @@ def replicas_by_ratio(
     return current if contradicts else replicas
 
 
-def grouped_pods(
+def measured_pods(
     pods: Sequence[Pod],
     samples: Mapping[str, PodSample],
     resource: str,
     now_s: float,
     readiness: Readiness,
-) -> PodGroups:
+) -> tuple[PodGroups, dict[str, int]]:
+    """The pods in their groups, and the values of those that are neither unready nor gone."""
     if not pods:
         raise MetricError("no pods returned by selector while calculating replica count")
-    return group_pods(pods, samples, resource=resource, now_s=now_s, readiness=readiness)
+    groups = group_pods(pods, samples, resource=resource, now_s=now_s, readiness=readiness)
+    dropped = {*groups.ignored, *groups.unready}
+    values = {name: s.value_milli for name, s in samples.items() if name not in dropped}
+    if not values:
+        raise MetricError("did not receive metrics for targeted pods (pods might be unready)")
+    return groups, values
 
 
 def group_pods(
@@ -229,14 +234,6 @@ def group_pods(
         else:
             ready += 1
     return PodGroups(ready, tuple(unready), tuple(missing), tuple(ignored))
-
-
-def counted_values(samples: Mapping[str, PodSample], groups: PodGroups) -> dict[str, int]:
-    dropped = {*groups.ignored, *groups.unready}
-    values = {name: s.value_milli for name, s in samples.items() if name not in dropped}
-    if not values:
-        raise MetricError("did not receive metrics for targeted pods (pods might be unready)")
-    return values
 
 
 def bounded_ceil(value: float, largest: int = MAX_INT32) -> int:
