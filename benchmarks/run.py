@@ -11,6 +11,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from statistics import median
 
@@ -21,8 +22,9 @@ from msgspec import Struct
 from penstock.core.knowledge import Knowledge
 from penstock.core.model import Limits, Snapshot, Step
 from penstock.core.protocols import Policy
+from penstock.lab.experiments.process_pool import run_in_processes
 from penstock.lab.experiments.scenario import Scenario, simulate
-from penstock.lab.experiments.tournament import cells, play_all
+from penstock.lab.experiments.tournament import cells, play
 from penstock.policies import POLICIES
 from penstock.policies.checks.made_up_job import SHAPES, START_AT_S, Shape, made_up_snapshot
 from penstock.policies.kubernetes.hpa import Hpa
@@ -165,10 +167,10 @@ def two_processes() -> Measured:
         ["hpa", "ds2", "dhalion_adapted", "static"], ["sine", "diurnal"], ["continuous"],
         list(range(1, 7)), goal=Goal(), bounds={}, duration_s=DAY_S,
     )  # fmt: skip
-    play_all(grid[:2], processes=1)
-    pairs = [
-        (seconds(lambda: play_all(grid, 1)), seconds(lambda: play_all(grid, 2))) for _ in range(2)
-    ]
+    run_in_processes(play, grid[:2], 1)
+    on_one = partial(run_in_processes, play, grid, 1)
+    on_two = partial(run_in_processes, play, grid, 2)
+    pairs = [(seconds(on_one), seconds(on_two)) for _ in range(2)]
     speed_up = min(one for one, _ in pairs) / min(two for _, two in pairs)
     return at_least("compare on two processes is faster than on one by", speed_up, 1.7)
 

@@ -7,8 +7,9 @@ from collections.abc import Callable
 from functools import partial
 
 from penstock.core.model import Limits, Step
+from penstock.lab.experiments.process_pool import run_in_processes
 from penstock.lab.experiments.scenario import Scenario, simulate
-from penstock.lab.experiments.tournament import cells, play_judged
+from penstock.lab.experiments.tournament import cells, judged_by_oracle, play
 from penstock.lab.studies import reproduce
 from penstock.observe.report import page
 from penstock.policies import POLICIES
@@ -35,7 +36,8 @@ def day_s() -> float:
     """As long as a recorded day takes: all policies, and the oracle that judges them."""
     grid = cells(list(POLICIES), ["diurnal"], ["micro-batch"], [1], goal=score_goal.Goal(),
                  bounds={}, duration_s=86_400.0)  # fmt: skip
-    return _took_s(lambda: play_judged(grid, 2))
+    play_cells = partial(run_in_processes, play, processes=2)
+    return _took_s(lambda: judged_by_oracle(grid, play_cells))
 
 
 def report_page() -> list[Goal]:

@@ -31,9 +31,10 @@ from penstock.lab.experiments.tournament import (
     Row,
     Standing,
     cells,
-    play_judged,
+    judged_by_oracle,
     standings,
 )
+from penstock.lab.experiments.tournament import play as play_cell
 from penstock.policies import POLICIES
 from penstock.policies.penstock.forecasters import Forecast, load_ahead
 from penstock.policies.penstock.penstock import Penstock, PenstockMemory
@@ -159,7 +160,9 @@ def play(
             [*ENTRIES, ORACLE], [load], [engine], seeds, goal=Goal(), bounds={},
             duration_s=duration_s, faults=faults,
         )  # fmt: skip
-        table[name] = play_judged(grid, processes)
+        table[name] = judged_by_oracle(
+            grid, lambda some: run_in_processes(play_cell, some, processes)
+        )
         sys.stderr.write(f"{engine}: {name}\n")
     return table
 

@@ -11,12 +11,12 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from penstock.core.errors import ConfigError, unknown
+from penstock.core.errors import ConfigError
 from penstock.core.journal import write_all
 from penstock.core.model import Limits
 from penstock.core.protocols import Policy
 from penstock.lab.experiments.process_pool import run_in_processes
-from penstock.lab.experiments.scenario import ENGINES, Run, Scenario, run
+from penstock.lab.experiments.scenario import Run, Scenario, engine_named, run
 from penstock.lab.experiments.tournament import ORACLE, Cell, Row, cells, judged_by_oracle, play
 from penstock.policies import POLICIES
 from penstock.settings.goal import Goal
@@ -128,8 +128,7 @@ def compare(
     for text in workloads:  # mistakes are found before the first run
         parse_workload(text)
     for engine in engines:
-        if engine not in ENGINES:
-            raise unknown("engine", engine, ENGINES)
+        engine_named(engine)
     grid = cells(
         [*labelled],
         workloads,

@@ -8,7 +8,7 @@ from penstock.core.model import Limits
 from penstock.lab.experiments.oracle import foresee, oracle_score, true_capacity_rps
 from penstock.lab.experiments.scenario import ENGINES, Scenario, simulate
 from penstock.lab.experiments.score import score
-from penstock.lab.experiments.tournament import ORACLE, cells, play_judged
+from penstock.lab.experiments.tournament import ORACLE, cells, judged_by_oracle, play
 from penstock.policies.static import Static
 from penstock.settings.goal import Goal
 from penstock.settings.policy_spec import read_policy_spec
@@ -72,7 +72,7 @@ def test_every_row_of_a_comparison_has_its_regret() -> None:
         ["hpa", ORACLE, "static:12"], ["constant:50k"], ["continuous"], [1, 2],
         goal=GOAL, bounds={}, duration_s=1800.0,
     )  # fmt: skip
-    rows = play_judged(grid, processes=1)
+    rows = judged_by_oracle(grid, lambda some: [play(cell) for cell in some])
     assert [row.policy for row in rows] == ["hpa", ORACLE, "static:12"] * 2
     assert [row.regret for row in rows if row.policy == ORACLE] == [0.0, 0.0]
     for row in rows:

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from msgspec.structs import astuple
 
-from penstock.lab.experiments.extra import lab_module
+from penstock.lab.experiments import lab_module
 from penstock.lab.experiments.table import write_table
 from penstock.lab.experiments.tournament import Row
 

@@ -17,7 +17,7 @@ from penstock.core.knowledge import Knowledge
 from penstock.core.model import ExecutorSample, Fleet, Snapshot
 from penstock.lab.experiments.scenario import Scenario, simulate
 from penstock.lab.live_comparison import contest
-from penstock.lab.live_comparison.forecast import fitted_job, forecast
+from penstock.lab.live_comparison.contest import fitted_job, forecast
 from penstock.lab.live_comparison.observer import (
     Committed,
     ExecutorLifetime,

@@ -9,26 +9,24 @@ import pytest
 from penstock.lab.experiments.statistics import mean
 from penstock.lab.studies import borkowski2019
 from penstock.lab.studies.borkowski2019 import (
-    BorkowskiCell,
-    calibrate,
-    kalman,
-    load,
-    nearest,
-    run,
-    size_rules,
-    study,
-    warm_start,
-)
-from penstock.lab.studies.borkowski_tables import (
     FILTERS,
     PAPER,
     SCENARIOS,
+    BorkowskiCell,
     BorkowskiRun,
     Results,
     box_plots,
     break_even,
+    calibrate,
     claims,
+    kalman,
+    load,
+    nearest,
     result_table,
+    run,
+    size_rules,
+    study,
+    warm_start,
 )
 from penstock.lab.studies.borkowski_testbed import Cloud
 from penstock.lab.studies.skeleton import Bench

@@ -16,7 +16,7 @@ from penstock.core.errors import ConfigError
 from penstock.core.protocols import Policy
 from penstock.lab.experiments.score import Delays
 from penstock.policies.algorithms.profile import CapacityPoint, LatencyPoint, NeedsProfile
-from penstock.simulation.engines.engine import Curve, Outcome, SimulatedJob
+from penstock.simulation.engines.engine import Curve, Engine, Outcome, SimulatedJob
 
 #: How many sizes are run, and at which shares of what each can carry.
 SIZES = 8
@@ -64,6 +64,10 @@ def findings(job: SimulatedJob, most_executors: int = 16, seed: int = 1) -> Prof
     return ProfilingResult(capacity, tuple(latency), downtime_s(job, middle, 0.5 * rps, seed))
 
 
+#: Many runs meet the same job: it is profiled once per process.
+_found = lru_cache(maxsize=16)(findings)
+
+
 def capacity_rps(job: SimulatedJob, executors: int, seed: int = 1) -> float:
     """What a fleet processes when more arrives than it can.
 
@@ -72,7 +76,7 @@ def capacity_rps(job: SimulatedJob, executors: int, seed: int = 1) -> float:
     """
     rate_rps, growth = FIRST_RPS * executors, 2.0
     for _ in range(MOST_RUNS):
-        processed_rps = _processed_rps(_run(job, executors, rate_rps, seed))
+        processed_rps = _processed_rps(_start(job, executors, rate_rps, seed).finish())
         if processed_rps >= 0.95 * rate_rps:
             rate_rps *= growth
         elif growth == OVERLOAD:
@@ -84,21 +88,14 @@ def capacity_rps(job: SimulatedJob, executors: int, seed: int = 1) -> float:
 
 def downtime_s(job: SimulatedJob, executors: int, rate_rps: float, seed: int = 1) -> float:
     """How much longer than usual no record departs around a rescale."""
-    engine = job.start([rate_rps] * (SETTLE_S + WATCH_S), executors=executors, seed=seed)
+    engine = _start(job, executors, rate_rps, seed)
     engine.apply(executors + 1, float(SETTLE_S))
     departures = engine.finish().departures
     at_s = np.array([0.0, *_rises(departures)])
-    gaps = np.diff(at_s)
-    before = gaps[at_s[1:] <= SETTLE_S]
-    after = gaps[at_s[1:] > SETTLE_S]
+    gaps, settled = np.diff(at_s), at_s[1:] <= SETTLE_S
+    before, after = gaps[settled], gaps[~settled]
     usual_s = float(before.max()) if len(before) else 0.0
     return max(0.0, float(after.max()) - usual_s) if len(after) else float(WATCH_S)
-
-
-@lru_cache(maxsize=16)
-def _found(job: SimulatedJob, most_executors: int) -> ProfilingResult:
-    """Many runs meet the same job: it is profiled once per process."""
-    return findings(job, most_executors)
 
 
 def _latencies(job: SimulatedJob, executors: int, most_rps: float, seed: int) -> list[LatencyPoint]:
@@ -116,22 +113,19 @@ def _latencies(job: SimulatedJob, executors: int, most_rps: float, seed: int) ->
 
 def _latency_s(job: SimulatedJob, executors: int, rate_rps: float, seed: int) -> float:
     """What the engine reports or what records waited, whichever is longer."""
-    engine = job.start([rate_rps] * (SETTLE_S + WATCH_S), executors=executors, seed=seed)
+    engine = _start(job, executors, rate_rps, seed)
     engine.read(float(SETTLE_S))
-    reported = []
-    for at_s in range(SETTLE_S + READ_EVERY_S, SETTLE_S + WATCH_S + 1, READ_EVERY_S):
-        latency_s = engine.read(float(at_s)).latency_s
-        if latency_s is not None:
-            reported.append(latency_s)
+    instants = range(SETTLE_S + READ_EVERY_S, SETTLE_S + WATCH_S + 1, READ_EVERY_S)
+    latencies_s = [engine.read(float(at_s)).latency_s for at_s in instants]
+    reported = [latency_s for latency_s in latencies_s if latency_s is not None]
     delays = Delays.of(engine.finish(), float(SETTLE_S))
     waited = float(((delays.low_s + delays.high_s) / 2.0 * delays.records).sum())
     waited_s = waited / max(1.0, float(delays.records.sum()))
     return max(waited_s, sum(reported) / len(reported) if reported else 0.0)
 
 
-def _run(job: SimulatedJob, executors: int, rate_rps: float, seed: int) -> Outcome:
-    rates = [rate_rps] * (SETTLE_S + WATCH_S)
-    return job.start(rates, executors=executors, seed=seed).finish()
+def _start(job: SimulatedJob, executors: int, rate_rps: float, seed: int) -> Engine:
+    return job.start([rate_rps] * (SETTLE_S + WATCH_S), executors=executors, seed=seed)
 
 
 def _processed_rps(outcome: Outcome) -> float:

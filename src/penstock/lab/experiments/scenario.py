@@ -24,8 +24,7 @@ from penstock.simulation.engines.engine import Engine, Outcome, SimulatedJob
 from penstock.simulation.engines.microbatch import MicroBatchJob
 from penstock.simulation.engines.sensors import impaired, is_impaired
 from penstock.simulation.faults import Fault, SourceSilence, faults_outside, with_silence
-from penstock.simulation.workloads.expressions import parse_workload
-from penstock.simulation.workloads.notes import notes
+from penstock.simulation.workloads.expressions import notes, parse_workload
 
 ENGINES: dict[str, SimulatedJob] = {
     MicroBatchJob.engine_name: MicroBatchJob(),
@@ -36,6 +35,12 @@ ENGINES: dict[str, SimulatedJob] = {
 DEFAULT_DURATION_S = 6 * 3600.0
 
 Watcher = Callable[[Step], None]
+
+
+def engine_named(name: str) -> SimulatedJob:
+    if name not in ENGINES:
+        raise unknown("engine", name, ENGINES)
+    return ENGINES[name]
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,9 +73,7 @@ class Scenario:
 
     @property
     def job(self) -> SimulatedJob:
-        if self.engine not in ENGINES:
-            raise unknown("engine", self.engine, ENGINES)
-        return ENGINES[self.engine]
+        return engine_named(self.engine)
 
     def length_s(self) -> float:
         """How long the run lasts."""
@@ -79,14 +82,14 @@ class Scenario:
 
     def rates(self) -> Sequence[float]:
         """The arrival rate of each second."""
-        return _rates(self.workload, self.engine, self.seed, self.duration_s)
+        return _rates(self.workload, self.engine, self.seed, self.length_s())
 
     def alarms_s(self) -> Sequence[float]:
         """When a surge wakes a policy that asks for it; none while the sensor has faults."""
         if is_impaired(self.faults):
             return ()
         silences = tuple(fault for fault in self.faults if isinstance(fault, SourceSilence))
-        return _alarms_s(self.workload, self.engine, self.seed, self.duration_s, silences)
+        return _alarms_s(self.workload, self.engine, self.seed, self.length_s(), silences)
 
     def notes(self) -> list[str]:
         """What this run does that the user may not expect, one sentence each."""
@@ -179,21 +182,17 @@ def steer(
 
 
 @lru_cache(maxsize=4)
-def _rates(text: str, engine: str, seed: int, duration_s: float | None) -> Sequence[float]:
+def _rates(text: str, engine: str, seed: int, length_s: float) -> Sequence[float]:
     """Many policies meet the same load: it is worked out once per process."""
-    workload = parse_workload(text)
-    if engine not in ENGINES:
-        raise unknown("engine", engine, ENGINES)
-    wanted_s = duration_s or workload.natural_duration_s() or DEFAULT_DURATION_S
-    if not 1.0 <= wanted_s <= MAX_DURATION_S:
+    if not 1.0 <= length_s <= MAX_DURATION_S:
         raise ConfigError(
-            f"a run must last at least 1 s and at most {MAX_DURATION_S:.0f} s, not {wanted_s} s"
+            f"a run must last at least 1 s and at most {MAX_DURATION_S:.0f} s, not {length_s} s"
         )
-    return tuple(workload.rates(int(wanted_s), seed, ENGINES[engine].capacity_rps))
+    return tuple(parse_workload(text).rates(int(length_s), seed, engine_named(engine).capacity_rps))
 
 
 @lru_cache(maxsize=4)
 def _alarms_s(
-    text: str, engine: str, seed: int, duration_s: float | None, silences: tuple[Fault, ...]
+    text: str, engine: str, seed: int, length_s: float, silences: tuple[Fault, ...]
 ) -> Sequence[float]:
-    return tuple(alarms_s(with_silence(_rates(text, engine, seed, duration_s), silences)))
+    return tuple(alarms_s(with_silence(_rates(text, engine, seed, length_s), silences)))

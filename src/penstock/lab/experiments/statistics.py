@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Sequence
-from math import sqrt
+from math import ceil, sqrt
 from statistics import stdev
 from typing import Any
 
 from msgspec import Struct
 
 from penstock.core.errors import ConfigError
-from penstock.lab.experiments.extra import lab_module
+from penstock.lab.experiments import lab_module
 
 #: Two-sided 95 % points of Student's t for 1, 2, ... degrees of freedom; 1.96 from there on. A
 #: table, because `compare` prints intervals without the extra that has SciPy.
@@ -21,11 +21,7 @@ STUDENT_95 = (
 
 
 def mean(values: Sequence[float]) -> float:
-    """The arithmetic mean.
-
-    >>> mean([1.0, 2.0, 6.0])
-    3.0
-    """
+    """The arithmetic mean."""
     if not values:
         raise ConfigError("a mean needs at least one value")
     return sum(values) / len(values)
@@ -45,7 +41,6 @@ def interval_95(values: Sequence[float]) -> float:
 
 
 def scipy_stats() -> Any:
-    """SciPy's tests and distributions."""
     return lab_module("scipy.stats", "a statistical test")
 
 
@@ -107,16 +102,9 @@ def regression(xs: Sequence[float], ys: Sequence[float]) -> Regression:
         raise ConfigError("a regression needs at least three points at two places")
     stats = scipy_stats()
     line = stats.linregress(xs, ys)
-    half_width = float(stats.t.ppf(0.975, len(xs) - 2) * line.stderr)
-    slope = float(line.slope)
-    return Regression(
-        slope,
-        float(line.intercept),
-        float(line.rvalue) ** 2,
-        slope - half_width,
-        slope + half_width,
-        float(line.pvalue),
-    )
+    half = float(stats.t.ppf(0.975, len(xs) - 2) * line.stderr)
+    slope, intercept, p = float(line.slope), float(line.intercept), float(line.pvalue)
+    return Regression(slope, intercept, float(line.rvalue) ** 2, slope - half, slope + half, p)
 
 
 class Ecdf(Struct, frozen=True):
@@ -145,8 +133,7 @@ class Ecdf(Struct, frozen=True):
         """The smallest value of the sample that at least this part of it does not exceed."""
         count = len(self.values)
         # A part of 0.29 of 100 values is 28.999999999999996 of them: the 29th, not the 28th.
-        place = -int(-(fraction * count - 1e-9) // 1)
-        return self.values[min(count, max(1, place)) - 1]
+        return self.values[min(count, max(1, ceil(fraction * count - 1e-9))) - 1]
 
 
 def five_numbers(values: Sequence[float]) -> tuple[float, float, float, float, float]:

@@ -17,7 +17,7 @@ from msgspec import Struct
 
 from penstock.core.errors import ConfigError
 from penstock.core.files import check_place, write_whole
-from penstock.lab.experiments.extra import lab_module
+from penstock.lab.experiments import lab_module
 
 SUFFIXES = (".csv", ".parquet")
 

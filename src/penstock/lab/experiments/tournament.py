@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import product
 from typing import Any
 
@@ -12,9 +13,8 @@ from msgspec.structs import replace
 from penstock.core.errors import ConfigError
 from penstock.core.model import Limits
 from penstock.lab.experiments.oracle import oracle_score
-from penstock.lab.experiments.process_pool import Progress, run_in_processes
 from penstock.lab.experiments.scenario import Scenario, simulate
-from penstock.lab.experiments.score import score
+from penstock.lab.experiments.score import Score, score
 from penstock.lab.experiments.statistics import interval_95, mean
 from penstock.policies import POLICIES
 from penstock.settings.goal import Goal
@@ -55,10 +55,7 @@ class Row(Struct, frozen=True):
 
 
 #: What a row takes from the score of its run, and a standing as a mean over its rows.
-SCORED = (
-    "executor_hours", "mean_executors", "p50_s", "p95_s", "p99_s", "late_fraction", "rescales",
-    "moved_executors", "cost",
-)  # fmt: skip
+SCORED = [name for name in Row.__struct_fields__ if name in Score.__struct_fields__]
 
 
 class Standing(Struct, frozen=True):
@@ -95,8 +92,7 @@ def varied(policies: Sequence[str], values: Mapping[str, Sequence[str]]) -> list
         own = [key for key in values if key in keys]
         used.update(own)
         for combination in product(*(values[key] for key in own)):
-            pieces = [f"{key}={value}" for key, value in zip(own, combination, strict=True)]
-            text = ",".join(pieces)
+            text = ",".join(f"{key}={value}" for key, value in zip(own, combination, strict=True))
             found.append(f"{policy}{',' if ':' in policy else ':'}{text}" if text else policy)
     for key in values:
         if key not in used:
@@ -117,15 +113,11 @@ def cells(
     faults: tuple[Fault, ...] = (),
 ) -> list[Cell]:
     """The grid, those of one load together so that each process works it out once."""
-    return [
-        Cell(
-            policy,
-            Scenario(workload, engine, seed, duration_s, start_executors, faults),
-            goal,
-            bounds,
-        )
-        for workload, engine, seed, policy in product(workloads, engines, seeds, policies)
+    scenarios = [
+        Scenario(workload, engine, seed, duration_s, start_executors, faults)
+        for workload, engine, seed in product(workloads, engines, seeds)
     ]
+    return [Cell(policy, scenario, goal, bounds) for scenario in scenarios for policy in policies]
 
 
 def play(cell: Cell, spec: PolicySpec | None = None) -> Row:
@@ -145,13 +137,6 @@ def play(cell: Cell, spec: PolicySpec | None = None) -> Row:
     )
 
 
-def play_judged(
-    grid: Sequence[Cell], processes: int | None = None, progress: Progress | None = None
-) -> list[Row]:
-    """The same as `play_all`, with the regret of each row."""
-    return judged_by_oracle(grid, lambda cells: play_all(cells, processes, progress))
-
-
 def judged_by_oracle(
     grid: Sequence[Cell], play_cells: Callable[[Sequence[Cell]], list[Row]]
 ) -> list[Row]:
@@ -167,22 +152,13 @@ def judged_by_oracle(
     rows = play_cells([*judges, *others])
     judged = dict(zip((cell.scenario for cell in judges), rows, strict=False))
     played = iter(rows[len(judges) :])
-    return [
-        _with_regret(judged[cell.scenario] if cell.policy == ORACLE else next(played),
-                     judged[cell.scenario])
-        for cell in grid
-    ]  # fmt: skip
-
-
-def _with_regret(row: Row, judge: Row) -> Row:
-    return replace(row, regret=row.cost / judge.cost - 1.0 if judge.cost > 0.0 else None)
-
-
-def play_all(
-    grid: Sequence[Cell], processes: int | None = None, progress: Progress | None = None
-) -> list[Row]:
-    """Run all cells in processes; their rows in the order of the grid."""
-    return run_in_processes(play, grid, processes, progress)
+    found = []
+    for cell in grid:
+        judge = judged[cell.scenario]
+        row = judge if cell.policy == ORACLE else next(played)
+        regret = row.cost / judge.cost - 1.0 if judge.cost > 0.0 else None
+        found.append(replace(row, regret=regret))
+    return found
 
 
 def standings(rows: Iterable[Row]) -> list[Standing]:
@@ -210,12 +186,9 @@ def _standing(key: tuple[str, str, str], group: list[Row]) -> Standing:
     )
 
 
-def wins(table: Sequence[Standing]) -> Iterator[tuple[str, int]]:
+def wins(table: Sequence[Standing]) -> list[tuple[str, int]]:
     """How many loads each policy wins, most first."""
-    best: dict[tuple[str, str], Standing] = {}
+    best: dict[tuple[str, str], str] = {}
     for standing in table:
-        best.setdefault((standing.workload, standing.engine), standing)
-    counts: dict[str, int] = {}
-    for standing in best.values():
-        counts[standing.policy] = counts.get(standing.policy, 0) + 1
-    yield from sorted(counts.items(), key=lambda item: -item[1])
+        best.setdefault((standing.workload, standing.engine), standing.policy)
+    return Counter(best.values()).most_common()

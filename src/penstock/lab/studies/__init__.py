@@ -10,7 +10,7 @@ from importlib import import_module
 from typing import Any, Protocol, cast
 
 from penstock.core.errors import unknown
-from penstock.lab.experiments.extra import lab_module
+from penstock.lab.experiments import lab_module
 from penstock.lab.studies.skeleton import Say, StudyPlan
 from penstock.lab.studies.study import Study
 

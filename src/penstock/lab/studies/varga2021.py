@@ -13,14 +13,14 @@ import sys
 from collections.abc import Iterator, Sequence
 
 import msgspec
-from msgspec import Struct
 
 from penstock.core.errors import ConfigError
 from penstock.lab.experiments.statistics import Regression, regression
-from penstock.lab.studies.skeleton import Bench, Say, StudyPlan, data, printed, prose
+from penstock.lab.studies.skeleton import Bench, Say, StudyPlan, printed, prose
 from penstock.lab.studies.study import Chart, ChartLine, Claim, Comparison, Entry, Metric, Study
-from penstock.lab.studies.varga_job import PARTITIONS, STRING_BYTES, Order, StateSample
+from penstock.lab.studies.varga_job import PARTITIONS, Order, StateSample
 from penstock.testbed import Testbed
+from penstock.testbed.jobs.state_size import STRING_CHARACTERS, state_settings
 
 #: As large as some minutes allow: small states are lost in what else a machine does.
 SIZES_BYTES = (80e6, 240e6, 400e6, 560e6)
@@ -36,10 +36,6 @@ WHATS = ("snapshot", "load")
 Lines = dict[str, Regression]
 TEXT = prose("varga2021")
 PAPER = printed("varga2021")["section 5.4"]
-
-
-class _Settings(Struct, frozen=True):
-    spark: dict[str, str]
 
 
 def study(
@@ -75,7 +71,7 @@ def findings(
         [TEXT.calibration("state", rates)],
         figures=[_chart(samples, what, by_size[what]) for what in WHATS],
         stores=PARTITIONS,
-        characters=STRING_BYTES,
+        characters=STRING_CHARACTERS,
         sizes=_listed([round(size / 1e6) for size in sizes]),
         fleets=_listed(fleets),
         repeats=repeats,
@@ -87,7 +83,7 @@ def measure(
 ) -> Iterator[StateSample]:
     """Every snapshot and load, from a driver of its own for each size of the fleet."""
     stores = {"spark.sql.shuffle.partitions": str(PARTITIONS)}
-    settings = stores | data("varga2021", _Settings).spark
+    settings = stores | state_settings(changelog=False)
     with Testbed(slots=max(fleets), kafka=False, say=say) as bed:
         for executors in fleets:
             order = Order(

@@ -21,14 +21,13 @@ import msgspec
 from msgspec import Struct
 
 from penstock.core.errors import ConfigError
+from penstock.testbed.jobs.state_size import STRING_CHARACTERS, kept_strings
 from penstock.testbed.processes import wait_until
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
     from pyspark.sql.streaming.query import StreamingQuery
 
-#: Characters of a string; with its key and what Spark adds, a little more in the store.
-STRING_BYTES = 4096
 #: Stores of state, whatever the number of executors: as Flink has its key groups.
 PARTITIONS = 8
 BATCH_TIMEOUT_S = 120.0
@@ -79,11 +78,11 @@ def main(text: str) -> None:
 def _measured(spark: SparkSession, order: Order, size_bytes: float, name: str) -> list[StateSample]:
     """Snapshots of a state of that size, then loads of it."""
     checkpoint = str(Path(order.directory) / f"{name}-{order.executors}")
-    keys = max(1, round(size_bytes / STRING_BYTES))
+    keys = max(1, round(size_bytes / STRING_CHARACTERS))
     samples = []
 
     def sample(what: str, took_ms: float) -> StateSample:
-        return StateSample(what, float(keys * STRING_BYTES), order.executors, took_ms / 1e3)
+        return StateSample(what, float(keys * STRING_CHARACTERS), order.executors, took_ms / 1e3)
 
     for _ in range(order.repeats):
         # One batch and then none for long: a batch that is cut short would be run again.
@@ -115,11 +114,12 @@ def start(
     )
     # One digest over and over is random enough for a store that does not compress, and cheap.
     digest = f.sha2(f.rand().cast("string"), 512)
-    text = f.repeat(digest, STRING_BYTES // 128).alias("text")
-    strings = rows.select((f.col("value") % keys).alias("key"), text)
-    state = strings.groupBy("key").agg(f.max("text").alias("text"))
+    text = f.repeat(digest, STRING_CHARACTERS // 128).alias("text")
+    number = f.col("value").alias("number")
+    strings = rows.select(number, (f.col("value") % keys).alias("key"), text)
     return (
-        state.writeStream.outputMode("update")
+        kept_strings(strings)
+        .writeStream.outputMode("update")
         .format("noop")
         .option("checkpointLocation", checkpoint)
         .trigger(processingTime=every)
