@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from importlib import import_module
 from importlib.util import find_spec
 from math import log
+from operator import itemgetter
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -23,16 +24,12 @@ from penstock.core.model import Snapshot
 
 Series: TypeAlias = NDArray[np.float64]
 
-#: Highest order of the autoregression, as in the search of Daedalus.
-MOST_LAGS = 5
-#: Fewer bins than this say nothing about how the load moves.
-FEWEST_BINS = 10
-#: A forecast leaves the range of the past by no more than this factor.
-MOST_GROWTH = 2.0
+MOST_LAGS = 5  #: Highest order of the autoregression, as in the search of Daedalus.
+FEWEST_BINS = 10  #: Fewer bins than this say nothing about how the load moves.
+MOST_GROWTH = 2.0  #: A forecast leaves the range of the past by no more than this factor.
 #: A forecast is bad from this error on; this many in a row, and the model is trained again.
 BAD_WAPE, MOST_BAD_FORECASTS = 0.1, 15
-#: From this error on the next forecast is not believed.
-USELESS_WAPE = 0.25
+USELESS_WAPE = 0.25  #: From this error on the next forecast is not believed.
 
 
 def mean_rates(history: Sequence[Snapshot], bin_s: float) -> Series:
@@ -62,8 +59,7 @@ def mean_rates(history: Sequence[Snapshot], bin_s: float) -> Series:
     arrived = np.concatenate([[0.0], np.cumsum(np.array(rates[-2::-1]) * np.diff(times))])
     bins = int((times[-1] - times[0]) / bin_s)
     edges = times[-1] - bin_s * np.arange(bins, -1, -1.0)
-    counts: Series = np.diff(np.interp(edges, times, arrived))
-    return counts / bin_s
+    return np.asarray(np.diff(np.interp(edges, times, arrived)) / bin_s)
 
 
 def forecast_rps(past_rps: Series, bins: int) -> Series | None:
@@ -159,12 +155,8 @@ def per_second(now_rps: float, ahead_rps: Series, bin_s: float, seconds: int) ->
     >>> per_second(10.0, np.array([14.0, 18.0]), 4.0, 8).tolist()
     [11.0, 13.0, 14.5, 15.5, 16.5, 17.5, 18.0, 18.0]
     """
-    middles = bin_s * (np.arange(len(ahead_rps)) + 0.5)
-    at_s = np.concatenate([[0.0], middles])
-    rates: Series = np.interp(
-        np.arange(seconds) + 0.5, at_s, np.concatenate([[now_rps], ahead_rps])
-    )
-    return rates
+    at_s = [0.0, *(bin_s * (np.arange(len(ahead_rps)) + 0.5))]
+    return np.asarray(np.interp(np.arange(seconds) + 0.5, at_s, [now_rps, *ahead_rps]))
 
 
 def auto_arima_rps(past_rps: Series, bins: int) -> Series | None:
@@ -186,9 +178,7 @@ def require_auto_arima() -> None:
 
 def _within_reason(ahead_rps: Series, past_rps: Series) -> Series:
     """Nothing negative, and nothing far beyond what was ever seen."""
-    most_rps = MOST_GROWTH * float(past_rps.max())
-    reasonable: Series = np.minimum(np.maximum(ahead_rps, 0.0), most_rps)
-    return reasonable
+    return np.asarray(np.clip(ahead_rps, 0.0, MOST_GROWTH * float(past_rps.max())))
 
 
 def _fit(steps: Series) -> tuple[float, list[float]]:
@@ -197,27 +187,20 @@ def _fit(steps: Series) -> tuple[float, list[float]]:
     All orders are judged on the same steps, or the shorter ones would seem better.
     """
     most = min(MOST_LAGS, (len(steps) - 2) // 3)
-    seen = steps[most:]
-    count = len(seen)
-    columns = [
-        np.ones(count),
-        *(steps[most - lag : len(steps) - lag] for lag in range(1, most + 1)),
-    ]
-    design = np.stack(columns, axis=1)
+    seen, count = steps[most:], len(steps) - most
+    lagged = [steps[most - lag : len(steps) - lag] for lag in range(1, most + 1)]
+    design = np.stack([np.ones(count), *lagged], axis=1)
     gram, target = design.T @ design, design.T @ seen
     # A trace of ridge, so that a load without any noise has a solution too.
     gram[np.diag_indices_from(gram)] += 1e-9 * (1.0 + np.trace(gram))
     squares = float(seen @ seen)
-    best: tuple[float, Series] | None = None
-    for order in range(most + 1):
-        used = order + 1
+    fits: list[tuple[float, list[float]]] = []
+    for used in range(1, most + 2):
         weights = np.linalg.solve(gram[:used, :used], target[:used])
         left = squares - float(weights @ target[:used])
         variance = max(left, 1e-12 * squares, 1e-300) / count
         room = max(1.0, count - used - 2.0)
         score = count * log(variance) + 2.0 * (used + 1) * count / room
-        if best is None or score < best[0]:
-            best = (score, weights)
-    assert best is not None
-    constant, *rest = best[1].tolist()
+        fits.append((score, weights.tolist()))
+    _, (constant, *rest) = min(fits, key=itemgetter(0))
     return constant, rest

@@ -23,8 +23,7 @@ NOISE_MS = 20.0
 RATE_SKEW_RATIO = 1.5
 #: A queue that grows faster (records per second), or is longer on average, is a symptom.
 QUEUE_GROWTH_RPS = 10.0
-#: Heron never grows an operator more than fivefold at a time.
-MOST_GROWTH = 4.0
+MOST_GROWTH = 4.0  #: Heron never grows an operator more than fivefold at a time.
 
 
 def hold(

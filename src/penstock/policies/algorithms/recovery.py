@@ -18,8 +18,7 @@ from penstock.policies.algorithms.arima import Series
 
 #: A deviation that ends is over only after so long: throughput swings while a job catches up.
 GAP_S = 30
-#: Nothing is called unusual before this many samples have shown what is usual.
-FEWEST_SAMPLES = 8
+FEWEST_SAMPLES = 8  #: Nothing is called unusual before this many samples have shown what is usual.
 
 
 def repeated_s(snapshot: Snapshot, default_s: float) -> float:

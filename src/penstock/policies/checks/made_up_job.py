@@ -28,8 +28,7 @@ SHAPES: tuple[Shape, ...] = ("continuous", "micro_batch")
 #: What a policy gets to see of a snapshot at a turn.
 SnapshotView = Callable[[Snapshot, int], Snapshot]
 
-#: After this many turns the load repeats itself.
-CYCLE_TURNS = 100
+CYCLE_TURNS = 100  #: After this many turns the load repeats itself.
 #: When the made-up job is first seen; late enough for clocks to be set back.
 START_AT_S = 100_000.0
 

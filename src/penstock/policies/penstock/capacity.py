@@ -26,38 +26,26 @@ from msgspec.structs import replace
 from penstock.core.model import Snapshot
 from penstock.policies.penstock.overhead import Overhead
 
-#: What each further executor costs all others, where nothing else is known.
-CONTENTION = 0.01
-#: How long an executor warms up, where the user gives no time.
-WARM_UP_S = 20.0
-#: Imbalance up to this comes from executors that differ; more than that is a slow task or key.
+CONTENTION = 0.01  #: What each further executor costs all others, where nothing else is known.
+WARM_UP_S = 20.0  #: How long an executor warms up, where the user gives no time.
+#: Imbalance up to this comes from executors that differ; more is a slow task or key.
 USUAL_IMBALANCE = 1.3
 #: The worker with a hot key is further from the others than this times their own range.
 APART = 1.5
-#: How many measurements the ones before are worth when a job was seen at its limit.
-MORE_THAN_GAUGES = 3.0
-#: The relative error of a busy gauge that does not average out.
-GAUGE_ERROR = 0.025
-#: With this many waves, tasks of unequal length fill the gap that the last wave leaves.
-MANY_WAVES = 6.0
-#: Smaller batches say nothing about the cost of a record.
-FEWEST_RECORDS = 100
-#: Seconds after which a measurement counts for a third.
-FORGET_S = 90.0
-#: What a busy gauge shows of a full operator, before it was seen full.
-BUSY_WHEN_FULL = 0.95
-#: The relative deviation of one measurement, before it is known.
-FIRST_NOISE = 0.06
+MORE_THAN_GAUGES = 3.0  #: What the measurements before are worth when a job was seen at its limit.
+GAUGE_ERROR = 0.025  #: The relative error of a busy gauge that does not average out.
+MANY_WAVES = 6.0  #: With as many, tasks of unequal length fill the gap that the last wave leaves.
+FEWEST_RECORDS = 100  #: Smaller batches say nothing about the cost of a record.
+FORGET_S = 90.0  #: Seconds after which a measurement counts for a third.
+BUSY_WHEN_FULL = 0.95  #: What a busy gauge shows of a full operator, before it was seen full.
+FIRST_NOISE = 0.06  #: The relative deviation of one measurement, before it is known.
 #: How many deviations off is an outlier. From the second outlier in a row on they are a change of
 #: the job, if their sum reaches the second number.
 OUTLIER_SIGMAS = 2.5
 CHANGE_SIGMAS = 10.0
-#: Outliers that are further apart are not in a row.
-IN_A_ROW_S = 30.0
-#: How many measurements confirm a change.
-CONFIRMED = 4.0
-#: How many measurements the ones before are worth after a change of the fleet: executors differ.
-AFTER_CHANGE = 6.0
+IN_A_ROW_S = 30.0  #: Outliers that are further apart are not in a row.
+CONFIRMED = 4.0  #: How many measurements confirm a change.
+AFTER_CHANGE = 6.0  #: What the measurements before are worth in another fleet: executors differ.
 
 
 class Wave(Struct, frozen=True, gc=False, array_like=True):
@@ -148,8 +136,6 @@ def wave_seconds(waves: Sequence[Wave], executors: int, cores: int) -> float:
 
     >>> round(wave_seconds([Wave(100, 1.0)], 2, 2) / (1.0 + CONTENTION), 3)
     0.255
-    >>> wave_seconds([], 4, 1) / (1.0 + 3 * CONTENTION)
-    0.25
     """
     slots = executors * cores
     contention = 1.0 + CONTENTION * (executors - 1)

@@ -18,10 +18,8 @@ from penstock.core.model import Snapshot
 Array = NDArray[np.float64]
 Places = NDArray[np.intp]
 
-#: The largest lag that a plan distinguishes, in multiples of the SLO.
-LARGEST_LAG_SLOS = 12.0
-#: No batch is shorter, whatever a job reports of its trigger.
-SHORTEST_BATCH_S = 0.01
+LARGEST_LAG_SLOS = 12.0  #: The largest lag that a plan distinguishes, in multiples of the SLO.
+SHORTEST_BATCH_S = 0.01  #: No batch is shorter, whatever a job reports of its trigger.
 #: A normal distribution as five points of Gauss and Hermite, in deviations, and their weights.
 NORMAL_POINTS = np.array([-2.857, -1.356, 0.0, 1.356, 2.857])
 NORMAL_WEIGHTS = np.array([0.01126, 0.22208, 0.53333, 0.22208, 0.01126])
@@ -272,10 +270,7 @@ def _transition(
 
 
 def _end_lateness(job: JobModel, lags_s: Array, late_price: Array, lengths_s: Array) -> Array:
-    """What a micro-batch job pays for half a step at the lag where it ends: [step, scenario, lag].
-
-    It is read together with the value there.
-    """
+    """What a micro-batch job pays for half a step at its last lag: [step, scenario, lag]."""
     step_price = 0.5 * late_price.T[:, :, None] * lengths_s[:, None, None]
     half = step_price * late_share(job, lags_s)
     return np.zeros_like(half) if job.trigger_s is None else half
@@ -297,19 +292,14 @@ def first_costs(
     `load_rps` has a row per scenario and a column for each `bin_s` from now on; the result has a
     row per scenario and a column per size.
     """
-    job, prices, sizes = plan.job, plan.prices, plan.job.sizes
+    sizes = plan.job.sizes
     lag_s, late_cost = _until_started(plan, start, load_rps, bin_s, step)
     place, part = _places(plan.lags_s, lag_s)
     value, columns = plan.values[step], np.arange(len(sizes))
     rows = np.arange(len(lag_s))[:, None]
     low, high = value[rows, columns, place], value[rows, columns, place + 1]
-    return np.asarray(
-        job.sizes * start.startup_s
-        + prices.move * np.abs(sizes - start.target)
-        + late_cost
-        + low
-        + (high - low) * part
-    )
+    cost = sizes * start.startup_s + plan.prices.move * np.abs(sizes - start.target)
+    return np.asarray(cost + late_cost + low + (high - low) * part)
 
 
 def _until_started(
@@ -325,9 +315,8 @@ def _until_started(
     late_cost = np.zeros_like(lag_s)
     last, now_s = load_rps.shape[1] - 1, 0.0
     for end_s in _edges(start, bin_s):
-        there = start.active
-        if now_s >= start.pending_s:
-            there = max(there, start.target)
+        came = start.target if now_s >= start.pending_s else 0
+        there = max(start.active, came)
         rate = np.maximum(load_rps[:, min(int(now_s / bin_s + 1e-6), last), None], 1e-6)
         capacity = _capacity_of(job, np.minimum(sizes, there), step)
         after_s = advance(job, lag_s, rate, capacity, np.asarray(end_s - now_s))
@@ -362,12 +351,10 @@ def _late_between(job: JobModel, before: Array, after: Array) -> Array:
 
 
 def _places(lags_s: Array, lag_s: Array) -> tuple[Places, Array]:
-    """Between which two lags of the grid, and how far from the lower one.
-
-    The grid is a cubic, so the place is a cube root away.
-    """
+    """Between which two lags of the grid, and how far from the lower one."""
     last = len(lags_s) - 1
     along = (lag_s - lags_s[0]) / (lags_s[-1] - lags_s[0])
+    # The grid is a cubic, so the place is a cube root away.
     place = np.cbrt(np.minimum(np.maximum(along, 0.0), 1.0)) * last
     low = np.minimum(place.astype(np.intp), last - 1)
     part = (lag_s - lags_s[low]) / (lags_s[low + 1] - lags_s[low])

@@ -12,8 +12,7 @@ from penstock.policies.penstock.planning import PlanInputs
 
 #: The edges of the fan around a forecast, in standard deviations: 8 of 10 lie between them.
 FAN = 1.28
-#: A smaller relative change of the load is none.
-CHANGE = 0.05
+CHANGE = 0.05  #: A smaller relative change of the load is none.
 
 
 def catch_up_decision(inputs: PlanInputs, grown: int, memory: object) -> Decision:
@@ -23,8 +22,7 @@ def catch_up_decision(inputs: PlanInputs, grown: int, memory: object) -> Decisio
         seen = f"load is {rate(inputs.load_rps)}, more than any fleet carries"
     else:
         seen = f"load is {rate(inputs.load_rps)}, {_waiting(inputs)}"
-    most = inputs.limits.max_executors
-    why = "the most allowed" if grown == most else "more would not help"
+    why = "the most allowed" if grown == inputs.limits.max_executors else "more would not help"
     text = f"{seen}: {executors(grown, 'carry')} {rate(carries_rps)}, {why}"
     evidence = {"lag_s": inputs.start.lag_s, "load_rps": inputs.load_rps}
     reason = Reason("far_behind", text, evidence)
@@ -51,12 +49,8 @@ def explain_plan(inputs: PlanInputs, best: int, saved_s: float, memory: object) 
         evidence["earlier_rps"] = inputs.earlier.arrival_rps or 0.0
     load, rises = load_phrase(inputs)
     code, action = _action(inputs, best, saved_s, rises)
-    return Decision.of(
-        best,
-        Reason(code, f"{load}; {action}", evidence),
-        expected_rps=evidence["capacity_rps"],
-        memory=memory,
-    )
+    reason = Reason(code, f"{load}; {action}", evidence)
+    return Decision.of(best, reason, expected_rps=evidence["capacity_rps"], memory=memory)
 
 
 def load_phrase(inputs: PlanInputs) -> tuple[str, bool]:

@@ -28,25 +28,18 @@ Array = NDArray[np.float64]
 #: steps ahead; gives a row of that many values for each.
 Forecaster = Callable[[Array, int], Array]
 
-#: With fewer values than this no forecaster can be tried.
-FEWEST = 7
-#: How many steps ahead forecasters are tried on; beyond, errors are assumed to stay the same.
-FARTHEST_TRIED = 20
-#: The least correlation of a load with itself one period ago that counts as periodic.
-PERIODIC = 0.8
-#: How many past instants the forecasters are tried on.
-ORIGINS = 24
+FEWEST = 7  #: With fewer values than this no forecaster can be tried.
+FARTHEST_TRIED = 20  #: Steps ahead that are tried; beyond, errors are assumed to stay.
+PERIODIC = 0.8  #: The least correlation with one period ago that counts as periodic.
+ORIGINS = 24  #: How many past instants the forecasters are tried on.
 #: A step between two bins is a shift if it is this many times the usual one, and a fifth of the
 #: level.
 SHIFT_FACTOR = 8.0
 SHIFT_FRACTION = 0.2
-#: A rise by this fraction from one bin to the next is an edge.
-EDGE = 0.2
-#: With this many shifts, shifts are the nature of the load.
-MANY_SHIFTS = 3
-#: How much of the past a forecast uses, in bins: an hour and a half of half minutes.
-PAST_BINS = 180
-#: A surge of unknown shape is assumed to stay as it is for this long; then it is forecast.
+EDGE = 0.2  #: A rise by this fraction from one bin to the next is an edge.
+MANY_SHIFTS = 3  #: With this many shifts, shifts are the nature of the load.
+PAST_BINS = 180  #: The past that a forecast uses, in bins: 90 minutes of half minutes.
+#: A surge of unknown shape is assumed to stay for this long; then it is forecast.
 UNKNOWN_S = 240.0
 
 
@@ -67,10 +60,8 @@ class Forecast(Struct, frozen=True):
         >>> Forecast([40.0, 50.0], [1.0, 2.0], "drift").from_now(30.0, elapsed=0.25).mean
         [32.5, 42.5]
         """
-        mean = [
-            (1.0 - elapsed) * before + elapsed * after
-            for before, after in zip([current, *self.mean[:-1]], self.mean, strict=True)
-        ]
+        pairs = zip([current, *self.mean[:-1]], self.mean, strict=True)
+        mean = [(1.0 - elapsed) * before + elapsed * after for before, after in pairs]
         return Forecast(mean, self.deviation, self.model)
 
 
@@ -173,9 +164,9 @@ def forecast(values: Sequence[float], steps: int, *, order: int = 24) -> Forecas
     ([100.0, 100.0, 100.0], [0.0, 0.0])
     """
     every = np.asarray(values, dtype=float)
-    season = None
+    season, ahead = None, min(steps, FARTHEST_TRIED)
     if len(every) > FEWEST:
-        season = repeating(tuple(every[:-1].tolist()), min(steps, FARTHEST_TRIED))
+        season = repeating(tuple(every[:-1].tolist()), ahead)
         if season is not None and not season.expects(every):
             season = None
     seen = since_shift(every)
@@ -187,7 +178,7 @@ def forecast(values: Sequence[float], steps: int, *, order: int = 24) -> Forecas
         unknown = [0.1 * level * min(1.0 + 0.2 * step, 3.0) for step in range(steps)]
         steady = len(seen) > 1 and float(np.ptp(seen)) == 0.0
         return Forecast([level] * steps, [0.0] * steps if steady else unknown, "naive")
-    best = choose(tuple(seen[:-1].tolist()), min(steps, FARTHEST_TRIED), order)
+    best = choose(tuple(seen[:-1].tolist()), ahead, order)
     # After a shift there is too little to judge the others by.
     if season is not None and (len(seen) < len(every) or season.error() < best.error()):
         return season.forecast(every, steps)
@@ -247,9 +238,7 @@ def choose(values: tuple[float, ...], ahead: int, order: int) -> Choice:
     if fitted >= 3:
         tries["autoregression"] = autoregression(seen, fitted)
     needed = max(3, min(30, len(seen) // 2))
-    choices = [
-        Choice(model, _errors(model, seen, ahead, needed), name) for name, model in tries.items()
-    ]
+    choices = [Choice(one, _errors(one, seen, ahead, needed), name) for name, one in tries.items()]
     if fitted >= 3:
         # It was fitted to what it is tried on: corrected by Akaike's final prediction error.
         count = len(seen) - fitted
@@ -301,7 +290,8 @@ def load_ahead(seen: Sequence[Snapshot], surges: Surges, steps: int, bin_s: floa
     """
     now = seen[-1]
     load_rps = now.arrival_rps or 0.0
-    spans_s = surges.spans_s() if surges.recur else []
+    past = surges.past if surges.recur else ()
+    spans_s = [(surge.began_s, surge.began_s + surge.lasted_s) for surge in past]
     if surges.began_s is not None and (
         surges.recur
         or (not surges.shapeless and now.at_s - surges.began_s < UNKNOWN_S * bin_s / BIN_S)

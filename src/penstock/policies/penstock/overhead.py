@@ -5,10 +5,8 @@ from __future__ import annotations
 from msgspec import Struct
 from msgspec.structs import replace
 
-#: How many batches are remembered.
-BATCHES = 400.0
-#: With fewer nothing is known.
-FEWEST = 3.0
+BATCHES = 400.0  #: How many batches are remembered.
+FEWEST = 3.0  #: With fewer nothing is known.
 #: Added to the variances: sizes that vary by a tenth (squared: this) say no more than noise.
 DOUBT = 0.01
 
@@ -77,11 +75,8 @@ class Overhead(Struct, frozen=True, gc=False, omit_defaults=True):
         whole = whole_s * (1.0 / (records * wave_s) - self.whole)
         expected_s = self.cost_s + whole + shared_s * (1.0 / records - self.shared)
         factor = took_s / (records * wave_s) / max(expected_s, 1e-12)
-        scaled = {
-            name: factor * getattr(self, name)
-            for name in ("cost_s", "whole_cost_s", "shared_cost_s")
-        }
-        return replace(self, **scaled)
+        scaled = ("cost_s", "whole_cost_s", "shared_cost_s")
+        return replace(self, **{name: factor * getattr(self, name) for name in scaled})
 
     def seconds(self, wave_s: float) -> float:
         """How long a batch without records takes."""

@@ -21,13 +21,10 @@ from penstock.policies.penstock.planning import BINS, PlanInputs, costs, largest
 from penstock.policies.penstock.rescaling import ASSUMED_STARTUP_S, learn_hold_up, learn_startup
 from penstock.policies.penstock.surges import BIN_S, Surges, watch
 
-#: With a lag of more SLOs than this, catching up is all that counts.
-FAR_BEHIND = 3.0
+FAR_BEHIND = 3.0  #: With a lag of more SLOs than this, catching up is all that counts.
 #: The assumed hold-up of a change of the fleet before one was seen: of a query, of a dataflow.
-BATCH_HOLD_UP_S = 0.3
-FLOW_HOLD_UP_S = 6.0
-#: A decision says how the load has changed since this long ago.
-BEFORE_S = 60.0
+BATCH_HOLD_UP_S, FLOW_HOLD_UP_S = 0.3, 6.0
+BEFORE_S = 60.0  #: A decision says how the load has changed since this long ago.
 
 
 class PenstockMemory(Struct, frozen=True, tag=True, omit_defaults=True):
@@ -197,14 +194,13 @@ class Penstock:
         history, rescales = knowledge.history, knowledge.rescales
         previous = history[-2] if len(history) > 1 else None
         gap_s = min(600.0, snapshot.at_s - previous.at_s) if previous is not None else 0.0
-        load, seen_s, mean_rps = snapshot.arrival_rps, memory.seen_s, memory.mean_rps
-        surges = memory.surges
-        if load is not None:
+        seen_s, mean_rps, surges = memory.seen_s, memory.mean_rps, memory.surges
+        if (load := snapshot.arrival_rps) is not None:
             surges = watch(surges, snapshot.at_s, load, self.bin_s / BIN_S)
-        if load is not None and gap_s > 0.0:
-            # The mean over the last day: lateness is charged against it.
-            seen_s = min(86_400.0, seen_s + gap_s)
-            mean_rps += (load - mean_rps) * gap_s / seen_s
+            if gap_s > 0.0:
+                # The mean over the last day: lateness is charged against it.
+                seen_s = min(86_400.0, seen_s + gap_s)
+                mean_rps += (load - mean_rps) * gap_s / seen_s
         track, startup_s, rescale_s = memory.track, memory.startup_s, memory.rescale_s
         asked_s = rescales[-1].at_s if rescales else None
         # A late measurement of a fleet that has changed since says nothing about the present one.

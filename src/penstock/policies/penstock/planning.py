@@ -29,25 +29,20 @@ from penstock.policies.penstock.dynamic_program import (
 from penstock.policies.penstock.forecasters import Forecast
 from penstock.policies.penstock.surges import BIN_S, Surges
 
-#: The most sizes of the fleet that are compared.
-MOST_SIZES = 14
+MOST_SIZES = 14  #: The most sizes of the fleet that are compared.
 #: The forecast first, then a little below and above it, then far below and above.
 ORDER = [2, 1, 3, 0, 4]
 DEVIATIONS = NORMAL_POINTS[ORDER]
 WEIGHTS = NORMAL_WEIGHTS[ORDER]
-#: The one of these scenarios that a surge is added to.
-HIGHER = 2
-#: How likely the load is to be in the same scenario a bin later.
-KEEPS = 0.9
-#: The steps of a plan after the first, in bins: a quarter of an hour, coarser towards its end.
+HIGHER = 2  #: The one of these scenarios that a surge is added to.
+KEEPS = 0.9  #: How likely the load is to be in the same scenario a bin later.
+#: The steps of a plan after the first, in bins: 15 minutes, coarser towards its end.
 STEPS = (1,) * 6 + (2,) * 6 + (4,) * 3
-#: How many bins a forecast has to reach.
-BINS = 1 + sum(STEPS)
-#: A surge that is higher than all before may rise to this many times its load when it is noticed.
+BINS = 1 + sum(STEPS)  #: How many bins a forecast has to reach.
+#: One that is higher than all before may rise to this many times its load when noticed.
 UNKNOWN_RISE = 3.0
-RISES_ON = 0.5
-#: A surge is planned for up to this part of what the largest fleet carries.
-CARRIED = 0.9
+RISES_ON = 0.5  #: How likely a surge that rises is to rise on.
+CARRIED = 0.9  #: A surge is planned for up to this part of what the largest fleet can do.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -143,16 +138,10 @@ class SurgeScenario(Struct, frozen=True):
 
 def costs(inputs: PlanInputs, choices: list[int]) -> Array:
     """What each of these sizes leads to, over all scenarios, in executor-seconds."""
-    capacity = inputs.capacity
-    job = JobModel(
-        np.asarray(choices, dtype=float),
-        np.asarray([capacity.rps(size) for size in choices]),
-        inputs.fixed_s,
-        inputs.trigger_s,
-        inputs.rescale_s,
-        inputs.slo_s,
-        capacity.track.noise,
-    )
+    carried_rps = np.asarray([inputs.capacity.rps(size) for size in choices])
+    timing_s = inputs.fixed_s, inputs.trigger_s, inputs.rescale_s, inputs.slo_s
+    noise = inputs.capacity.track.noise
+    job = JobModel(np.asarray(choices, dtype=float), carried_rps, *timing_s, noise)
     # No step is shorter than executors take to start.
     lengths_s = [max(inputs.bin_s, inputs.start.startup_s) * step for step in STEPS]
     bins_rps, weights, scenarios = _scenarios(inputs, lengths_s)

@@ -9,20 +9,13 @@ from math import inf
 from penstock.core.model import Snapshot
 from penstock.policies.penstock.capacity import Capacity, CapacityEstimate
 
-#: The weight of a new measurement.
-WEIGHT = 0.3
-#: The start-up time that is assumed before any executor came.
-ASSUMED_STARTUP_S = 30.0
+WEIGHT = 0.3  #: The weight of a new measurement.
+ASSUMED_STARTUP_S = 30.0  #: The start-up time that is assumed before any executor came.
 #: Bounds of what is learned.
-SHORTEST_STARTUP_S = 5.0
-LONGEST_STARTUP_S = 600.0
-LONGEST_HOLD_UP_S = 120.0
-#: How long after a change of the fleet its hold-up is over.
-OVER_S = 40.0
-#: A job that uses less of its capacity has caught up before the next turn.
-IDLE = 0.5
-#: With a larger expected lag, in seconds of arrivals, a hold-up cannot be measured.
-FLOODED_S = 20.0
+SHORTEST_STARTUP_S, LONGEST_STARTUP_S, LONGEST_HOLD_UP_S = 5.0, 600.0, 120.0
+OVER_S = 40.0  #: How long after a change of the fleet its hold-up is over.
+IDLE = 0.5  #: A job that uses less of its capacity has caught up before the next turn.
+FLOODED_S = 20.0  #: With a larger expected lag, in seconds of arrivals, no hold-up is measured.
 
 
 def learn_startup(
@@ -68,10 +61,8 @@ def learn_hold_up(
     """
     if len(recent) < 2 or track.work_s is None:
         return known_s
-    if recent[-1].trigger_interval_s is not None:
-        lost_s = _batch_hold_up_s(track, recent)
-    else:
-        lost_s = _stop_s(track, recent, asked_s)
+    is_batched = recent[-1].trigger_interval_s is not None
+    lost_s = _batch_hold_up_s(track, recent) if is_batched else _stop_s(track, recent, asked_s)
     if lost_s is None:
         return known_s
     lost_s = min(LONGEST_HOLD_UP_S, lost_s)
@@ -81,9 +72,8 @@ def learn_hold_up(
 def _stop_s(track: CapacityEstimate, recent: Sequence[Snapshot], asked_s: float) -> float | None:
     """What the stop of a dataflow for a change cost it; measured once, when it is over.
 
-    That is the lag beyond what load and capacity account for. ``None`` where it cannot be measured:
-    far above its capacity a hold-up is a small part of the lag, far below it is made up for at
-    once.
+    ``None`` where it cannot be: far above the capacity of a job a hold-up is a small part of its
+    lag, far below it is made up for at once.
     """
     change = _last_change(recent)
     if change is None or (changed_s := change[1].at_s) < asked_s:

@@ -26,38 +26,29 @@ from numpy.typing import NDArray
 
 Array = NDArray[np.float64]
 
-#: The bins of a load whose surges last for minutes.
-BIN_S = 30.0
+BIN_S = 30.0  #: The bins of a load whose surges last for minutes.
 #: A rise is sudden if the load exceeds its calm level by this fraction, and by this many times the
 #: largest deviation of the last hours.
 RISE_FRACTION = 0.2
 USUAL_FACTOR = 2.0
 USUAL_S = 7200.0
-#: How fast the calm level follows the load, in seconds.
-FOLLOW_S = 40.0
-#: A surge may rise for this long.
-RISING_S = 60.0
-#: What lasts longer is no surge but the new level.
-LONGEST_S = 1200.0
-#: After a longer gap between two measurements the load is taken to be calm.
-LONGEST_GAP_S = 600.0
-#: A surge whose mean rise is below this part of its highest is no plateau.
-FLAT = 0.75
-#: After this many surges their shape is known.
-ENOUGH = 3
+FOLLOW_S = 40.0  #: How fast the calm level follows the load, in seconds.
+RISING_S = 60.0  #: A surge may rise for this long.
+LONGEST_S = 1200.0  #: What lasts longer is no surge but the new level.
+LONGEST_GAP_S = 600.0  #: After a longer gap between two measurements the load is taken to be calm.
+FLAT = 0.75  #: A surge whose mean rise is below this part of its highest is no plateau.
+ENOUGH = 3  #: After this many surges their shape is known.
 #: How many surges are remembered, and for how long.
 MOST = 16
 MEMORY_S = 86_400.0
-#: The least probability of "at random", however regular the surges have been.
-AT_RANDOM = 0.01
+AT_RANDOM = 0.01  #: The least probability of "at random", however regular surges have been.
 #: The relative deviation of a clock's intervals as they are seen: at first, and at the least. And
 #: the probability of a clock: before a second interval confirms it, and at the most.
 CLOCK = 0.04
 CLOCK_LEAST = 0.01
 CLOCK_FIRST = 0.3
 CLOCK_MOST = 0.95
-#: Intervals with a smaller relative deviation are regular.
-REGULAR = 0.45
+REGULAR = 0.45  #: Intervals with a smaller relative deviation are regular.
 #: A surge seen once comes again before its age has doubled with a chance of 1 - 2 ** -ONCE, 3 %:
 #: to insure against it for hours would cost more than it saves.
 ONCE = 0.05
@@ -112,10 +103,6 @@ class Surges(Struct, frozen=True, gc=False, omit_defaults=True):
         """By how much the next will rise: as much as most of those before."""
         rises = sorted(surge.rise_rps for surge in self.past)
         return rises[int(0.8 * (len(rises) - 1) + 0.5)] if rises else 0.0
-
-    def spans_s(self) -> list[tuple[float, float]]:
-        """When each of the past ones began and ended."""
-        return [(surge.began_s, surge.began_s + surge.lasted_s) for surge in self.past]
 
     def begins(self, now_s: float, edges_s: Array, pace: float = 1.0) -> Array:
         """The chance that one begins between two edges (seconds from now), if none did before."""
@@ -227,18 +214,15 @@ def watch(known: Surges, at_s: float, load_rps: float, pace: float = 1.0) -> Sur
 
 
 def _calm_again(known: Surges, past: tuple[Surge, ...], at_s: float, load_rps: float) -> Surges:
-    usual_rps = known.usual_rps
-    return Surges(past, calm_rps=load_rps, usual_rps=usual_rps, last_rps=load_rps, last_s=at_s)
+    return Surges(past, load_rps, known.usual_rps, last_rps=load_rps, last_s=at_s)
 
 
 def _while_calm(known: Surges, at_s: float, load_rps: float, gap_s: float, pace: float) -> Surges:
-    calm_rps = known.calm_rps
-    off_rps = load_rps - calm_rps
+    calm_rps, off_rps = known.calm_rps, load_rps - known.calm_rps
     limit_rps = max(RISE_FRACTION * calm_rps, USUAL_FACTOR * known.usual_rps)
     if known.past:
         # A surge is recognized sooner where it is known how high they rise.
-        enough_rps = max(0.5 * RISE_FRACTION * calm_rps, 0.5 * known.rise_rps())
-        limit_rps = min(limit_rps, enough_rps)
+        limit_rps = min(limit_rps, 0.5 * max(RISE_FRACTION * calm_rps, known.rise_rps()))
     if off_rps > limit_rps and load_rps > 1.0:
         area_records, began_s = gap_s * off_rps, at_s - gap_s
         begun = replace(known, off_rps=0.0, began_s=began_s, area_records=area_records)
