@@ -41,13 +41,7 @@ from penstock.simulation.engines.engine import SimulatedJob
 from penstock.simulation.engines.microbatch import MicroBatchJob
 from penstock.simulation.engines.stages import plan as stage_plan
 from penstock.simulation.engines.stages import tasks_per_executor
-from penstock.simulation.faults import (
-    CapacityDrop,
-    Fault,
-    SkewSetsIn,
-    SourceSilence,
-    with_silence,
-)
+from penstock.simulation.faults import CapacityDrop, Fault, SkewSetsIn, SourceSilence, with_silence
 
 STEP_S = 10.0
 
@@ -67,20 +61,9 @@ class Margin(NamedTuple):
 
 
 #: What is tried on each kind of job; the cheapest run is kept.
-BATCH_TRIES = (
-    Margin(),
-    Margin(noise=1.3),
-    Margin(0.98, noise=1.3),
-    Margin(noise=1.3, lead_s=12.0),
-)
+BATCH_TRIES = (Margin(), Margin(noise=1.3), Margin(0.98, noise=1.3), Margin(noise=1.3, lead_s=12.0))
 RUSHES = (0.5, 1.0, 3.0)
-FLOW_TRIES = (
-    Margin(),
-    Margin(0.98),
-    Margin(0.95),
-    Margin(lead_s=12.0),
-    Margin(0.95, lead_s=12.0),
-)
+FLOW_TRIES = (Margin(), Margin(0.98), Margin(0.95), Margin(lead_s=12.0), Margin(0.95, lead_s=12.0))
 
 
 @dataclass(frozen=True, slots=True)

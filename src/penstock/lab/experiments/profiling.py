@@ -21,14 +21,12 @@ from penstock.simulation.engines.engine import Curve, Engine, Outcome, Simulated
 #: How many sizes are run, and at which shares of what each can carry.
 SIZES = 8
 SHARES = (0.25, 0.5, 0.7, 0.8, 0.9, 0.95)
-#: How long each run settles, and how long it is then watched.
-SETTLE_S, WATCH_S = 300, 120
+SETTLE_S, WATCH_S = 300, 120  #: How long each run settles, and how long it is then watched.
 #: A rate at which latency is this many times the lowest of its size is an overload.
 NORMAL_LATENCY_FACTOR = 2.0
 #: The search for an overload begins with this rate per executor, and how many runs it may take.
 FIRST_RPS, MOST_RUNS = 1000.0, 40
-#: Capacity is measured at this multiple of what can be processed.
-OVERLOAD = 1.2
+OVERLOAD = 1.2  #: Capacity is measured at this multiple of what can be processed.
 READ_EVERY_S = 15
 
 

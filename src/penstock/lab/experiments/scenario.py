@@ -31,8 +31,7 @@ ENGINES: dict[str, SimulatedJob] = {
     ContinuousJob.engine_name: ContinuousJob(),
 }
 
-#: How long a load without a natural end is run.
-DEFAULT_DURATION_S = 6 * 3600.0
+DEFAULT_DURATION_S = 6 * 3600.0  #: How long a load without a natural end is run.
 
 Watcher = Callable[[Step], None]
 
@@ -126,11 +125,7 @@ class Run:
 
 
 def run(
-    scenario: Scenario,
-    policy: Policy,
-    limits: Limits,
-    goal: Goal,
-    watch: Watcher = lambda _: None,
+    scenario: Scenario, policy: Policy, limits: Limits, goal: Goal, watch: Watcher = lambda _: None
 ) -> Run:
     """Let `policy` run the job of `scenario` to its end, and rate what came of it."""
     journal = MemoryJournal()

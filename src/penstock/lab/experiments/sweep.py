@@ -31,8 +31,7 @@ VERSION = 1
 #: Packages that run cells or show their rows, and do not influence the numbers.
 NO_INFLUENCE = ("cli", "live_comparison", "observe", "spark", "studies", "testbed")
 
-#: Called with the position of a cell and its row.
-OnRow = Callable[[int, Row], None]
+OnRow = Callable[[int, Row], None]  #: Called with the position of a cell and its row.
 
 
 class CellRunner(Protocol):

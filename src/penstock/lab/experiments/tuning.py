@@ -30,8 +30,7 @@ from penstock.settings.policy_spec import PolicySpec, read_policy_spec
 ONE_OF = 3
 #: How many are left for the last round.
 FINALISTS = 3
-#: A parameter is searched from its default divided by this to its default times this.
-REACH = 4.0
+REACH = 4.0  #: A parameter is searched from its default divided by this to its default times this.
 #: How often a candidate is drawn again when the policy refuses it, or when it is there already.
 TRIES = 50
 

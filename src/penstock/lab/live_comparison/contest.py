@@ -45,10 +45,8 @@ from penstock.testbed.demo.plan import DemoPlan
 #: The load of each run: as high as in the fast demo and a third slower, since what is compared is
 #: who sizes the fleet, and not how fast one machine starts executors.
 LOAD = DemoPlan(load_s=110, full_peak_rps=2600.0)
-#: What a run takes besides its load, for an estimate of how long all of them take.
-AROUND_S = 45
-#: Of the simulated runs.
-SEEDS = range(1, 11)
+AROUND_S = 45  #: What a run takes besides its load, for an estimate of how long all of them take.
+SEEDS = range(1, 11)  #: Of the simulated runs.
 
 _encode = msgspec.json.Encoder().encode
 _decode = msgspec.json.Decoder(Trial).decode

@@ -22,8 +22,7 @@ from penstock.testbed.demo import plan as sizes
 from penstock.testbed.demo.environment import TOPIC, DemoEnvironment
 
 SAMPLE_EVERY_S = 0.5
-#: Executors that come, or go, closer together than this are one rescale.
-ONE_RESCALE_S = 5.0
+ONE_RESCALE_S = 5.0  #: Executors that come, or go, closer together than this are one rescale.
 
 
 class ExecutorLifetime(Struct, frozen=True):

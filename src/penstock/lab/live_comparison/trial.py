@@ -42,11 +42,9 @@ from penstock.testbed.jars import BROKER
 from penstock.testbed.java import find_java
 from penstock.testbed.jobs.playback import Report
 
-#: How much of a static fleet the peak of the load may fill.
-PEAK_FILL = 0.7
+PEAK_FILL = 0.7  #: How much of a static fleet the peak of the load may fill.
 LOOK_EVERY_S = 0.5
-#: Executors that start at once on one machine take long to reach full speed.
-WARM_UP_S = 90.0
+WARM_UP_S = 90.0  #: Executors that start at once on one machine take long to reach full speed.
 GOAL = Goal(slo_s=sizes.SLO_S, warmup_s=0.0)
 
 

@@ -39,8 +39,7 @@ from penstock.policies.thresholds.thresholds import Thresholds
 from penstock.simulation.workloads.workload import Pyramid, Square
 
 TEXT = prose("borkowski2019")
-#: By load and filter.
-PAPER = printed("borkowski2019")
+PAPER = printed("borkowski2019")  #: By load and filter.
 SCENARIOS = tuple(PAPER)
 FILTERS = ("PURE", "GW", "EKF")
 #: The columns of tables 3 to 5, each with the title of its box plot.
@@ -57,11 +56,9 @@ _TESTED = ("vm_hours", "events", "image_s", "violations")
 _LEVEL = 0.05
 
 RUNS, RUN_S = 20, 2700
-#: Eight nodes with four cores, one core per VM.
-LIMITS = Limits(min_executors=1, max_executors=32)
+LIMITS = Limits(min_executors=1, max_executors=32)  #: Eight nodes with four cores, one core per VM.
 IMAGE_SLA_S, QUERY_SLA_S, QUERIES_PER_IMAGE = 5.0, 1.0, 0.01
-#: What the paper calls the filters.
-RULES = {"pure": "PURE", "gauss": "GW", "ekf": "EKF"}
+RULES = {"pure": "PURE", "gauss": "GW", "ekf": "EKF"}  #: What the paper calls the filters.
 #: For which load EKF may size: the upper threshold, the middle of the band, the lower threshold.
 READINGS = (0.8, 0.625, 0.45)
 #: None of them is zero: the paper has noise of the system and of the gauge, and state to move.
@@ -310,8 +307,7 @@ class BorkowskiRun(Struct, frozen=True):
     violations: float
 
 
-#: Runs by load and filter.
-Results = Mapping[tuple[str, str], Sequence[BorkowskiRun]]
+Results = Mapping[tuple[str, str], Sequence[BorkowskiRun]]  #: Runs by load and filter.
 
 
 def column(results: Results, scenario: str, rule: str, metric: str) -> list[float]:

@@ -24,8 +24,7 @@ from penstock.simulation.faults import Fault
 
 #: VMs differ for good (uniform in 1 ± this), images among each other (relative deviation).
 _SPEED_SPREAD, _IMAGE_SPREAD = 0.05, 0.3
-#: How long a slow swing of the testbed lasts.
-_SWING_S = 5.0
+_SWING_S = 5.0  #: How long a slow swing of the testbed lasts.
 _IDLE_CPU = 0.03
 #: Assumed: a quarter that Java takes for its heap by default, a tenth for the system.
 _MEMORY = 0.35
@@ -62,12 +61,7 @@ class Cloud(Struct, frozen=True, kw_only=True):
         return executors / self.work_s
 
     def start(
-        self,
-        rates_rps: Sequence[float],
-        *,
-        executors: int,
-        seed: int,
-        faults: Sequence[Fault] = (),
+        self, rates_rps: Sequence[float], *, executors: int, seed: int, faults: Sequence[Fault] = ()
     ) -> CloudRun:
         """A run with one rate per second; it knows of no faults but its own."""
         assert not faults

@@ -54,10 +54,8 @@ Array = NDArray[np.float64]
 RUNS, RUN_S = 5, 21_600
 #: How often Daedalus looks. The study's metrics are of every second; five measure a recovery well.
 SAMPLE_S = 5.0
-#: It does not rescale again so soon.
-GRACE_S = 180.0
-#: Both HPAs of the study wait five minutes before they act, upwards too.
-_HPA_WAITS_S = 300.0
+GRACE_S = 180.0  #: It does not rescale again so soon.
+_HPA_WAITS_S = 300.0  #: Both HPAs of the study wait five minutes before they act, upwards too.
 #: The peak of each load over what twelve workers can do: the paper says less than 1. The one
 #: saturated run of twelve that is published does 488,277/s, in the order of YSB; the published
 #: deployment of YSB runs a load that peaks at 400,000/s. For the others nothing is published.

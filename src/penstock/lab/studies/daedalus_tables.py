@@ -17,8 +17,7 @@ JOBS = ("WordCount", "YSB", "Traffic")
 #: Two comparisons besides: WordCount on Kafka Streams, and YSB under a sine against Phoebe.
 KAFKA_STREAMS, AGAINST_PHOEBE = "Kafka Streams", "YSB under a sine"
 MOST_AGAINST_PHOEBE = 18
-#: By job and policy: mean workers, mean latency in ms.
-PAPER = printed("daedalus2024")
+PAPER = printed("daedalus2024")  #: By job and policy: mean workers, mean latency in ms.
 HPAS = ("HPA 80", "HPA 85")
 #: What "typically" and "nearly always" mean here, as a part of all cases.
 MOSTLY, NEARLY_ALWAYS = 0.75, 0.9
@@ -54,8 +53,7 @@ class DaedalusResult(Struct, frozen=True):
     latencies_ms: tuple[float, ...] = ()
 
 
-#: Runs by job and policy.
-Results = Mapping[tuple[str, str], Sequence[DaedalusResult]]
+Results = Mapping[tuple[str, str], Sequence[DaedalusResult]]  #: Runs by job and policy.
 
 
 def most_workers(job: str) -> int:

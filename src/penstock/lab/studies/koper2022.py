@@ -50,8 +50,7 @@ METRICS = (
     Metric("latency", "s"), Metric("workers"), Metric("latency + workers"),
     Metric("rescales", decimals=0),
 )  # fmt: skip
-#: What the rank correlations are to reach.
-AIMS = {"workers": 0.8, "latency": 0.7}
+AIMS = {"workers": 0.8, "latency": 0.7}  #: What the rank correlations are to reach.
 
 
 class KoperCell(Struct, frozen=True):
@@ -72,8 +71,7 @@ class KoperResult(Struct, frozen=True):
     rescales: float
 
 
-#: Query, scaler and setting.
-SettingKey = tuple[str, str, int]
+SettingKey = tuple[str, str, int]  #: Query, scaler and setting.
 
 
 class Fits(NamedTuple):

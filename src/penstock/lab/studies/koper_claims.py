@@ -16,8 +16,7 @@ TARGETS = (30, 50, 70)
 FACTORS = (0, 33, 66)
 THRESHOLDS = (1, 5, 10)
 
-#: One metric of our tables: by query and the label of a row.
-Column = dict[str, dict[str, float]]
+Column = dict[str, dict[str, float]]  #: One metric of our tables: by query and the label of a row.
 
 
 def claims(tables: Sequence[Comparison]) -> tuple[Claim, ...]:

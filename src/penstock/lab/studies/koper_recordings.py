@@ -19,24 +19,20 @@ from penstock.simulation.calibration.rows import Errors, RecordedSample, errors
 from penstock.simulation.engines.continuous import ContinuousJob
 from penstock.simulation.engines.dataflow import Dataflow, Operator
 
-#: The recorded rates and busy times are means over a minute.
-WINDOW_S = 60.0
+WINDOW_S = 60.0  #: The recorded rates and busy times are means over a minute.
 #: The first two minutes of a recording are the start of the job itself.
 SETTLED_ROWS = 8
 
-#: Records that wait no longer are in time.
-IN_TIME_S = 1.0
+IN_TIME_S = 1.0  #: Records that wait no longer are in time.
 
-#: DS2 ran with 33 % on top in the recorded runs, after rounding up.
-DS2_FACTOR = 1.33
+DS2_FACTOR = 1.33  #: DS2 ran with 33 % on top in the recorded runs, after rounding up.
 MOST_WORKERS = 16
 
 #: The study counts instances of a task by its operators: on query 11 two are chained in each, so
 #: that DS2 takes every instance for two.
 COUNTED = {"q1": 1, "q3": 1, "q11": 2}
 
-#: A fit to this part of every recorded run is judged on the rest.
-JUDGED_AFTER = 0.5
+JUDGED_AFTER = 0.5  #: A fit to this part of every recorded run is judged on the rest.
 JUDGED_ROUNDS = 3
 
 

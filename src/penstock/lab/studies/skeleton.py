@@ -35,8 +35,7 @@ Item = TypeVar("Item")
 Output = TypeVar("Output")
 Key = TypeVar("Key", bound=Hashable)
 
-#: Numbers of a paper: table, row, column.
-Printed = dict[str, dict[str, dict[str, float]]]
+Printed = dict[str, dict[str, dict[str, float]]]  #: Numbers of a paper: table, row, column.
 
 
 class Prose(Struct, frozen=True):

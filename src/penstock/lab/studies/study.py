@@ -13,8 +13,7 @@ from msgspec import Struct, field
 from penstock.core.errors import ConfigError
 from penstock.lab.experiments.statistics import spearman
 
-#: A number of a table; ``None`` where the paper prints none.
-Number = float | None
+Number = float | None  #: A number of a table; ``None`` where the paper prints none.
 
 
 class Metric(Struct, frozen=True):

@@ -32,8 +32,7 @@ REPEATS = 3
 EXPLAINS, HARDLY = 0.7, 0.5
 
 WHATS = ("snapshot", "load")
-#: By what is measured.
-Lines = dict[str, Regression]
+Lines = dict[str, Regression]  #: By what is measured.
 TEXT = prose("varga2021")
 PAPER = printed("varga2021")["section 5.4"]
 
