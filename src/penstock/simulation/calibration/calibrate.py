@@ -14,14 +14,8 @@ from msgspec import Struct
 from penstock.core.errors import ConfigError
 from penstock.core.model import Step
 from penstock.simulation.calibration import fit_batches, fit_continuous
-from penstock.simulation.calibration.rows import (
-    FEWEST_ROWS,
-    Errors,
-    RecordedSample,
-    averaged,
-    errors,
-    rows_of,
-)
+from penstock.simulation.calibration import rows as recordings
+from penstock.simulation.calibration.rows import FEWEST_ROWS, Errors, Rows, averaged
 from penstock.simulation.engines.continuous import ContinuousJob
 from penstock.simulation.engines.microbatch import MicroBatchJob
 
@@ -54,7 +48,7 @@ class Fitted(Struct, frozen=True):
 
 def calibrated(steps: Sequence[Step], part: float = 0.5) -> Fitted:
     """Fit a job to the first part of a journal, and judge it on the rest."""
-    rows = rows_of(steps)
+    rows = recordings.rows_of(steps)
     middle = int(len(rows) * part)
     if middle < FEWEST_ROWS or len(rows) - middle < FEWEST_ROWS:
         raise ConfigError(
@@ -73,7 +67,7 @@ def calibrated(steps: Sequence[Step], part: float = 0.5) -> Fitted:
     else:
         job = fit_continuous.fit(ContinuousJob(), [rows[:middle]])
         predicted = averaged(fit_continuous.replay(job, rows), _WINDOW_S)
-        off = errors(averaged(rows, _WINDOW_S)[middle:], predicted[middle:])
+        off = recordings.errors(averaged(rows, _WINDOW_S)[middle:], predicted[middle:])
         names, found = _CONTINUOUS, {"rps_per_worker": job.capacity_rps(1)}
     found |= {name: float(getattr(job, name)) for name in names}
     fleets = sorted({row.workers for row in rows})
@@ -88,9 +82,11 @@ def calibrated(steps: Sequence[Step], part: float = 0.5) -> Fitted:
     )
 
 
-def _off(judged: list[RecordedSample], shown: list[RecordedSample]) -> Errors:
+def _off(judged: Rows, shown: Rows) -> Errors:
     """Errors of a part of a run; throughput by those windows that lie in it as a whole."""
     every_s = (judged[-1].at_s - judged[0].at_s) / (len(judged) - 1)
     first = min(len(judged), max(1, round(_WINDOW_S / every_s))) - 1
-    windows = errors(averaged(judged, _WINDOW_S)[first:], averaged(shown, _WINDOW_S)[first:])
-    return msgspec.structs.replace(errors(judged, shown), throughput=windows.throughput)
+    windows = recordings.errors(
+        averaged(judged, _WINDOW_S)[first:], averaged(shown, _WINDOW_S)[first:]
+    )
+    return msgspec.structs.replace(recordings.errors(judged, shown), throughput=windows.throughput)

@@ -21,7 +21,7 @@ import numpy as np
 
 from penstock.core.errors import ConfigError
 from penstock.core.model import Batch, Snapshot, Step
-from penstock.simulation.calibration.rows import RecordedSample, followed, rates
+from penstock.simulation.calibration.rows import RecordedSample, Rows, followed, rates
 from penstock.simulation.engines.fleet import Startup
 from penstock.simulation.engines.microbatch import MicroBatchJob
 from penstock.simulation.engines.stages import Stage
@@ -197,14 +197,14 @@ def job_of(
     )
 
 
-def replay(job: MicroBatchJob, rows: Sequence[RecordedSample]) -> list[RecordedSample]:
+def replay(job: MicroBatchJob, rows: Rows) -> list[RecordedSample]:
     """What the simulated job shows, given the arrivals and the executors of a recording."""
     run = _even(job).start(rates(rows, 0.0), executors=rows[0].workers, seed=1)
     return [rows[0], *followed(run, rows, rows[0].at_s)]
 
 
 def predicted(
-    job: MicroBatchJob, rows: Sequence[RecordedSample], middle: int, steps: Iterable[Step]
+    job: MicroBatchJob, rows: Rows, middle: int, steps: Iterable[Step]
 ) -> list[RecordedSample]:
     """What the simulated job shows from row `middle` on, begun with what was seen before that.
 
@@ -221,9 +221,7 @@ def predicted(
     return replay(job, rows)[middle:]
 
 
-def continued(
-    job: MicroBatchJob, rows: Sequence[RecordedSample], seen: Snapshot
-) -> list[RecordedSample]:
+def continued(job: MicroBatchJob, rows: Rows, seen: Snapshot) -> list[RecordedSample]:
     """A replay from a snapshot on: what waited then waits in the simulation too, as old as it was.
 
     `rows` are those from that snapshot on; the first is given back as it is.
@@ -244,9 +242,7 @@ def continued(
     return [rows[0], *followed(run, rows, origin_s)]
 
 
-def _rates_from(
-    rows: Sequence[RecordedSample], backlog: float, begin_s: float, origin_s: float
-) -> list[float]:
+def _rates_from(rows: Rows, backlog: float, begin_s: float, origin_s: float) -> list[float]:
     """One rate per second from `origin_s` on; the backlog came evenly from `begin_s` on."""
     arrivals = [row.arrival_rps * (row.at_s - before.at_s) for before, row in pairwise(rows)]
     at_s = [begin_s - 1e-3, *(row.at_s for row in rows)]

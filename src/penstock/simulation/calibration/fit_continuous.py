@@ -2,40 +2,33 @@
 
 `replay` gives a simulated job the arrivals and workers of a recording. `fit` searches parameters
 with which that comes nearest to what was recorded: first those that move records, then those of
-the gauges.
+the gauges, which say how the use that a job makes of its capacity shows as cpu, busy time and
+backpressure.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from itertools import pairwise
+from itertools import chain, pairwise
 from math import log1p
 from statistics import fmean, median
+from typing import NamedTuple
 
 import msgspec
 import numpy as np
+from numpy.typing import NDArray
 
 from penstock.core.errors import ConfigError
-from penstock.simulation.calibration.fit_gauges import LATE_S, plain, with_gauges
-from penstock.simulation.calibration.fit_search import (
-    ROUNDS,
-    Parameters,
-    Space,
-    around,
-    descend,
-    search,
-)
-from penstock.simulation.calibration.rows import (
-    FEWEST_ROWS,
-    RecordedSample,
-    averaged,
-    changed_at_s,
-    followed,
-    rates,
-    trailing,
-)
+from penstock.simulation.calibration import rows as recordings
+from penstock.simulation.calibration.fit_search import ROUNDS, Parameters, Space, descend, search
+from penstock.simulation.calibration.rows import FEWEST_ROWS, Rows
 from penstock.simulation.engines.continuous import ContinuousJob
+from penstock.simulation.engines.dataflow import Dataflow
 from penstock.simulation.engines.fleet import Startup
+from penstock.simulation.engines.gauges import LEAST_SEEN
+
+Array = NDArray[np.float64]
+Mask = NDArray[np.bool_]
 
 #: Less than this is what a restart costs; more is far behind.
 FAR_BEHIND_S = 20.0
@@ -63,43 +56,49 @@ _COLLAPSES: tuple[Parameters, ...] = (
 )
 _COLLAPSE_MUST_GAIN = 0.25
 
+_CPU: Space = {
+    "idle_cpu_fraction": (0.08, 0.04, 0.0, 0.5),
+    "full_cpu_fraction": (1.0, 0.05, 0.3, 1.1),
+    "calm_loss_in_cpu": (0.5, 0.25, 0.0, 1.0),
+    "pressed_loss_in_cpu": (0.5, 0.25, 0.0, 1.0),
+    "cpu_exponent": (1.0, 0.2, 0.4, 2.0),
+}
+_BUSY: Space = {
+    "full": (0.6, 0.1, 0.05, 1.0),
+    "busy_exponent": (1.2, 0.3, 0.5, 3.0),
+    "calm_loss_in_busy": (0.0, 0.5, -2.0, 1.0),
+    "pressed_loss_in_busy": (0.5, 0.25, 0.0, 1.0),
+}
+#: Gauges are computed quickly, and policies act on a percent more or less.
+_GAUGE_HALVINGS = 7
+_LEAST_GAUGE_GAIN = 1e-5
+#: Records that wait longer are late.
+LATE_S = 2.0
+#: A fleet that has not changed for this many rows, and still falls behind, is at full load.
+_SETTLED_ROWS = 6
 
-def replay(
-    job: ContinuousJob, rows: Sequence[RecordedSample], window_s: float = 0.0
-) -> list[RecordedSample]:
+
+def replay(job: ContinuousJob, rows: Rows, window_s: float = 0.0) -> Rows:
     """What the simulated job shows, given the arrivals and the workers of a recording.
 
     `window_s` is the time over which the recorded rates and busy times are means: arrivals are
     led by half of it, and what comes out is averaged over as much.
     """
-    run = _even(job).start(rates(rows, window_s), executors=rows[0].workers, seed=1)
-    shown = [rows[0], *followed(run, rows, rows[0].at_s)]
-    return averaged(shown, window_s)
+    run = _even(job).start(recordings.rates(rows, window_s), executors=rows[0].workers, seed=1)
+    return recordings.averaged([rows[0], *recordings.followed(run, rows, rows[0].at_s)], window_s)
 
 
 class RecordedRun:
     """A recorded run, prepared for comparison with many jobs."""
 
-    def __init__(self, rows: Sequence[RecordedSample], window_s: float) -> None:
-        begin_s = rows[0].at_s
-        self._rates = rates(rows, window_s)
+    def __init__(self, rows: Rows, window_s: float) -> None:
+        self._rates = recordings.rates(rows, window_s)
         self._first_workers = rows[0].workers
-        #: When to look, and before that the change of workers, if there is one.
-        self._looks: list[tuple[float, tuple[int, float] | None]] = []
-        for before, row in pairwise(rows):
-            change = None
-            if row.workers != before.workers:
-                change = row.workers, changed_at_s(before, row) - begin_s
-            self._looks.append((row.at_s - begin_s, change))
-        at_s = np.array([0.0, *(look for look, _ in self._looks)])
-        self._lengths_s = np.diff(at_s)
+        self._looks = recordings.looks(rows, rows[0].at_s)
+        self._lengths_s = np.diff([0.0, *(at_s for at_s, _ in self._looks)])
         self._width = max(1, round(window_s / float(np.median(self._lengths_s))))
-        delays = [row.delay_s for row in rows[1:]]
-        self._late = np.array([delay is not None for delay in delays], dtype=bool)
-        self._delay_s = np.array([delay for delay in delays if delay is not None])
-        done = [row.throughput_rps for row in rows[1:]]
-        self._worked = np.array([rps is not None for rps in done], dtype=bool)
-        self._throughput_rps = np.array([rps for rps in done if rps is not None])
+        self._delay_s, self._late = _measured(rows[1:], "delay_s")
+        self._throughput_rps, self._worked = _measured(rows[1:], "throughput_rps")
 
     def loss(self, job: ContinuousJob) -> float:
         """How far off in delay, row by row and on average, and in throughput.
@@ -114,7 +113,9 @@ class RecordedRun:
             done, delay_s = run.glance(at_s)
             processed.append(done)
             delays.append(delay_s)
-        shown_rps = np.array(trailing((np.diff(processed) / self._lengths_s).tolist(), self._width))
+        shown_rps = np.array(
+            recordings.trailing((np.diff(processed) / self._lengths_s).tolist(), self._width)
+        )
         off = 0.0
         if (total := self._throughput_rps.sum()) > 0.0:
             off += float(np.abs(shown_rps[self._worked] - self._throughput_rps).sum() / total)
@@ -144,10 +145,7 @@ def _even(job: ContinuousJob) -> ContinuousJob:
 
 
 def fit(
-    template: ContinuousJob,
-    runs: Sequence[Sequence[RecordedSample]],
-    window_s: float = 0.0,
-    rounds: int = ROUNDS,
+    template: ContinuousJob, runs: Sequence[Rows], window_s: float = 0.0, rounds: int = ROUNDS
 ) -> ContinuousJob:
     """The job of that shape which comes nearest to the recorded runs.
 
@@ -179,7 +177,7 @@ def fit(
     best = search(_FLOW, flow_loss, rounds)
     if any(record.falls_far_behind for record in records):
         collapsing = min(
-            (descend(around(best | start, _FLOW | _COLLAPSING), flow_loss) for start in _COLLAPSES),
+            (descend(_FLOW | _COLLAPSING, flow_loss, around=best | start) for start in _COLLAPSES),
             key=flow_loss,
         )
         if _explains(losses(collapsing), losses(best)):
@@ -197,7 +195,7 @@ def _explains(collapsing: Sequence[float], best: Sequence[float]) -> bool:
     )
 
 
-def _first_guess_rps(runs: Sequence[Sequence[RecordedSample]]) -> float:
+def _first_guess_rps(runs: Sequence[Rows]) -> float:
     """The rate of one worker: what the hardest working ones did, or what busy time promises."""
     every = [row for rows in runs for row in rows]
     done = [row.throughput_rps / row.workers for row in every if row.throughput_rps]
@@ -222,3 +220,137 @@ def _scaled(job: ContinuousJob, rps_per_worker: float) -> ContinuousJob:
         msgspec.structs.replace(one, service_s=one.service_s * factor) for one in job.operators
     )
     return msgspec.structs.replace(job, operators=operators)
+
+
+def plain(job: ContinuousJob) -> ContinuousJob:
+    """The job with a busy gauge that shows how much of its capacity it uses, and nothing else."""
+    return msgspec.structs.replace(
+        job,
+        busy_at_saturation=1.0,
+        busy_exponent=1.0,
+        calm_loss_in_busy=1.0,
+        pressed_loss_in_busy=1.0,
+    )
+
+
+class _Use(NamedTuple):
+    """Row by row: the part of its capacity that a job used, whether records waited, and what
+    contention left of a worker's speed."""
+
+    used: Array
+    pressed: Array
+    efficiency: Array
+
+    def at(self, rows: Mask) -> _Use:
+        return _Use(*(column[rows] for column in self))
+
+    def seen(self, calm: float, pressed: float) -> Array:
+        """What a gauge counts that sees these parts of what is lost to contention."""
+        loss_seen = calm + (pressed - calm) * self.pressed
+        kept = np.maximum(LEAST_SEEN, self.efficiency + (1.0 - self.efficiency) * loss_seen)
+        return np.asarray(self.used * kept)
+
+
+def with_gauges(job: ContinuousJob, runs: Sequence[Rows], shown: Sequence[Rows]) -> ContinuousJob:
+    """Fit what the gauges show to how much of its capacity the job used.
+
+    `shown` is what the `plain` job shows, given the arrivals and workers of the recorded `runs`.
+    """
+    rows, replayed = list(chain.from_iterable(runs)), list(chain.from_iterable(shown))
+    share = fmean(Dataflow(job.operators).regime([1.0], cores=job.cores_per_executor).busy)
+    # A plain job shows its use of the capacity as busy time, the same for all operators but for
+    # their share of the work.
+    use = _Use(
+        np.array([min(1.0, (mine.busy_fraction or 0.0) / share) for mine in replayed]),
+        np.array([float((mine.delay_s or 0.0) > 0.5) for mine in replayed]),
+        np.array([1.0 / (1.0 + job.contention * (row.workers - 1)) for row in rows]),
+    )
+    cpu, there = _measured(rows, "cpu_fraction")
+    found = _fit_cpu(runs, cpu, use.at(there), there)
+    busy, there = _measured(rows, "busy_fraction")
+    found |= _fit_busy(share, busy, use.at(there))
+    held, there = _measured(rows, "backpressured_fraction")
+    calm = use.at(there)
+    near_full = (calm.pressed == 0.0) & (calm.used > 0.3)
+    if near_full.any():
+        ratio = held[near_full] / calm.used[near_full] ** 2
+        found["calm_backpressure_fraction"] = float(np.clip(np.median(ratio), 0.0, 1.0))
+    if (part := _held_back(job, rows)) is not None:
+        found["pressed_backpressure_fraction"] = part
+    return msgspec.structs.replace(job, **found)
+
+
+def _measured(rows: Rows, metric: str) -> tuple[Array, Mask]:
+    """What was recorded of a metric, and in which rows it was."""
+    values = [getattr(row, metric) for row in rows]
+    there = np.array([value is not None for value in values], dtype=bool)
+    return np.array([value for value in values if value is not None], dtype=float), there
+
+
+def _fit_cpu(runs: Sequence[Rows], cpu: Array, use: _Use, there: Mask) -> Parameters:
+    if not len(cpu):
+        return {}
+    full = np.array([flag for rows in runs for flag in _overloaded(rows)])[there]
+    # What cpu shows at full load decides whether a policy grows: those few rows count for as
+    # much as all the others.
+    weights = 1.0 + full * (len(full) / max(1, full.sum()))
+
+    def loss(v: Parameters) -> float:
+        seen = use.seen(v["calm_loss_in_cpu"], v["pressed_loss_in_cpu"])
+        idle = v["idle_cpu_fraction"]
+        shown = idle + (v["full_cpu_fraction"] - idle) * seen ** v["cpu_exponent"]
+        return float(np.average(np.abs(np.minimum(1.0, shown) - cpu), weights=weights))
+
+    found = descend(_CPU, loss, _GAUGE_HALVINGS, _LEAST_GAUGE_GAIN)
+    after_rescales = [
+        after.cpu_fraction
+        for rows in runs
+        for before, after in pairwise(rows)
+        if before.workers != after.workers and after.cpu_fraction is not None
+    ]
+    restart = fmean(after_rescales) if after_rescales else found["full_cpu_fraction"]
+    return found | {"restart_cpu_fraction": min(1.0, restart)}
+
+
+def _fit_busy(share: float, busy: Array, use: _Use) -> Parameters:
+    if not len(busy):
+        return {}
+
+    def loss(v: Parameters) -> float:
+        seen = use.seen(v["calm_loss_in_busy"], v["pressed_loss_in_busy"])
+        return float(np.abs(v["full"] * seen ** v["busy_exponent"] - busy).mean())
+
+    found = descend(_BUSY, loss, _GAUGE_HALVINGS, _LEAST_GAUGE_GAIN)
+    full = found.pop("full")
+    return found | {"busy_at_saturation": min(1.0, full / share)}
+
+
+def _held_back(job: ContinuousJob, rows: Rows) -> float | None:
+    """Of the time without work of what feeds the fullest operator, the part that is not idle.
+
+    Taken from rows of late records. ``None`` if there are none, or if nothing feeds that operator.
+    """
+    flow = Dataflow(job.operators)
+    fullest = flow.regime([1.0], cores=job.cores_per_executor).bottleneck
+    feeding = len(flow.ancestors[fullest]) / len(job.operators)
+    parts = [
+        (1.0 - row.busy_fraction - row.idle_fraction) / (feeding * (1.0 - row.busy_fraction))
+        for row in rows
+        if feeding and row.idle_fraction is not None and (row.delay_s or 0.0) > LATE_S
+        if row.busy_fraction is not None and row.busy_fraction < 1.0
+    ]
+    return min(1.0, max(0.0, median(parts))) if parts else None
+
+
+def _overloaded(rows: Rows) -> list[bool]:
+    """In which rows a settled fleet did all that it can, and it was not enough."""
+    flags = [False] * len(rows)
+    for place in range(_SETTLED_ROWS, len(rows)):
+        row, before = rows[place], rows[place - _SETTLED_ROWS : place]
+        done, late_s, was_late_s = row.throughput_rps, row.delay_s, before[-1].delay_s
+        if done is None or late_s is None or was_late_s is None:
+            continue
+        settled = all(one.workers == row.workers for one in before)
+        behind = late_s > max(1.0, was_late_s) and done < 0.985 * row.arrival_rps
+        flags[place] = settled and behind
+    return flags

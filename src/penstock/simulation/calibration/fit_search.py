@@ -51,14 +51,7 @@ def search(space: Space, loss: Callable[[Parameters], float], rounds: int = ROUN
         middle = good.mean(axis=0)
         spread = _INERTIA * spread + (1.0 - _INERTIA) * np.cov(good.T)
     best = _named(space, min(tried, key=lambda pair: pair[0])[1])
-    return descend(around(best, space), loss)
-
-
-def around(middle: Parameters, space: Space) -> Space:
-    """The same space, to be searched from there in half the steps."""
-    return {
-        name: (middle[name], step / 2.0, low, high) for name, (_, step, low, high) in space.items()
-    }
+    return descend(space, loss, around=best)
 
 
 def _named(space: Space, place: NDArray[np.float64]) -> Parameters:
@@ -70,16 +63,19 @@ def descend(
     loss: Callable[[Parameters], float],
     halvings: int = _HALVINGS,
     least_gain: float = _LEAST_GAIN,
+    around: Parameters | None = None,
 ) -> Parameters:
     """The parameters of least loss: step along each axis while that helps, then halve the steps.
+
+    It starts where the space says in whole steps, or `around` a place in half of them.
 
     >>> found = descend({"x": (0.0, 0.8, -5.0, 5.0)}, lambda v: abs(v["x"] - 2.0))
     >>> round(found["x"], 1)
     2.0
     """
-    best = {name: start for name, (start, _, _, _) in space.items()}
+    best = around or {name: start for name, (start, _, _, _) in space.items()}
     least = loss(best)
-    steps = {name: step for name, (_, step, _, _) in space.items()}
+    steps = {name: step / 2.0 if around else step for name, (_, step, _, _) in space.items()}
     for _ in range(halvings + 1):
         improved = True
         while improved:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import pairwise
 from statistics import fmean, median
+from typing import TypeAlias
 
 import msgspec
 import numpy as np
@@ -34,6 +35,9 @@ class RecordedSample(Struct, frozen=True, gc=False):
     busy_fraction: float | None = None
     backpressured_fraction: float | None = None
     idle_fraction: float | None = None
+
+
+Rows: TypeAlias = Sequence[RecordedSample]
 
 
 class Errors(Struct, frozen=True):
@@ -87,7 +91,7 @@ def _measured(samples: Sequence[Struct], metric: str) -> list[float]:
     return [value for value in found if value is not None]
 
 
-def errors(recorded: Sequence[RecordedSample], simulated: Sequence[RecordedSample]) -> Errors:
+def errors(recorded: Rows, simulated: Rows) -> Errors:
     """How far the simulated rows are off the recorded ones."""
 
     def pairs(metric: str) -> list[tuple[float, float]]:
@@ -113,53 +117,56 @@ def _mean_deviation(pairs: Sequence[tuple[float, float]]) -> float | None:
     return fmean([abs(mine - theirs) for theirs, mine in pairs]) if pairs else None
 
 
-def followed(
-    run: Engine, rows: Sequence[RecordedSample], origin_s: float
-) -> Iterator[RecordedSample]:
+def looks(rows: Rows, origin_s: float) -> list[tuple[float, tuple[int, float] | None]]:
+    """When to look at a run that begins at `origin_s`, once for each row after the first.
+
+    Before that comes the change of workers, if there is one: how many, and when. It is taken to
+    have happened halfway between two rows.
+    """
+    found: list[tuple[float, tuple[int, float] | None]] = []
+    for before, row in pairwise(rows):
+        halfway_s = (before.at_s + row.at_s) / 2.0 - origin_s
+        change = None if row.workers == before.workers else (row.workers, halfway_s)
+        found.append((row.at_s - origin_s, change))
+    return found
+
+
+def followed(run: Engine, rows: Rows, origin_s: float) -> Iterator[RecordedSample]:
     """What a run shows at each row after the first, given the workers of the rows.
 
     `origin_s` is the time of the recording at which the run begins.
     """
-    for before, row in pairwise(rows):
-        if row.workers != before.workers:
-            run.apply(row.workers, changed_at_s(before, row) - origin_s)
-        seen = row_of(run.read(row.at_s - origin_s), row.arrival_rps)
+    for row, (at_s, change) in zip(rows[1:], looks(rows, origin_s), strict=True):
+        if change is not None:
+            run.apply(*change)
+        seen = row_of(run.read(at_s), row.arrival_rps)
         yield msgspec.structs.replace(seen, at_s=row.at_s)
 
 
-def changed_at_s(before: RecordedSample, row: RecordedSample) -> float:
-    """When a change of workers between two rows is taken to have happened."""
-    return (before.at_s + row.at_s) / 2.0
-
-
-def rates(rows: Sequence[RecordedSample], window_s: float) -> list[float]:
+def rates(rows: Rows, window_s: float) -> list[float]:
     """One arrival rate per second; a mean over a window tells of the time half of it ago."""
     at_s = np.array([row.at_s for row in rows]) - rows[0].at_s
     lead_s = max(0.0, (window_s - float(np.median(np.diff(at_s)))) / 2.0)
     seconds = np.arange(int(at_s[-1]) + 1) + 0.5 + lead_s
     arrivals = np.array([row.arrival_rps for row in rows])
-    if lead_s > 0.0:
-        led: list[float] = np.interp(seconds, at_s, arrivals).tolist()
-        return led
     # What is measured since the last sample holds for all the time since then.
     index = np.clip(np.searchsorted(at_s, seconds), 0, len(rows) - 1)
-    since: list[float] = arrivals[index].tolist()
-    return since
+    found: list[float] = (
+        np.interp(seconds, at_s, arrivals) if lead_s > 0.0 else arrivals[index]
+    ).tolist()
+    return found
 
 
-def averaged(rows: list[RecordedSample], window_s: float) -> list[RecordedSample]:
+def averaged(rows: Rows, window_s: float) -> Rows:
     """Throughput and busy time as means over a trailing window, as some recordings have them."""
     if window_s <= 0.0 or len(rows) < 2:
         return rows
     width = max(1, round(window_s / median(b.at_s - a.at_s for a, b in pairwise(rows))))
-    throughput = trailing([row.throughput_rps or 0.0 for row in rows], width)
-    busy = trailing([row.busy_fraction or 0.0 for row in rows], width)
-    held = trailing([row.backpressured_fraction or 0.0 for row in rows], width)
+    metrics = ("throughput_rps", "busy_fraction", "backpressured_fraction")
+    means = [trailing([getattr(row, metric) or 0.0 for row in rows], width) for metric in metrics]
     return [
-        msgspec.structs.replace(
-            row, throughput_rps=rps, busy_fraction=part, backpressured_fraction=back
-        )
-        for row, rps, part, back in zip(rows, throughput, busy, held, strict=True)
+        msgspec.structs.replace(row, **dict(zip(metrics, values, strict=True)))
+        for row, values in zip(rows, zip(*means, strict=True), strict=True)
     ]
 
 
