@@ -57,10 +57,10 @@ class StateSample(Struct, frozen=True):
 
 def main(text: str) -> None:
     """Measure as ordered, and write each sample to standard output at once."""
-    order = msgspec.json.decode(text, type=Order)
     from pyspark import SparkConf
     from pyspark.sql import SparkSession
 
+    order = msgspec.json.decode(text, type=Order)
     conf = SparkConf().setAll(list(order.settings.items()))
     spark = SparkSession.builder.config(conf=conf).getOrCreate()
     spark.sparkContext.setLogLevel("OFF")
@@ -159,11 +159,9 @@ def state_task_ms(spark: SparkSession, run_id: str, batches: list[int]) -> list[
 def _wait_for_executors(spark: SparkSession, count: int) -> None:
     """The driver counts as one in the list of those that store blocks."""
     context: Any = spark.sparkContext
-    status = context._jsc.sc()
+    status, failed = context._jsc.sc(), f"{count} executors did not start"
     wait_until(
-        lambda: status.getExecutorMemoryStatus().size() > count,
-        BATCH_TIMEOUT_S,
-        f"{count} executors did not start",
+        lambda: status.getExecutorMemoryStatus().size() > count, BATCH_TIMEOUT_S, failed
     )
 
 
