@@ -1,3 +1,0 @@
-"""Forwards to `expressions`, until its users import from there."""
-
-from penstock.simulation.workloads.expressions import notes as notes
