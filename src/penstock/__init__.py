@@ -69,20 +69,17 @@ __all__ = [
     "simulate",
 ]
 
-#: The module of each public name; those that are not listed are in core.model.
+#: The public names of each module; those that are not listed are in core.model.
 _PLACES = {
-    **dict.fromkeys(
-        ("ActuatorError", "ConfigError", "PenstockError", "SensorError"), "core.errors"
-    ),
-    **dict.fromkeys(("Attachment", "attach"), "spark.attach"),
-    **dict.fromkeys(("compare", "simulate"), "lab.api"),
-    "Goal": "settings.goal",
-    "Knowledge": "core.knowledge",
-    "Policy": "core.protocols",
-    "checks": "policies.checks",
-    "read_journal": "observe.recording",
-    "read_policy_spec": "settings.policy_spec",
-    "simulate": "lab.api",
+    "core.errors": ("ActuatorError", "ConfigError", "PenstockError", "SensorError"),
+    "core.knowledge": ("Knowledge",),
+    "core.protocols": ("Policy",),
+    "lab.api": ("compare", "simulate"),
+    "observe.recording": ("read_journal",),
+    "policies.checks": ("checks",),
+    "settings.goal": ("Goal",),
+    "settings.policy_spec": ("read_policy_spec",),
+    "spark.attach": ("Attachment", "attach"),
 }
 
 
@@ -93,7 +90,8 @@ if not TYPE_CHECKING:  # type checkers know the names from the imports above
             raise AttributeError(f"module 'penstock' has no attribute '{name}'")
         from importlib import import_module
 
-        module = import_module(f"penstock.{_PLACES.get(name, 'core.model')}")
+        place = next((where for where, names in _PLACES.items() if name in names), "core.model")
+        module = import_module(f"penstock.{place}")
         value = globals()[name] = module if name == "checks" else getattr(module, name)
         return value
 

@@ -14,18 +14,15 @@ from penstock.core.errors import ConfigError, PenstockError
 
 HERE = Path(__file__).parents[1]
 
-
-def _shown_default(value: object) -> object:
-    """Flags are off without saying so."""
-    return None if value is False else value
-
-
 app = App(
     name="penstock",
     help=ABOUT,
     version=__version__,
     help_format="plaintext",
-    default_parameter=Parameter(negative=(), show_default=_shown_default),
+    # Flags are off without saying so.
+    default_parameter=Parameter(
+        negative=(), show_default=lambda value: None if value is False else value
+    ),
     help_epilogue=EXIT_CODES,
     suppress_keyboard_interrupt=False,
 )

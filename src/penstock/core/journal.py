@@ -110,8 +110,6 @@ class FileJournal:
     So it does when the `header` differs from that of the existing file: with another policy,
     other limits or another goal it would not be true of the steps to come.
 
-    Examples
-    --------
     >>> from tempfile import TemporaryDirectory
     >>> from penstock.core.model import Decision, Reason
     >>> step = Step(0.0, None, Decision.of(3, Reason("sensor_blind", "holding: no answer")))

@@ -200,13 +200,7 @@ def build(kind: type[T], options: Mapping[str, str], what: str) -> T:
 
 
 def keys_of(kind: type[Any]) -> dict[str, str]:
-    """The keys that `build` takes for a `kind`, each with the field that it sets.
-
-    >>> class Wave(Struct, frozen=True):
-    ...     period_s: float = 60.0
-    >>> keys_of(Wave)
-    {'period': 'period_s', 'period_s': 'period_s'}
-    """
+    """The keys that `build` takes for a `kind`, such as period and period_s, with their fields."""
     names = _settable(kind)
     return {_short(name): name for name in names} | {name: name for name in names}
 

@@ -2,12 +2,6 @@
 
 The command line, `attach`, `penstock.toml` and the header of a journal all use the same text. Its
 keys are parameters of the policy or limits of the guards around it.
-
->>> spec = read_policy_spec("ds2:overprovisioning=0.2,cooldown=60s")
->>> spec.policy.overprovisioning, spec.limits.cooldown_s
-(0.2, 60.0)
->>> policy_text(spec.policy)
-'ds2:overprovisioning=0.2'
 """
 
 from __future__ import annotations
@@ -31,7 +25,6 @@ from penstock.settings.notation import Notation, build, describe, keys_of, parse
 
 #: What `core.protocols.Policy` asks for.
 _MEMBERS = ("decide", "period_s", "default_limits", "wakes_on_surge")
-
 
 #: The bounds of the fleet where nobody gives others: the same for every policy, or they would be
 #: what is compared.

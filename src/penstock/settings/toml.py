@@ -24,6 +24,7 @@ import re
 import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass
+from inspect import signature
 from pathlib import Path
 from typing import Any, Literal, TypeVar
 
@@ -210,7 +211,7 @@ def convert(kind: type[T], values: Mapping[str, Any], where: str) -> T:
     penstock.core.errors.ConfigError: penstock.toml [limits]: max_executors = 'many': expected int,
         got str
     """
-    known = _keys(kind)
+    known = signature(kind).parameters
     for key in values:
         if key not in known:
             raise unknown("key", key, known, where)
@@ -220,12 +221,6 @@ def convert(kind: type[T], values: Mapping[str, Any], where: str) -> T:
         raise ConfigError(_sentence(str(error), values, where)) from None
     except ConfigError as error:
         raise ConfigError(f"{where}: {error}") from None
-
-
-def _keys(kind: type[Any]) -> tuple[str, ...]:
-    if issubclass(kind, Struct):
-        return kind.__struct_fields__
-    return tuple(field.name for field in dataclasses.fields(kind))
 
 
 def _sentence(message: str, values: Mapping[str, Any], where: str) -> str:

@@ -6,7 +6,7 @@ from typing import Annotated, Any
 
 import msgspec
 from rich.console import Console
-from rich.table import Table
+from rich.table import Column, Table
 
 from penstock.cli.options import about
 from penstock.cli.output import console, print_json
@@ -32,9 +32,8 @@ def policies(
     elif name:
         _print_policy(name, console())
     else:
-        table = Table(box=None, pad_edge=False)
-        for title in ("policy", "decides every", "the rule in a line"):
-            table.add_column(title, no_wrap=title != "the rule in a line")
+        short = (Column(title, no_wrap=True) for title in ("policy", "decides every"))
+        table = Table(*short, "the rule in a line", box=None, pad_edge=False)
         for each in POLICIES:
             facts = _facts(each)
             table.add_row(each, f"{facts['parameters']['period_s']:g} s", facts["summary"])

@@ -8,7 +8,7 @@ from typing import Annotated
 
 from rich.console import Console
 from rich.status import Status
-from rich.table import Table
+from rich.table import Column, Table
 from rich.text import Text
 
 from penstock.cli.execution import progress_lines
@@ -125,10 +125,8 @@ def _side_by_side(table: Comparison) -> Table:
 
 
 def _claims(claims: tuple[Claim, ...]) -> Table:
-    shown = Table(title="claims", title_justify="left", box=None, pad_edge=False)
-    shown.add_column("")
-    shown.add_column("")
-    shown.add_column("what the paper says, and what was found", overflow="fold")
+    said = Column("what the paper says, and what was found", overflow="fold")
+    shown = Table("", "", said, title="claims", title_justify="left", box=None, pad_edge=False)
     for claim in claims:
         text = Text(claim.text)
         if claim.reason:
@@ -139,10 +137,8 @@ def _claims(claims: tuple[Claim, ...]) -> Table:
 
 
 def _distances(distances: tuple[Distance, ...]) -> Table:
-    shown = Table(title="how near", title_justify="left", box=None, pad_edge=False)
-    shown.add_column("")
-    shown.add_column("", justify="right")
-    shown.add_column("aim", justify="right")
+    numbers = (Column("", justify="right"), Column("aim", justify="right"))
+    shown = Table("", *numbers, title="how near", title_justify="left", box=None, pad_edge=False)
     for each in distances:
         style = {True: "green", False: "red", None: ""}[each.reached]
         shown.add_row(each.name, Text(f"{each.value:.2f}", style=style), aim(each))

@@ -45,22 +45,16 @@ def run(
     os.environ["JAVA_HOME"] = str(find_java().home)
     _show_log()
     from penstock.spark.attach import Attachment
-    from penstock.spark.fitness import check_application
     from penstock.spark.launch import Launch
+    from penstock.spark.scaling import check_application
 
-    def check(spark: SparkSession) -> None:
-        check_application(spark, settings.limits, settings.live)
+    spec, goal, live = settings.spec, settings.goal, settings.live
 
     def attach(spark: SparkSession) -> Attachment:
-        return Attachment(
-            spark,
-            settings.spec,
-            goal=settings.goal,
-            live=settings.live,
-            journal=settings.journal.open(journal_header(settings.spec, settings.goal)),
-        )
+        kept = settings.journal.open(journal_header(spec, goal))
+        return Attachment(spark, spec, goal=goal, live=live, journal=kept)
 
-    launch = Launch(check, attach, master)
+    launch = Launch(lambda spark: check_application(spark, spec.limits, live), attach, master)
     try:
         launch.run(job, arguments)
         code = 0
@@ -75,8 +69,7 @@ def run(
     if json:
         print_json({"exit_code": code, "status": status})
     elif status is not None:
-        decisions, rescales = status.decisions, status.rescales
-        note(f"{counted(decisions, 'decision')}, {counted(rescales, 'rescale')}")
+        note(f"{counted(status.decisions, 'decision')}, {counted(status.rescales, 'rescale')}")
     return code
 
 

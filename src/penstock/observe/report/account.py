@@ -225,8 +225,6 @@ def cost(steps: Sequence[Step]) -> Cost:
     An executor is paid for from its request until it is gone. What was seen at a turn holds until
     the next one; through a blind turn, what was seen last.
 
-    Examples
-    --------
     Two executors for 10 s, then three are asked for and the third starts for another 10 s:
 
     >>> from penstock.core.model import Decision, Fleet, Reason

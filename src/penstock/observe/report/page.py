@@ -50,8 +50,6 @@ def page(
 ) -> str:
     """One self-contained HTML page of one or several runs, each given by its name and its steps.
 
-    Examples
-    --------
     >>> from penstock.core.model import Decision, Fleet, Reason, Snapshot
     >>> seen = Snapshot(0.0, Fleet(2, 2, 2), arrival_rps=900.0, delay_s=1.0)
     >>> step = Step(0.0, seen, Decision.of(2, Reason("right_size", "2 executors are right")))
