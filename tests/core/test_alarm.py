@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from penstock.core.alarm import alarms_s
-from penstock.core.clock import SurgeClock
+from penstock.core.clock import SimulatedClock
 from penstock.core.model import Limits
 from penstock.lab.experiments.scenario import Scenario, run
 from penstock.policies.penstock.penstock import Penstock
@@ -54,7 +54,7 @@ def test_only_a_policy_that_wants_it_is_asked_at_once() -> None:
 def test_turns_are_never_closer_than_a_look_nor_further_apart_than_a_period(
     alarms: list[float], every_s: float
 ) -> None:
-    at_s = list(SurgeClock(500.0, surges_s=alarms).ticks(every_s))
+    at_s = list(SimulatedClock(500.0, surges_s=alarms).ticks(every_s))
     gaps = [after - before for before, after in pairwise(at_s)]
     assert all(2.0 - 1e-9 <= gap <= every_s + 1e-9 for gap in gaps)
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from penstock.core.clock import LiveClock, SimulatedClock, SurgeClock, WallClock
+from penstock.core.clock import LiveClock, SimulatedClock, WallClock
 
 
 @dataclass
@@ -55,7 +55,7 @@ def test_a_surge_causes_a_turn_at_once_and_another_soon() -> None:
 def test_live_and_simulated_turns_follow_the_same_rule() -> None:
     surges = [1007.0, 1021.5, 1041.0]
     live = list(World(surges_at_s=surges, end_s=1100.0).turns(10.0))
-    simulated = SurgeClock(100.0, surges_s=[at_s - 1000.0 for at_s in surges]).ticks(10.0)
+    simulated = SimulatedClock(100.0, surges_s=[at_s - 1000.0 for at_s in surges]).ticks(10.0)
     assert live == pytest.approx(list(simulated), abs=0.2)
 
 
@@ -73,7 +73,7 @@ def test_a_turn_that_may_not_be_taken_is_left_out() -> None:
 def test_simulated_clocks_never_call_what_is_to_be_done_meanwhile() -> None:
     calls: list[float] = []
     assert list(SimulatedClock(30.0).ticks(10.0, calls.append)) == [0.0, 10.0, 20.0]
-    assert list(SurgeClock(30.0).ticks(10.0, calls.append)) == [0.0, 10.0, 20.0]
+    assert list(SimulatedClock(30.0, surges_s=()).ticks(10.0, calls.append)) == [0.0, 10.0, 20.0]
     assert not calls
 
 

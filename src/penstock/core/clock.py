@@ -1,7 +1,7 @@
 """Where time comes from; the only file that may read a clock.
 
 Time arrives as iteration: a clock yields the instants at which to take a turn. `SimulatedClock`
-and `SurgeClock` run as fast as they are asked, `WallClock` and `LiveClock` wait in real time.
+runs as fast as it is asked, `WallClock` and `LiveClock` wait in real time.
 """
 
 from __future__ import annotations
@@ -26,39 +26,28 @@ def _nothing(now_s: float) -> None:
 class SimulatedClock:
     """Instants of a simulated run, as fast as they are asked for.
 
-    Each is computed from its number, not added up, so that no rounding error grows.
+    Each is computed from its number, not added up, so that no rounding error grows. For a policy
+    that wakes on surges, `surges_s` says when these come.
 
     >>> list(SimulatedClock(end_s=45.0).ticks(every_s=15.0))
     [0.0, 15.0, 30.0]
-    """
-
-    end_s: float
-    start_s: float = 0.0
-
-    def ticks(self, every_s: float, meanwhile: Meanwhile = _nothing) -> Iterator[float]:
-        turn = 0
-        while (now_s := self.start_s + turn * every_s) < self.end_s:
-            yield now_s
-            turn += 1
-
-
-@dataclass(frozen=True, slots=True)
-class SurgeClock:
-    """Simulated instants for a policy that wakes on surges; when these come is known before.
-
-    >>> list(SurgeClock(end_s=45.0, surges_s=(16.0, 33.0)).ticks(every_s=15.0))
+    >>> list(SimulatedClock(end_s=45.0, surges_s=(16.0, 33.0)).ticks(every_s=15.0))
     [0.0, 15.0, 17.0, 19.0, 33.0, 35.0]
     """
 
     end_s: float
     start_s: float = 0.0
-    surges_s: Sequence[float] = ()
+    surges_s: Sequence[float] | None = None
 
     def ticks(self, every_s: float, meanwhile: Meanwhile = _nothing) -> Iterator[float]:
-        surges = [*self.surges_s, inf]
-        now_s, gap_s, place = self.start_s, every_s, 0
+        surges = [*(self.surges_s or ()), inf]
+        now_s, gap_s, turn, place = self.start_s, every_s, 0, 0
         while now_s < self.end_s:
             yield now_s
+            turn += 1
+            if self.surges_s is None:
+                now_s = self.start_s + turn * every_s
+                continue
             while surges[place] <= now_s:
                 place += 1
             now_s, gap_s = next_turn(now_s, gap_s, every_s, surges[place])

@@ -7,12 +7,12 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 from penstock.core.alarm import alarms_s
-from penstock.core.clock import SimulatedClock, SurgeClock
+from penstock.core.clock import SimulatedClock
 from penstock.core.errors import ConfigError, unknown
 from penstock.core.journal import MemoryJournal
 from penstock.core.knowledge import Rescale
 from penstock.core.model import Limits, Step
-from penstock.core.protocols import Clock, Journal, Policy
+from penstock.core.protocols import Journal, Policy
 from penstock.lab.experiments.profiling import profiled
 from penstock.lab.experiments.score import Score, score
 from penstock.policies.static import Static
@@ -168,9 +168,8 @@ def steer(
     """
     controller = wire(PolicySpec.of(policy, limits), engine, engine, journal=journal)
     controller.knowledge.rescales.extend(earlier)
-    clock: Clock = SimulatedClock(end_s, policy.period_s)
-    if policy.wakes_on_surge:
-        clock = SurgeClock(end_s, policy.period_s, surges_s)
+    surges = surges_s if policy.wakes_on_surge else None
+    clock = SimulatedClock(end_s, policy.period_s, surges)
     for step in controller.run(clock):
         watch(step)
     return engine.finish()
