@@ -110,6 +110,7 @@ def test_downtime_follows_what_was_measured_by_a_second() -> None:
     downtime = Downtime()
     assert downtime.of(grows=True) == 30.0
     assert downtime.of(grows=False) == 15.0
+    assert downtime.corrected(True, measured_s=90.0, predicted_s=71.0) == Downtime(31.0, 15.0)
     assert downtime.corrected(False, measured_s=10.0, predicted_s=41.0) == Downtime(30.0, 14.0)
     assert downtime.corrected(False, measured_s=50.0, predicted_s=41.0) == Downtime(30.0, 16.0)
     assert Downtime(0.0, 0.0).corrected(True, 0.0, 5.0) == Downtime(0.0, 0.0)

@@ -173,6 +173,12 @@ def test_what_executors_share_is_told_from_what_they_do_not(
         assert known.seconds(1.0 / executors) == pytest.approx(truth_s, rel=0.25)
 
 
+def test_the_overhead_of_a_job_that_slows_down_grows_in_proportion() -> None:
+    known = Overhead(9.0, 1e-4, 1e-4, 2e-4, 1e-9, 1e-9, 1e-9, 2e-10, 2e-10)
+    slower = known.rescaled_to(10_000, 1.0, 3.0)  # it would have taken 2 s
+    assert slower.seconds(1.0) == pytest.approx(1.5 * known.seconds(1.0))
+
+
 def test_no_part_of_the_overhead_is_negative() -> None:
     # Small batches are cheaper than large ones here: nothing is left for an overhead.
     known = Overhead()
@@ -223,6 +229,17 @@ def test_a_dataflow_at_its_limit_tells_its_capacity_whatever_its_gauges_show() -
     ]
     assert Capacity(learned(calm), 1).rps(4) > 90_000.0
     assert Capacity(learned([*calm, *late]), 1).rps(4) == pytest.approx(40_000.0, rel=0.03)
+
+
+def test_the_busiest_of_three_workers_tells_the_share_of_a_hot_key() -> None:
+    workers = [ExecutorSample(str(i), 0.0, busy_fraction=b) for i, b in enumerate((0.9, 0.3, 0.3))]
+    snapshot = Snapshot(
+        60.0, Fleet(3, 3, 3), throughput_rps=1_000.0, arrival_rps=1_000.0, backlog_records=0.0,
+        executors=tuple(workers),
+    )  # fmt: skip
+    known = learn(CapacityEstimate(), snapshot, None)
+    # The first has 0.4 and a third of the rest, 0.6 of all; of the time of a record 0.4 / 0.6.
+    assert known.serial_s * Capacity(known, 1).rps(3) == pytest.approx(0.4 / 0.6)
 
 
 def test_gauges_that_swing_do_not_make_a_hot_key() -> None:

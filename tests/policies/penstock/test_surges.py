@@ -36,6 +36,11 @@ def test_a_plateau_is_found_with_its_height_and_its_length() -> None:
     assert surges.recur
 
 
+def test_small_swings_before_and_after_it_do_not_hide_a_surge() -> None:
+    (one,) = watched([1e3 * load for load in (80, 82, 79, 120, 121, 120, 80, 81)]).past
+    assert (one.began_s, one.lasted_s) == (20.0, 40.0)
+
+
 def test_a_slow_climb_is_no_surge() -> None:
     assert watched([50e3 + 100.0 * turn for turn in range(600)]).past == ()
 
@@ -100,6 +105,12 @@ def test_a_clock_that_stops_is_believed_in_less_and_less() -> None:
 def test_one_that_was_seen_once_may_come_again_but_need_not() -> None:
     soon, late = (chances([], age_s, MINUTES).sum() for age_s in (300.0, 7200.0))
     assert 0.0 < late < soon < 0.05
+
+
+def test_of_irregular_spans_only_the_mean_counts() -> None:
+    # One in 420 s: a tenth of that brings it with a chance of 1 - exp(-0.1), each time.
+    found = chances([60.0, 900.0, 300.0], 0.0, np.array([0.0, 42.0, 84.0]))
+    assert found.tolist() == pytest.approx([0.0952, 0.0952], abs=1e-4)
 
 
 def test_none_seen_is_none_expected() -> None:

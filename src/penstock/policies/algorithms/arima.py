@@ -8,6 +8,7 @@ instead, which takes a thousand times as long and needs the extra ``arima``.
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Sequence
 from importlib import import_module
 from importlib.util import find_spec
@@ -35,9 +36,8 @@ USELESS_WAPE = 0.25  #: From this error on the next forecast is not believed.
 def mean_rates(history: Sequence[Snapshot], bin_s: float) -> Series:
     """Mean arrival rates of equal intervals that end with the last snapshot, oldest first.
 
-    A rate holds since the snapshot before it, so intervals are cut exactly; where nothing was
-    measured, the next rate covers the gap. What lies before a clock that was set back is left
-    out.
+    A rate holds since the snapshot before it, so intervals are cut exactly, and the next one covers
+    a gap in the measurements. What lies before a clock that was set back is left out.
 
     >>> from penstock.core.model import Fleet
     >>> rates = ((0.0, 9.0), (20.0, 100.0), (40.0, 130.0), (60.0, 70.0))
@@ -74,13 +74,11 @@ def forecast_rps(past_rps: Series, bins: int) -> Series | None:
         return None
     steps = np.diff(past_rps)
     constant, weights = _fit(steps)
-    recent = steps[::-1][: len(weights)].tolist()
+    recent = deque(steps[::-1][: len(weights)].tolist(), maxlen=len(weights))
     level, ahead = float(past_rps[-1]), []
     for _ in range(bins):
         step = constant + sum(map(float.__mul__, weights, recent))
-        if recent:
-            recent.insert(0, step)
-            recent.pop()
+        recent.appendleft(step)
         level += step
         ahead.append(level)
     return _within_reason(np.array(ahead), past_rps)
@@ -116,8 +114,8 @@ def wape(actual: Sequence[float], forecast: Sequence[float]) -> float | None:
 class Trust(Struct, frozen=True, gc=False, array_like=True):
     """How far the model is believed: its last promise is held against what came.
 
-    Before the first promise is due nothing is believed. After too many bad ones in a row the
-    model forgets all that was before them.
+    Before the first promise is due nothing is believed. After too many bad ones in a row the model
+    forgets all that was before them.
 
     >>> trust = Trust(promised_rps=110.0).judged(100.0, now_s=0.0, loop_s=60.0)
     >>> trust.wape, trust.is_earned, trust.bad_forecasts

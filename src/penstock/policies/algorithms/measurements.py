@@ -39,11 +39,7 @@ def hold(
 
 
 def missing(**measured: float | None) -> list[str]:
-    """The names of what was not measured.
-
-    >>> missing(delay_s=3.0, arrival_rps=None)
-    ['arrival_rps']
-    """
+    """The names of those that were not measured."""
     return [name for name, value in measured.items() if value is None]
 
 
@@ -119,12 +115,10 @@ def held_back_fraction(snapshot: Snapshot) -> float | None:
     pressures = [operator.backpressured_fraction for operator in snapshot.operators]
     if measured := [pressure for pressure in pressures if pressure is not None]:
         return min(1.0, max(measured))
-    if snapshot.trigger_interval_s and snapshot.batches:
-        duration_s = sum([batch.duration_s for batch in snapshot.batches]) / len(snapshot.batches)
-        if duration_s <= snapshot.trigger_interval_s:
-            return 0.0
-        return 1.0 - snapshot.trigger_interval_s / duration_s
-    return None
+    if not snapshot.trigger_interval_s or not snapshot.batches:
+        return None
+    duration_s = sum([batch.duration_s for batch in snapshot.batches]) / len(snapshot.batches)
+    return 1.0 - snapshot.trigger_interval_s / max(duration_s, snapshot.trigger_interval_s)
 
 
 def excess_delay_s(snapshot: Snapshot) -> float | None:

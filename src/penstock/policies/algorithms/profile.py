@@ -14,10 +14,8 @@ from typing import Protocol, Self, runtime_checkable
 import numpy as np
 from msgspec import Struct
 
-#: A size and what it can process.
-CapacityPoint = tuple[int, float]
-#: A size, a rate, and the latency there, in seconds.
-LatencyPoint = tuple[int, float, float]
+CapacityPoint = tuple[int, float]  #: A size and what it can process.
+LatencyPoint = tuple[int, float, float]  #: A size, a rate, and the latency there, in seconds.
 
 
 @runtime_checkable
@@ -40,8 +38,6 @@ class NeedsProfile(Protocol):
 class Profile(Struct, frozen=True, gc=False):
     """Points that were measured, by size and then by rate.
 
-    Examples
-    --------
     Two executors carry 20,000 records/s and four 36,000. At 27,000 records/s three executors
     would use 27/28 of what they can carry, a little more than two did when they took 0.4 s:
 
@@ -61,10 +57,9 @@ class Profile(Struct, frozen=True, gc=False):
         """The profile of these points; latency curves run over the share of capacity used."""
         known = dict(sorted(capacities))
         curves: dict[int, list[tuple[float, float]]] = {}
-        for executors, rate_rps, latency_s in sorted(latencies):
-            if known.get(executors, 0.0) > 0.0:
-                used = rate_rps / known[executors]
-                curves.setdefault(executors, []).append((used, latency_s))
+        for size, rate_rps, latency_s in sorted(latencies):
+            if known.get(size, 0.0) > 0.0:
+                curves.setdefault(size, []).append((rate_rps / known[size], latency_s))
         return cls(tuple(known.items()), {size: tuple(curve) for size, curve in curves.items()})
 
     @property
@@ -73,8 +68,7 @@ class Profile(Struct, frozen=True, gc=False):
         return self.capacities[-1][0]
 
     def capacity_rps(self, executors: int) -> float:
-        """Interpolated; below the smallest size in proportion, above the largest as between the
-        two largest."""
+        """Interpolated, from 0 without executors; above the largest as between the two largest."""
         points: list[tuple[float, float]] = [(0.0, 0.0), *self.capacities]
         if executors > self.largest:
             (left, low), (right, high) = points[-2:]

@@ -12,6 +12,7 @@ from math import ceil, sqrt
 
 import numpy as np
 from msgspec import Struct
+from msgspec.structs import replace
 
 from penstock.core.model import Snapshot
 from penstock.policies.algorithms.arima import Series
@@ -30,10 +31,8 @@ def repeated_s(snapshot: Snapshot, default_s: float) -> float:
     >>> repeated_s(Snapshot(0.0, Fleet(1, 1, 1), trigger_interval_s=2.0), default_s=10.0)
     2.0
     """
-    for known_s in (snapshot.checkpoint_interval_s, snapshot.trigger_interval_s):
-        if known_s is not None:
-            return known_s
-    return default_s
+    intervals_s = snapshot.checkpoint_interval_s, snapshot.trigger_interval_s
+    return next((known_s for known_s in intervals_s if known_s is not None), default_s)
 
 
 def predicted_recovery_s(
@@ -47,12 +46,9 @@ def predicted_recovery_s(
 ) -> int | None:
     """Seconds from the stop until all is worked off; ``None`` if that lies beyond the forecast.
 
-    The backlog is what arrived since the last checkpoint (at worst a whole interval), what
-    already waits, and what arrives during the stop. It is worked off by ``capacity - forecast``,
-    second by second, once the job is back.
+    The backlog is what arrived since the last checkpoint (at worst a whole interval), what waits
+    already, and what arrives during the stop. Then ``capacity - forecast`` works it off.
 
-    Examples
-    --------
     At 1,000 records/s, 30 s of downtime and 10 s of repetition leave 40,000 records; 2,000
     records/s work off 1,000 of them each second, and more than all of them in 41 s:
 
@@ -87,8 +83,6 @@ def catch_up_s(
     With `whole_seconds` intervals are rounded up, as in the published code. Above half of the
     capacity the sum then ends with the forecast only: two seconds of work take more than one.
 
-    Examples
-    --------
     120 s of work at half the capacity take 60 s, then 30, 15, and so on:
 
     >>> half = dict(arrival_rps=50e3, downtime_s=110.0, last_checkpoint_s=10.0)
@@ -101,8 +95,7 @@ def catch_up_s(
     seconds = np.arange(float(len(arrived)))
     until: float = ceil(downtime_s) if whole_seconds else downtime_s
     arrived_by = float(np.interp(until, seconds, arrived))
-    work = last_checkpoint_s * arrival_rps + arrived_by
-    total_s = downtime_s
+    work, total_s = last_checkpoint_s * arrival_rps + arrived_by, downtime_s
     while True:
         took_s = work / capacity_rps
         total_s += took_s
@@ -128,8 +121,7 @@ class Normal(Struct, frozen=True, gc=False, array_like=True):
     squares: float = 0.0
 
     def seen(self, value: float) -> Normal:
-        samples = self.samples + 1
-        off = value - self.mean
+        samples, off = self.samples + 1, value - self.mean
         mean = self.mean + off / samples
         return Normal(samples, mean, self.squares + off * (value - mean))
 
@@ -144,11 +136,7 @@ class Normal(Struct, frozen=True, gc=False, array_like=True):
 
 
 class Downtime(Struct, frozen=True, gc=False, array_like=True):
-    """How long a rescale is thought to stop the job, by its direction.
-
-    >>> Downtime().corrected(True, measured_s=90.0, predicted_s=71.0)
-    Downtime(out_s=31.0, in_s=15.0)
-    """
+    """How long a rescale is thought to stop the job, by its direction."""
 
     out_s: float = 30.0
     in_s: float = 15.0
@@ -159,9 +147,8 @@ class Downtime(Struct, frozen=True, gc=False, array_like=True):
     def corrected(self, grew: bool, measured_s: float, predicted_s: float) -> Downtime:
         """One second longer if the recovery took longer than predicted, else one shorter."""
         step_s = 1.0 if measured_s > predicted_s else -1.0
-        if grew:
-            return Downtime(max(0.0, self.out_s + step_s), self.in_s)
-        return Downtime(self.out_s, max(0.0, self.in_s + step_s))
+        stopped_s = max(0.0, self.of(grew) + step_s)
+        return replace(self, out_s=stopped_s) if grew else replace(self, in_s=stopped_s)
 
 
 class Watch(Struct, frozen=True, gc=False, array_like=True):
@@ -178,15 +165,10 @@ class Watch(Struct, frozen=True, gc=False, array_like=True):
         if not is_unusual:
             return self
         first_at_s = since_s if self.first_at_s is None else self.first_at_s
-        return Watch(self.asked_at_s, self.grew, self.predicted_s, first_at_s, at_s)
+        return replace(self, first_at_s=first_at_s, last_at_s=at_s)
 
     def measured_s(self, now_s: float, give_up_s: float) -> float | None:
-        """How long the recovery took, once it is over; 0 if nothing unusual came in time.
-
-        >>> watch = Watch(0.0, True, 71.0).seen(15.0, 30.0, True).seen(30.0, 45.0, True)
-        >>> watch.measured_s(60.0, 180.0), watch.measured_s(90.0, 180.0)
-        (None, 30.0)
-        """
+        """How long the recovery took, once it is over; 0 if nothing unusual came in time."""
         if self.first_at_s is not None and self.last_at_s is not None:
             return self.last_at_s - self.first_at_s if now_s - self.last_at_s > GAP_S else None
         return 0.0 if now_s - self.asked_at_s >= give_up_s else None

@@ -18,15 +18,7 @@ from msgspec import Struct, structs
 
 from penstock.core.errors import ModelError
 from penstock.core.knowledge import Knowledge
-from penstock.core.model import (
-    Decision,
-    ExecutorSample,
-    Fleet,
-    Limits,
-    OperatorSample,
-    Snapshot,
-    Step,
-)
+from penstock.core.model import Decision, ExecutorSample, Limits, OperatorSample, Snapshot, Step
 from penstock.core.protocols import Policy
 from penstock.policies import POLICIES
 from penstock.policies.checks.made_up_job import (
@@ -35,6 +27,7 @@ from penstock.policies.checks.made_up_job import (
     START_AT_S,
     SnapshotView,
     ask,
+    bare_snapshot,
     made_up_snapshot,
     run,
 )
@@ -200,7 +193,7 @@ def holds_when_nothing_is_measured(policy: Policy) -> None:
     """
     if _ignores_measurements(policy):
         return
-    bare = _bare(START_AT_S, 5)
+    bare = bare_snapshot(START_AT_S, 5)
     cold = ask(policy, bare, Knowledge(), "when nothing is measured")
     codes = [reason.code for reason in cold.reasons]
     assert "not_measured" in codes, f"nothing was measured, but its reasons are {codes}"
@@ -210,7 +203,7 @@ def holds_when_nothing_is_measured(policy: Policy) -> None:
     for shape in SHAPES:
         knowledge = Knowledge()
         *_, last = run(policy, shape, 40, knowledge=knowledge)
-        bare = _bare(last.snapshot.at_s + policy.period_s, 5)
+        bare = bare_snapshot(last.snapshot.at_s + policy.period_s, 5)
         knowledge.learn(bare, bare.at_s)
         warm = ask(policy, bare, knowledge, f"when measurements stop ({shape})")
         assert warm.target_executors == 5, (
@@ -343,13 +336,9 @@ def _wire(snapshot: Snapshot, knowledge: Knowledge) -> bytes:
     return _encode((snapshot, knowledge.now_s, past, knowledge.last_step))
 
 
-def _bare(at_s: float, executors: int) -> Snapshot:
-    return Snapshot(at_s, Fleet(executors, executors, executors))
-
-
 def _ignores_measurements(policy: Policy) -> bool:
     """Whether it wants the same fleet at high load, at low load and blind, from any fleet."""
-    snapshots = [_bare(START_AT_S, executors) for executors in (3, 5)]
+    snapshots = [bare_snapshot(START_AT_S, executors) for executors in (3, 5)]
     for shape in SHAPES:
         snapshots += [made_up_snapshot(shape, turn, START_AT_S, 5) for turn in (0, 50)]
     decisions = [ask(policy, one, Knowledge(), "on a cold start") for one in snapshots]

@@ -84,6 +84,11 @@ def made_up_snapshot(shape: Shape, turn: int, at_s: float, executors: int) -> Sn
     )
 
 
+def bare_snapshot(at_s: float, executors: int) -> Snapshot:
+    """What is seen of a job of which nothing is measured."""
+    return Snapshot(at_s, Fleet(executors, executors, executors))
+
+
 def _pipeline(
     arrival_rps: float, throughput_rps: float, busy: float, pressed: float, tasks: int
 ) -> tuple[OperatorSample, ...]:

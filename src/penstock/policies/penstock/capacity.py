@@ -7,8 +7,7 @@ learned is a frozen `CapacityEstimate` that a policy keeps in its memory.
   ``ceil(tasks / slots)`` waves. The driver reports the fixed part apart from the work, so both
   are measured at any load; rows per second of a quiet job would understate its capacity.
 - Dataflow: an operator that is busy for a fraction of its time could do the inverse of that times
-  more. The busy gauge of a full operator rarely shows 1; what it shows is learned when records
-  wait.
+  more. The gauge of a full operator rarely shows 1; what it shows is learned when records wait.
 
 Both extrapolate to other sizes with a mild loss per further executor. What one key or one task
 delays does not shrink with more executors and is kept apart (`serial`).
@@ -41,8 +40,7 @@ BUSY_WHEN_FULL = 0.95  #: What a busy gauge shows of a full operator, before it 
 FIRST_NOISE = 0.06  #: The relative deviation of one measurement, before it is known.
 #: How many deviations off is an outlier. From the second outlier in a row on they are a change of
 #: the job, if their sum reaches the second number.
-OUTLIER_SIGMAS = 2.5
-CHANGE_SIGMAS = 10.0
+OUTLIER_SIGMAS, CHANGE_SIGMAS = 2.5, 10.0
 IN_A_ROW_S = 30.0  #: Outliers that are further apart are not in a row.
 CONFIRMED = 4.0  #: How many measurements confirm a change.
 AFTER_CHANGE = 6.0  #: What the measurements before are worth in another fleet: executors differ.
@@ -190,9 +188,8 @@ def _learn_batches(
         s_per_record = (work_s - overhead_s) / batch.input_records
         if not settled and not _far_below(known, s_per_record, wave_s):
             continue
-        parallel_s = s_per_record
-        if core_s is not None:
-            parallel_s = min(s_per_record, USUAL_IMBALANCE * core_s * wave_s)
+        usual_s = inf if core_s is None else USUAL_IMBALANCE * core_s * wave_s
+        parallel_s = min(s_per_record, usual_s)
         measured = WorkMeasurement(
             work_s=parallel_s / wave_s,
             serial_s=s_per_record - parallel_s,
@@ -272,14 +269,9 @@ def _has_queue(snapshot: Snapshot) -> bool:
 def _hot_share(snapshot: Snapshot) -> float:
     """The share of the hottest key, from how much busier its worker is; 0 unless it stands out.
 
-    >>> from penstock.core.model import ExecutorSample, Fleet
-    >>> busy = [ExecutorSample(str(i), 0.0, busy_fraction=b) for i, b in enumerate((0.9, 0.3, 0.3))]
-    >>> round(_hot_share(Snapshot(60.0, Fleet(3, 3, 3), executors=tuple(busy))), 2)
-    0.4
+    Of three workers that are busy for 0.9, 0.3 and 0.3 of their time, the first has a key of 0.4.
     """
-    busy = sorted(
-        one.busy_fraction for one in snapshot.executors if one.ready and one.busy_fraction
-    )
+    busy = sorted(used for one in snapshot.executors if one.ready and (used := one.busy_fraction))
     if len(busy) < 2:
         return 0.0
     *others, highest = busy
@@ -291,10 +283,8 @@ def _hot_share(snapshot: Snapshot) -> float:
 
 def _settled(snapshot: Snapshot, previous: Snapshot | None, warmup_s: float) -> bool:
     """Whether the fleet is as it was asked for, was so the last time, and is warm."""
-    fleet = snapshot.fleet
-    if fleet.active != fleet.target:
-        return False
-    if previous is not None and previous.fleet.active != fleet.active:
+    active, before = snapshot.fleet.active, previous or snapshot
+    if not active == snapshot.fleet.target == before.fleet.active:
         return False
     newest_s = max((one.started_at_s for one in snapshot.executors), default=-inf)
     begin_s = min((one.started_at_s for one in snapshot.batches), default=snapshot.at_s)

@@ -1,8 +1,4 @@
-"""A decision as one sentence with its numbers.
-
-It says what is seen, what is expected and when, what is done, what that costs, and what would
-happen otherwise.
-"""
+"""A decision as a sentence: what is seen, expected and done, its cost, and what it avoids."""
 
 from __future__ import annotations
 

@@ -32,10 +32,8 @@ FEWEST = 7  #: With fewer values than this no forecaster can be tried.
 FARTHEST_TRIED = 20  #: Steps ahead that are tried; beyond, errors are assumed to stay.
 PERIODIC = 0.8  #: The least correlation with one period ago that counts as periodic.
 ORIGINS = 24  #: How many past instants the forecasters are tried on.
-#: A step between two bins is a shift if it is this many times the usual one, and a fifth of the
-#: level.
-SHIFT_FACTOR = 8.0
-SHIFT_FRACTION = 0.2
+#: A step between two bins is a shift if it is this many times the usual one and of the level.
+SHIFT_FACTOR, SHIFT_FRACTION = 8.0, 0.2
 EDGE = 0.2  #: A rise by this fraction from one bin to the next is an edge.
 MANY_SHIFTS = 3  #: With this many shifts, shifts are the nature of the load.
 PAST_BINS = 180  #: The past that a forecast uses, in bins: 90 minutes of half minutes.
@@ -101,12 +99,7 @@ def seasonal(pasts: Array, steps: int, *, period: float, shift_bins: int = 2) ->
 def autoregression(values: Array, order: int, ridge: float = 1e-3) -> Forecaster:
     """A weighted sum of the last `order` bins, fitted by ridge least squares.
 
-    A sine is exactly predictable from its own past:
-
-    >>> wave = 100.0 + 50.0 * np.sin(np.arange(200) / 5.0)
-    >>> predict = autoregression(wave[:160], order=12)
-    >>> bool(np.abs(predict(wave[None, :160], 40)[0] - wave[160:]).max() < 2.0)
-    True
+    A sine is exactly predictable from its own past.
     """
     mean = float(values.mean())
     windows = np.lib.stride_tricks.sliding_window_view(values - mean, order + 1)
@@ -320,9 +313,8 @@ def binned(
     place, total, count, span = -1, 0.0, 0, 0
     latest: float | None = None
     for snapshot in seen:
-        latest = None
-        load_rps, at_s = snapshot.arrival_rps, snapshot.at_s
-        if load_rps is None:
+        latest, at_s = None, snapshot.at_s
+        if (load_rps := snapshot.arrival_rps) is None:
             continue
         while span < len(without) and at_s > without[span][1]:
             span += 1

@@ -64,13 +64,7 @@ class Overhead(Struct, frozen=True, gc=False, omit_defaults=True):
         return narrow and 0.25 < records * self.shared < 4.0
 
     def rescaled_to(self, records: float, wave_s: float, took_s: float) -> Overhead:
-        """That of a job all of whose work has become slower or faster, by what one batch took.
-
-        >>> known = Overhead(9.0, 1e-4, 1e-4, 2e-4, 1e-9, 1e-9, 1e-9, 2e-10, 2e-10)
-        >>> slower = known.rescaled_to(10_000, 1.0, 3.0)  # it would have taken 2 s
-        >>> round(slower.seconds(1.0) / known.seconds(1.0), 3)
-        1.5
-        """
+        """That of a job all of whose work has become slower or faster, by what one batch took."""
         whole_s, shared_s = self.parts_s()
         whole = whole_s * (1.0 / (records * wave_s) - self.whole)
         expected_s = self.cost_s + whole + shared_s * (1.0 / records - self.shared)

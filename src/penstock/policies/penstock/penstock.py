@@ -119,7 +119,7 @@ class Penstock:
 
     def decide(self, snapshot: Snapshot, knowledge: Knowledge) -> Decision:
         target = snapshot.fleet.target
-        memory = self._learned(knowledge.recall(PenstockMemory), snapshot, knowledge)
+        memory = self._learned(snapshot, knowledge)
         load = snapshot.arrival_rps
         if load is None:
             return not_measured(target, "arrival_rps", memory=memory)
@@ -187,10 +187,9 @@ class Penstock:
             limits=limits,
         )
 
-    def _learned(
-        self, memory: PenstockMemory, snapshot: Snapshot, knowledge: Knowledge
-    ) -> PenstockMemory:
+    def _learned(self, snapshot: Snapshot, knowledge: Knowledge) -> PenstockMemory:
         """The memory with what this turn shows."""
+        memory = knowledge.recall(PenstockMemory)
         history, rescales = knowledge.history, knowledge.rescales
         previous = history[-2] if len(history) > 1 else None
         gap_s = min(600.0, snapshot.at_s - previous.at_s) if previous is not None else 0.0

@@ -1,7 +1,6 @@
 """What each size of the fleet leads to: the inputs of a plan, the sizes to compare, the scenarios.
 
-The load may do what was forecast, or less or more; a surge, or the end of one, is one scenario
-more.
+The load may do what was forecast, or less or more; a surge, or its end, is one scenario more.
 """
 
 from __future__ import annotations
@@ -32,8 +31,7 @@ from penstock.policies.penstock.surges import BIN_S, Surges
 MOST_SIZES = 14  #: The most sizes of the fleet that are compared.
 #: The forecast first, then a little below and above it, then far below and above.
 ORDER = [2, 1, 3, 0, 4]
-DEVIATIONS = NORMAL_POINTS[ORDER]
-WEIGHTS = NORMAL_WEIGHTS[ORDER]
+DEVIATIONS, WEIGHTS = NORMAL_POINTS[ORDER], NORMAL_WEIGHTS[ORDER]
 HIGHER = 2  #: The one of these scenarios that a surge is added to.
 KEEPS = 0.9  #: How likely the load is to be in the same scenario a bin later.
 #: The steps of a plan after the first, in bins: 15 minutes, coarser towards its end.
@@ -47,10 +45,7 @@ CARRIED = 0.9  #: A surge is planned for up to this part of what the largest fle
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlanInputs:
-    """The job as it is, what is known of it, what may come, and what it costs.
-
-    `earlier` was seen about a minute ago.
-    """
+    """The job as it is and (`earlier`) was a minute ago, what is known, may come, and costs."""
 
     at_s: float
     start: StartState
@@ -149,9 +144,7 @@ def costs(inputs: PlanInputs, choices: list[int]) -> Array:
     return np.asarray(weights @ first_costs(plan, inputs.start, bins_rps, inputs.bin_s))
 
 
-def _scenarios(
-    inputs: PlanInputs, lengths_s: Sequence[float]
-) -> tuple[Array, Array, LoadScenarios]:
+def _scenarios(inputs: PlanInputs, lengths_s: list[float]) -> tuple[Array, Array, LoadScenarios]:
     """The scenarios in bins from now on, how likely each is now, and the same in a plan's steps."""
     mean, deviation = np.asarray(inputs.load.mean), np.asarray(inputs.load.deviation)
     # Less capacity than was learned is like more load.

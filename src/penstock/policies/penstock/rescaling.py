@@ -24,15 +24,6 @@ def learn_startup(
     """How long executors take to start, from those that came since they were asked for.
 
     The slowest counts: a plan that waits for the mean is late half of the time.
-
-    >>> from penstock.core.model import ExecutorSample, Fleet
-    >>> came = (ExecutorSample("1", 0.0), ExecutorSample("2", 120.0))
-    >>> before = Snapshot(110.0, Fleet(2, 1, 1))
-    >>> now = Snapshot(125.0, Fleet(2, 2, 2), executors=came)
-    >>> learn_startup(None, now, before, asked_s=100.0)
-    20.0
-    >>> learn_startup(30.0, now, before, asked_s=100.0)  # 30 + 0.3 x (20 - 30)
-    27.0
     """
     at_s, executors = snapshot.at_s, snapshot.executors
     if snapshot.fleet.active < snapshot.fleet.target:
@@ -108,8 +99,7 @@ def _batch_hold_up_s(track: CapacityEstimate, recent: Sequence[Snapshot]) -> flo
     It is the batch that ran when the fleet changed, or the first one after it. Both may be reported
     long after the change; the result is given once, when both are over.
     """
-    change = _last_change(recent)
-    if change is None:
+    if (change := _last_change(recent)) is None:
         return None
     before, after = change
     came_s = [one.started_at_s for one in after.executors if one.started_at_s > before.at_s]

@@ -29,9 +29,7 @@ Array = NDArray[np.float64]
 BIN_S = 30.0  #: The bins of a load whose surges last for minutes.
 #: A rise is sudden if the load exceeds its calm level by this fraction, and by this many times the
 #: largest deviation of the last hours.
-RISE_FRACTION = 0.2
-USUAL_FACTOR = 2.0
-USUAL_S = 7200.0
+RISE_FRACTION, USUAL_FACTOR, USUAL_S = 0.2, 2.0, 7200.0
 FOLLOW_S = 40.0  #: How fast the calm level follows the load, in seconds.
 RISING_S = 60.0  #: A surge may rise for this long.
 LONGEST_S = 1200.0  #: What lasts longer is no surge but the new level.
@@ -39,15 +37,11 @@ LONGEST_GAP_S = 600.0  #: After a longer gap between two measurements the load i
 FLAT = 0.75  #: A surge whose mean rise is below this part of its highest is no plateau.
 ENOUGH = 3  #: After this many surges their shape is known.
 #: How many surges are remembered, and for how long.
-MOST = 16
-MEMORY_S = 86_400.0
+MOST, MEMORY_S = 16, 86_400.0
 AT_RANDOM = 0.01  #: The least probability of "at random", however regular surges have been.
 #: The relative deviation of a clock's intervals as they are seen: at first, and at the least. And
 #: the probability of a clock: before a second interval confirms it, and at the most.
-CLOCK = 0.04
-CLOCK_LEAST = 0.01
-CLOCK_FIRST = 0.3
-CLOCK_MOST = 0.95
+CLOCK, CLOCK_LEAST, CLOCK_FIRST, CLOCK_MOST = 0.04, 0.01, 0.3, 0.95
 REGULAR = 0.45  #: Intervals with a smaller relative deviation are regular.
 #: A surge seen once comes again before its age has doubled with a chance of 1 - 2 ** -ONCE, 3 %:
 #: to insure against it for hours would cost more than it saves.
@@ -106,9 +100,8 @@ class Surges(Struct, frozen=True, gc=False, omit_defaults=True):
 
     def begins(self, now_s: float, edges_s: Array, pace: float = 1.0) -> Array:
         """The chance that one begins between two edges (seconds from now), if none did before."""
-        begins = [surge.began_s for surge in self.past]
-        if self.began_s is not None:
-            begins.append(self.began_s)
+        present = () if self.began_s is None else (self.began_s,)
+        begins = [*(surge.began_s for surge in self.past), *present]
         if not begins:
             return np.zeros(len(edges_s) - 1)
         gaps = [after - before for before, after in pairwise(begins)]
@@ -133,10 +126,7 @@ def chances(spans_s: Sequence[float], age_s: float, edges_s: Array, pace: float 
     >>> chances([600.0], 480.0, np.array([0.0, 60.0, 120.0, 180.0])).round(2).tolist()
     [0.04, 0.24, 0.41]
 
-    Of irregular spans only the mean counts, and the time since the last event:
-
-    >>> chances([60.0, 900.0, 300.0], 0.0, np.array([0.0, 42.0, 84.0])).round(3).tolist()
-    [0.095, 0.095]
+    Of irregular spans only the mean counts, and the time since the last event.
     """
     at = age_s + edges_s
     if not spans_s:
@@ -186,24 +176,16 @@ def clock_belief(spans_s: Sequence[float]) -> float:
 
 
 def watch(known: Surges, at_s: float, load_rps: float, pace: float = 1.0) -> Surges:
-    """Take in one measurement of the load.
-
-    >>> surges = Surges()
-    >>> for turn, load in enumerate([80, 82, 79, 120, 121, 120, 80, 81]):
-    ...     surges = watch(surges, 10.0 * turn, 1e3 * load)
-    >>> [(one.began_s, one.lasted_s) for one in surges.past]
-    [(20.0, 40.0)]
-    """
+    """Take in one measurement of the load: a surge is over when half of its rise is gone."""
     if known.last_s is None or not 0.0 < (gap_s := at_s - known.last_s) <= LONGEST_GAP_S * pace:
         return _calm_again(known, known.past, at_s, load_rps)
     known = replace(known, last_rps=load_rps, last_s=at_s)
-    if known.began_s is None:
+    if (began_s := known.began_s) is None:
         return _while_calm(known, at_s, load_rps, gap_s, pace)
     beyond_rps = max(0.0, load_rps - known.calm_rps)
     known = replace(known, area_records=known.area_records + gap_s * beyond_rps)
     if load_rps > known.top_rps:
         known = replace(known, top_rps=load_rps, top_s=at_s)
-    began_s = known.began_s or 0.0
     rise_rps, lasted_s = known.top_rps - known.calm_rps, at_s - began_s
     if beyond_rps >= 0.5 * rise_rps and lasted_s <= LONGEST_S * pace:
         return known
