@@ -2,7 +2,7 @@
 
 The calls run in the Java process of the driver, through py4j. One round trip costs about a
 millisecond, so values are fetched as one JSON text rather than field by field. Spark 4.0 to 4.3
-are known to work (`fitness.probe`). A call that fails raises one of `JVM_ERRORS`.
+are known to work (`scaling.probe`). A call that fails raises one of `JVM_ERRORS`.
 """
 
 from __future__ import annotations

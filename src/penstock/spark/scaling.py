@@ -1,6 +1,7 @@
 """The loop of a live job: `Controller.run` over Spark's sensor and actuator, in a thread.
 
-Whatever goes wrong in it, the job continues at the size that it has.
+An application that cannot be scaled is refused before it begins (`check_application`). Whatever
+goes wrong in it, the job continues at the size that it has.
 """
 
 from __future__ import annotations
@@ -8,27 +9,32 @@ from __future__ import annotations
 import logging
 import threading
 from collections import deque
+from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from msgspec import Struct
+
 from penstock.core.clock import LiveClock, WallClock
+from penstock.core.errors import ConfigError
 from penstock.core.journal import FileJournal, read_tail
-from penstock.core.model import Receipt, Step
+from penstock.core.model import Limits, Receipt, Step
 from penstock.core.protocols import InstantActuator
 from penstock.observe.formatting import sentence
 from penstock.settings.goal import Goal
 from penstock.settings.header import journal_header
 from penstock.settings.policy_spec import PolicySpec, wire
 from penstock.settings.toml import LiveSettings
-from penstock.spark import fitness
 from penstock.spark.actuator.actuator import Patience, SparkActuator
 from penstock.spark.actuator.admission import Admission
+from penstock.spark.doctor import UNSCALABLE, Application, Finding, examine, refuse_errors
 from penstock.spark.internals import JVM_ERRORS, Driver, first_line
 from penstock.spark.sensor.sensor import SparkSensor
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+    from pyspark.sql.streaming.query import StreamingQuery
 
 log = logging.getLogger(__name__)
 
@@ -69,8 +75,8 @@ class ScalingLoop:
         self._spark = spark
         self._live = live
         self._driver = Driver(spark)
-        capabilities = fitness.check_application(spark, spec.limits, live)
-        for finding in fitness.findings_of(self._driver, spec.limits):
+        missing = check_application(spark, spec.limits, live)
+        for finding in findings_of(self._driver, spec.limits):
             if finding.level == "warning":
                 log.info("%s; better: %s", finding.reason, finding.change)
         self._is_blind = False
@@ -78,10 +84,10 @@ class ScalingLoop:
         self._last_refusal: tuple[int, str] | None = None
         self._polls = 0
         self._journal, past = _open_journal(journal, spec, goal)
-        self._admission = self._admission_control(capabilities, goal.slo_s)
+        self._admission = self._admission_control(missing, goal.slo_s)
         self.actuator: SparkActuator | None = None
         if live.mode == "act":
-            self.actuator = self._take_over(capabilities, spec, patience)
+            self.actuator = self._take_over(missing, spec, patience)
         self._sensor = SparkSensor(spark, driver=self._driver, target=self._requested_size)
         actuator = self.actuator or RecommendOnly()
         self._controller = wire(spec, self._sensor, actuator, journal=self._journal, past=past)
@@ -119,7 +125,7 @@ class ScalingLoop:
         is_scalable = True
         try:
             for query in self._spark.streams.active:
-                if (refusal := fitness.unscalable(self._driver, query)) is None:
+                if (refusal := unscalable(self._driver, query)) is None:
                     continue
                 is_scalable = False
                 if str(query.runId) not in self._refused_queries:
@@ -161,26 +167,24 @@ class ScalingLoop:
     # -- Before the first turn and after the last -------------------------------------------------
 
     def _take_over(
-        self, can: fitness.Capabilities, spec: PolicySpec, patience: Patience | None
+        self, missing: Missing, spec: PolicySpec, patience: Patience | None
     ) -> SparkActuator:
         """Be the only one who sizes the fleet, and start from the size that it has."""
         driver = self._driver
         if driver.stop_dynamic_allocation():
             log.info("Spark's dynamic allocation is stopped: Penstock sizes the fleet from now on")
+        can = not missing.decommission
         actuator = SparkActuator(
-            driver,
-            self._committed_batches,
-            can_decommission=can.decommission.available,
-            patience=patience,
+            driver, self._committed_batches, can_decommission=can, patience=patience
         )
-        actuator.begin(fitness.present_size(driver, spec.limits), WallClock().now())
+        actuator.begin(present_size(driver, spec.limits), WallClock().now())
         return actuator
 
-    def _admission_control(self, can: fitness.Capabilities, slo_s: float) -> Admission | None:
+    def _admission_control(self, missing: Missing, slo_s: float) -> Admission | None:
         if not self._live.admission or self._live.mode != "act":
             return None
-        if not can.admission_control.available:
-            log.warning("no admission control: %s", can.admission_control.reason)
+        if missing.admission_control:
+            log.warning("no admission control: %s", missing.admission_control)
             return None
         # Half of the time that a record may wait: it waits for one batch and is in the next.
         return Admission(self._driver, slo_s / 2)
@@ -223,3 +227,91 @@ def _open_journal(
     if (own.policy, own.limits, own.goal) != (header.policy, header.limits, header.goal):
         journal.begin(header)
     return journal, past
+
+
+class Missing(Struct, frozen=True):
+    """What this Spark does not let Penstock do: why not, empty if it does."""
+
+    request_executors: str
+    decommission: str
+    stop_dynamic_allocation: str
+    count_resource_profiles: str
+    admission_control: str
+
+
+def probe(driver: Driver) -> Missing:
+    """Look for what Penstock needs without changing anything."""
+    scheduler, where = set(dir(driver.backend)), f"the scheduler of {driver.master()}"
+    decommission = _absent(scheduler, "decommissionExecutors", where)
+    if driver.conf("spark.decommission.enabled", "false") != "true":
+        decommission = decommission or "spark.decommission.enabled is not true"
+    return Missing(
+        request_executors=_absent(scheduler, "requestTotalExecutors", where),
+        decommission=decommission,
+        stop_dynamic_allocation=_failure(driver.uses_dynamic_allocation),
+        count_resource_profiles=_failure(driver.resource_profiles),
+        admission_control=_absent(driver.query_methods(), "uniqueSources_$eq", "a streaming query"),
+    )
+
+
+def _absent(names: set[str], name: str, where: str) -> str:
+    return "" if name in names else f"{where} has no {name}"
+
+
+def _failure(call: Callable[[], object]) -> str:
+    try:
+        call()
+    except JVM_ERRORS as error:
+        return first_line(error)
+    return ""
+
+
+def check_application(
+    spark: SparkSession, limits: Limits, live: LiveSettings | None = None
+) -> Missing:
+    """Refuse an application that cannot be scaled, in one sentence; returns what is missing."""
+    driver = Driver(spark)
+    refuse_errors(findings_of(driver, limits))
+    missing = probe(driver)
+    if missing.request_executors:
+        raise ConfigError(
+            f"executors cannot be added: {missing.request_executors}; "
+            "run on a standalone cluster, YARN or Kubernetes"
+        )
+    acts = live is None or live.mode == "act"
+    has_scaler = driver.conf("spark.dynamicAllocation.enabled", "false") == "true"
+    if acts and has_scaler and missing.stop_dynamic_allocation:
+        raise ConfigError(
+            "Spark's dynamic allocation cannot be stopped here: "
+            "set spark.dynamicAllocation.enabled=false"
+        )
+    if not missing.count_resource_profiles and driver.resource_profiles() > 1:
+        raise ConfigError(
+            f"the application uses {driver.resource_profiles()} resource profiles, and a fleet has "
+            "one kind of executor: drop withResources, or run those stages as a job of their own"
+        )
+    for query in spark.streams.active:
+        if (refusal := unscalable(driver, query)) is not None:
+            raise ConfigError(refusal)
+    return missing
+
+
+def findings_of(driver: Driver, limits: Limits) -> list[Finding]:
+    """What the doctor finds in the settings of the running application."""
+    conf = driver.settings() | {"spark.master": driver.master()}
+    return examine(Application(conf, limits.min_executors, limits.max_executors))
+
+
+def unscalable(driver: Driver, query: StreamingQuery) -> str | None:
+    """Why a query cannot be scaled, and what to do; ``None`` if it can."""
+    found = UNSCALABLE.get(driver.trigger(query))
+    return None if found is None else ": ".join(found)
+
+
+def present_size(driver: Driver, limits: Limits) -> int:
+    """The number of executors, those on their way included, within the bounds."""
+    size = driver.requested_total_executors()
+    if size is None:
+        size = len(set(driver.executor_ids()) - driver.leaving())
+        size = size or int(driver.conf("spark.executor.instances", "0"))
+    return max(limits.min_executors, min(size, limits.max_executors))

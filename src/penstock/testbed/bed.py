@@ -197,10 +197,8 @@ class Testbed:
         give your own ``spark.executor.extraJavaOptions`` to measure throughput.
         """
         if not 1 <= initial_executors <= self.slots:
-            raise ConfigError(
-                f"initial_executors must be between 1 and the {self.slots} slots, "
-                f"not {initial_executors}"
-            )
+            allowed = f"between 1 and the {self.slots} slots"
+            raise ConfigError(f"initial_executors must be {allowed}, not {initial_executors}")
         never_s = "1000000s"
         options = " ".join([*QUICK_START, f'"-Djava.io.tmpdir={self.run_directory / "tmp"}"'])
         settings = {

@@ -15,8 +15,8 @@ import pytest
 from py4j.protocol import Py4JError  # type: ignore[import-untyped]
 
 from penstock.core.errors import SensorError
-from penstock.spark.fitness import Capabilities, probe
 from penstock.spark.internals import Driver
+from penstock.spark.scaling import Missing, probe
 from penstock.testbed import wait_until
 from tests.spark.sensor.sensing import now_s, readings, sensing
 
@@ -60,9 +60,7 @@ def counts(frame: DataFrame) -> DataFrame:
 
 
 def test_every_capability_is_there_on_a_cluster(spark: SparkSession) -> None:
-    found: Capabilities = probe(Driver(spark))
-    missing = [name for name in found.__struct_fields__ if not getattr(found, name).available]
-    assert missing == []
+    assert probe(Driver(spark)) == Missing(*([""] * len(Missing.__struct_fields__)))
 
 
 def test_a_stateful_query_is_seen_whole(spark: SparkSession, tmp_path: Path) -> None:

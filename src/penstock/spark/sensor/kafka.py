@@ -45,16 +45,9 @@ NO_RECORD = -1
 
 # Options of the Java client that librdkafka calls the same, or otherwise. Of others it has no need.
 _SAME = (
-    "bootstrap.servers",
-    "client.dns.lookup",
-    "sasl.mechanism",
-    "sasl.kerberos.service.name",
-    "sasl.oauthbearer.token.endpoint.url",
-    "sasl.oauthbearer.scope",
-    "security.protocol",
-    "ssl.cipher.suites",
-    "ssl.key.password",
-    "ssl.keystore.password",
+    "bootstrap.servers client.dns.lookup sasl.mechanism sasl.kerberos.service.name "
+    "sasl.oauthbearer.token.endpoint.url sasl.oauthbearer.scope security.protocol "
+    "ssl.cipher.suites ssl.key.password ssl.keystore.password"
 )
 _RENAMED = {
     "ssl.truststore.certificates": "ssl.ca.pem",
@@ -356,7 +349,7 @@ def client_settings(options: Mapping[str, str]) -> dict[str, str]:
     }
     if not given.get("bootstrap.servers"):
         raise ConfigError("the Kafka source has no option kafka.bootstrap.servers")
-    settings = {key: given[key] for key in _SAME if key in given}
+    settings = {key: given[key] for key in _SAME.split() if key in given}
     settings |= {ours: given[theirs] for theirs, ours in _RENAMED.items() if theirs in given}
     if "ssl.endpoint.identification.algorithm" in given:
         algorithm = given["ssl.endpoint.identification.algorithm"]

@@ -122,15 +122,11 @@ class QueryView:
                 self._batches.clear()
                 break
 
-    @property
-    def last_batch_id(self) -> int:
-        return -1 if self.last is None else self.last.batch_id
-
     def take(self, progress: Progress) -> None:
         """Take in a progress report; one that is known already changes nothing."""
         batch = progress.batch
         self._newest_s = max(self._newest_s, progress.started_at_s)
-        if progress.batch_id <= self.last_batch_id:
+        if self.last is not None and progress.batch_id <= self.last.batch_id:
             return
         if batch is None:
             self._idle_report_at_s = progress.started_at_s

@@ -128,10 +128,8 @@ def make_plan(job: str, minutes: float | None, fast: bool) -> DemoPlan:
         raise ConfigError("--fast is a length: give it or --minutes, not both")
     length = minutes if minutes is not None else FAST_MINUTES if fast else DEFAULT_MINUTES
     if not SHORTEST_MINUTES <= length <= LONGEST_MINUTES:
-        raise ConfigError(
-            f"--minutes must be between {SHORTEST_MINUTES:g} and {LONGEST_MINUTES:g}, "
-            f"not {length:g}"
-        )
+        bounds = f"{SHORTEST_MINUTES:g} and {LONGEST_MINUTES:g}"
+        raise ConfigError(f"--minutes must be between {bounds}, not {length:g}")
     return DemoPlan(job, round(60 * length))
 
 

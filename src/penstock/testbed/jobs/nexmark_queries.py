@@ -31,19 +31,10 @@ def currency_conversion(source: DataFrame) -> DataFrame:
 
     Gives auction, bidder, price, dateTime, extra.
     """
-    bids = _of_kind(
-        source,
-        _BID,
-        "bid",
-        "auction BIGINT, bidder BIGINT, price BIGINT, dateTime BIGINT, extra STRING",
-    )
-    return bids.selectExpr(
-        "auction",
-        "bidder",
-        f"{EUROS_PER_DOLLAR} * price AS price",
-        "timestamp_millis(dateTime) AS dateTime",
-        "extra",
-    )
+    fields = "auction BIGINT, bidder BIGINT, price BIGINT, dateTime BIGINT, extra STRING"
+    price, at = f"{EUROS_PER_DOLLAR} * price AS price", "timestamp_millis(dateTime) AS dateTime"
+    bids = _of_kind(source, _BID, "bid", fields)
+    return bids.selectExpr("auction", "bidder", price, at, "extra")
 
 
 def local_item_suggestion(source: DataFrame) -> DataFrame:
@@ -54,9 +45,8 @@ def local_item_suggestion(source: DataFrame) -> DataFrame:
     its progress counts each record twice, and a pace is paid twice.
     """
     auctions = _of_kind(source, _AUCTION, "auction", "id BIGINT, seller BIGINT, category BIGINT")
-    persons = _of_kind(
-        source, _PERSON, "person", "id BIGINT, name STRING, city STRING, state STRING"
-    )
+    fields = "id BIGINT, name STRING, city STRING, state STRING"
+    persons = _of_kind(source, _PERSON, "person", fields)
     states = ", ".join(f"'{state}'" for state in Q3_STATES)
     offers = auctions.where(f"category = {Q3_CATEGORY}").selectExpr("id AS auction", "seller")
     sellers = persons.where(f"state IN ({states})").withColumnRenamed("id", "person")
@@ -80,9 +70,8 @@ def user_sessions(source: DataFrame) -> DataFrame:
         .groupBy("bidder", session)
         .agg(f.count(f.lit(1)).alias("bid_count"))
     )
-    return counted.selectExpr(
-        "bidder", "bid_count", "session.start AS starttime", "session.end AS endtime"
-    )
+    times = ("session.start AS starttime", "session.end AS endtime")
+    return counted.selectExpr("bidder", "bid_count", *times)
 
 
 def _of_kind(source: DataFrame, event_type: int, name: str, fields: str) -> DataFrame:

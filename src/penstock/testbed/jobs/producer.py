@@ -243,19 +243,10 @@ def _parser() -> argparse.ArgumentParser:
     rate.add_argument("--workload", metavar="TEXT", help='such as "sine:mean=5k,amplitude=3k"')
     rate.add_argument("--rates", metavar="FILE", help="a rate for each second; - for stdin")
     parser.add_argument("--seconds", type=int, help="how long; by default as long as the rates")
-    parser.add_argument(
-        "--capacity-rps",
-        type=float,
-        help="what one executor can carry, for a workload that is measured in executors",
-    )
-    parser.add_argument(
-        "--setting",
-        type=_pair,
-        action="append",
-        default=[],
-        metavar="KEY=VALUE",
-        help="a setting of librdkafka",
-    )
+    capacity = "what one executor can carry, for a workload that is measured in executors"
+    parser.add_argument("--capacity-rps", type=float, help=capacity)
+    setting = parser.add_argument("--setting", type=_pair, action="append", default=[])
+    setting.metavar, setting.help = "KEY=VALUE", "a setting of librdkafka"
     return parser
 
 
