@@ -168,14 +168,8 @@ class SweepRunner:
         if self.spark is None and (self.kept is None or not self.kept.rows):
             announce(cells, self.processes or os.cpu_count() or 1)
         done = 0
-        bar = Progress(
-            TextColumn(title),
-            BarColumn(),
-            MofNCompleteColumn(),
-            TimeRemainingColumn(),
-            console=console(stderr=True),
-            transient=True,
-        )
+        columns = (TextColumn(title), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
+        bar = Progress(*columns, console=console(stderr=True), transient=True)
         lines = progress_lines(lambda: f"{title}: {done} of {len(cells)} runs done")
         task = bar.add_task(title, total=len(cells))
 

@@ -6,7 +6,6 @@ import signal
 import sys
 from collections.abc import Mapping
 from pathlib import Path
-from types import FrameType
 from typing import Any
 
 import msgspec
@@ -79,8 +78,4 @@ def write_new(path: Path, text: str) -> None:
 
 def interrupt_on_sigterm() -> None:
     """End on SIGTERM as on Ctrl-C: what was started is ended, what was finished is kept."""
-
-    def interrupt(_number: int, _frame: FrameType | None) -> None:
-        raise KeyboardInterrupt
-
-    signal.signal(signal.SIGTERM, interrupt)
+    signal.signal(signal.SIGTERM, signal.default_int_handler)

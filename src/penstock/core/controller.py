@@ -9,6 +9,7 @@ differs; `settings.policy_spec.wire` puts them together.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 
 from penstock.core.errors import ActuatorError, SensorError
 from penstock.core.knowledge import Knowledge
@@ -16,24 +17,16 @@ from penstock.core.model import Decision, Reason, Receipt, Step
 from penstock.core.protocols import Actuator, Clock, Guard, Journal, Policy, Sensor
 
 
+@dataclass(eq=False, slots=True)
 class Controller:
     """One policy, its guards, and the job whose size they decide."""
 
-    def __init__(
-        self,
-        sensor: Sensor,
-        policy: Policy,
-        guards: Sequence[Guard],
-        actuator: Actuator,
-        journal: Journal | None = None,
-        knowledge: Knowledge | None = None,
-    ) -> None:
-        self.sensor = sensor
-        self.policy = policy
-        self.guards = guards
-        self.actuator = actuator
-        self.journal = journal
-        self.knowledge = Knowledge() if knowledge is None else knowledge
+    sensor: Sensor
+    policy: Policy
+    guards: Sequence[Guard]
+    actuator: Actuator
+    journal: Journal | None
+    knowledge: Knowledge
 
     def run(self, clock: Clock, every_s: float | None = None) -> Iterator[Step]:
         """Take a turn at each tick of the clock and yield its step; reconcile in between.

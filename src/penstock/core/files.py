@@ -6,9 +6,9 @@ line is dropped with a warning.
 
 from __future__ import annotations
 
-import os
 import warnings
 from collections.abc import Callable, Iterable, Iterator
+from mmap import ACCESS_READ, mmap
 from pathlib import Path
 from typing import TypeVar
 
@@ -77,19 +77,12 @@ def decode_lines(
 
 def cut_torn_line(path: Path) -> None:
     """Shorten the file to its last whole line, so that what is appended starts a new one."""
+    if not (end := path.stat().st_size):
+        return
     with path.open("rb+") as file:
-        content_end = file.seek(0, os.SEEK_END)
-        position = content_end
-        whole = 0
-        while position > 0:
-            start = max(0, position - 65536)
-            file.seek(start)
-            newline = file.read(position - start).rfind(b"\n")
-            if newline >= 0:
-                whole = start + newline + 1
-                break
-            position = start
-        if whole < content_end:
+        with mmap(file.fileno(), 0, access=ACCESS_READ) as content:
+            whole = content.rfind(b"\n") + 1
+        if whole < end:
             text = f"the last line of {path} is torn and was cut"
             warnings.warn(TornLineWarning(text), stacklevel=3)
             file.truncate(whole)

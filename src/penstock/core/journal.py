@@ -184,10 +184,9 @@ class FileJournal:
     def _rotate(self) -> None:
         self.close()
         for number in range(self._keep, 0, -1):
-            older = _numbered(self.path, number)
-            newer = _numbered(self.path, number - 1) if number > 1 else self.path
+            newer = _numbered(self.path, number - 1)
             if newer.exists():
-                newer.replace(older)
+                newer.replace(_numbered(self.path, number))
         self._file = self.path.open("wb", buffering=0)  # empties it where none is kept
         self._size = 0
         self._append(_encode(self.header))
@@ -280,4 +279,4 @@ def write_all(path: Path, steps: Iterable[Step], header: JournalHeader | None = 
 
 
 def _numbered(path: Path, number: int) -> Path:
-    return path.with_name(f"{path.name}.{number}")
+    return path.with_name(f"{path.name}.{number}") if number else path

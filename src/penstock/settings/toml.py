@@ -30,6 +30,7 @@ from typing import Any, Literal, TypeVar
 
 import msgspec
 from msgspec import Struct
+from msgspec.structs import asdict, replace
 
 from penstock.core.errors import ConfigError, unknown
 from penstock.core.journal import FileJournal, Fsync, JournalHeader
@@ -152,7 +153,7 @@ def parse(text: str, where: str, overrides: Overrides | None = None) -> Settings
     except tomllib.TOMLDecodeError as error:
         raise ConfigError(f"{where} is not valid TOML: {error}") from error
     changed = {name: getattr(tables, name) | keys for name, keys in (overrides or {}).items()}
-    tables = msgspec.structs.replace(tables, **changed)
+    tables = replace(tables, **changed)
     goal = convert(Goal, tables.goal, f"{where} [goal]")
     return Settings(
         spec=_read_spec(tables, goal, where),
@@ -174,17 +175,9 @@ def _read_spec(tables: Document, goal: Goal, where: str) -> PolicySpec:
     values = {each: getattr(text.policy, each) for each in text.given & own}
     policy: Policy = convert(type(text.policy), {**values, **parameters}, f"{where} [policy]")
     policy = with_goal(policy, goal, given=values.keys() | parameters.keys())
-    limits = merged_limits(text.limits, tables.limits, f"{where} [limits]")
+    both = asdict(text.limits) | tables.limits
+    limits = convert(Limits, both, f"{where} [limits]")
     return PolicySpec(policy_text(policy), policy, limits, text.given)
-
-
-def merged_limits(default: Limits, given: Mapping[str, Any], where: str) -> Limits:
-    """`default` with what was given in its place, checked as a whole.
-
-    >>> merged_limits(Limits(cooldown_s=120.0), {"max_executors": 8}, "here").cooldown_s
-    120.0
-    """
-    return convert(Limits, {**msgspec.structs.asdict(default), **given}, where)
 
 
 def with_limits(spec: PolicySpec, limits: Limits | Mapping[str, Any] | None) -> PolicySpec:
@@ -200,7 +193,7 @@ def with_limits(spec: PolicySpec, limits: Limits | Mapping[str, Any] | None) -> 
         if key not in keys:
             raise unknown("limit", str(key), set(keys.values()), "limits")
         given[keys[key]] = quantity(value, key) if isinstance(value, str) else value
-    return dataclasses.replace(spec, limits=merged_limits(spec.limits, given, "limits"))
+    return dataclasses.replace(spec, limits=convert(Limits, asdict(spec.limits) | given, "limits"))
 
 
 def convert(kind: type[T], values: Mapping[str, Any], where: str) -> T:

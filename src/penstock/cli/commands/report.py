@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated
@@ -43,15 +42,12 @@ def report(
 def names(journals: Sequence[Path]) -> list[str]:
     """A short name for each journal: its policy, its file too where that alone is not enough."""
     policies = [read_header(path).run.get("policy", path.stem) for path in journals]
-    often = Counter(policies)
     named = [
-        policy if often[policy] == 1 else f"{policy} ({path.stem})"
+        policy if policies.count(policy) == 1 else f"{policy} ({path.stem})"
         for policy, path in zip(policies, journals, strict=True)
     ]
-    often = Counter(named)
-    return [
-        name if often[name] == 1 else str(path) for name, path in zip(named, journals, strict=True)
-    ]
+    pairs = zip(named, journals, strict=True)
+    return [name if named.count(name) == 1 else str(path) for name, path in pairs]
 
 
 def _title(journals: Sequence[Path]) -> str:

@@ -116,10 +116,8 @@ def _side_by_side(table: Comparison) -> Table:
         shown.add_column(f"{titled(metric)}\npaper", justify="right", no_wrap=True)
         shown.add_column("\nours", justify="right", no_wrap=True, style="bold")
     for entry in table.entries:
-        cells = []
-        for metric in table.metrics:
-            for side in (entry.paper, entry.ours):
-                cells.append(_number(side.get(metric.name), metric.decimals))
+        sides = (entry.paper, entry.ours)
+        cells = [_number(s.get(m.name), m.decimals) for m in table.metrics for s in sides]
         shown.add_row(entry.label, *cells)
     return shown
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from html import escape
 from itertools import groupby, zip_longest
 from math import log1p
@@ -13,6 +13,8 @@ from penstock.lab.experiments.tournament import Standing
 from penstock.observe.formatting import thousandths
 from penstock.observe.report.frame import framed, table_section, template
 from penstock.settings.goal import Goal
+
+Loads = Sequence[Sequence[Standing]]
 
 #: A bar that would be longer than this many times the shortest is broken off, so that the
 #: others can be distinguished.
@@ -108,7 +110,7 @@ def _cost(row: Standing) -> str:
     return f"{row.cost:.1f}{interval}"
 
 
-def _across(loads: Sequence[Sequence[Standing]]) -> str:
+def _across(loads: Loads) -> str:
     """Who does well everywhere: mean and worst, drawn and in numbers."""
     known = all(row.regret is not None for group in loads for row in group)
     word = "regret" if known else "above the cheapest"
@@ -117,19 +119,18 @@ def _across(loads: Sequence[Sequence[Standing]]) -> str:
         for row in group:
             values = excess.setdefault(row.policy, [None] * len(loads))
             values[place] = row.regret if known else above(row, group)
-    order = sorted(excess, key=lambda policy: _mean(excess[policy]))
+    excess = dict(sorted(excess.items(), key=lambda item: _mean(item[1])))
     top = max(value for values in excess.values() for value in values if value is not None)
     wins = [group[0].policy for group in loads]
     body = "".join(
         f'<tr{" class=best" if rank == 1 else ""}><td class="rank">{rank}</td>'
         f'<th class="name" scope="row">{escape(policy)}</th>'
-        f'<td class="number cost" data-label="mean {word}">'
-        f"{thousandths(_mean(excess[policy]))}</td>"
-        f'<td class="drawn">{_strip(excess[policy], loads, top)}</td>'
-        + _cell(f"worst {word}", thousandths(max(v for v in excess[policy] if v is not None)))
+        f'<td class="number cost" data-label="mean {word}">{thousandths(_mean(values))}</td>'
+        f'<td class="drawn">{_strip(values, loads, top)}</td>'
+        + _cell(f"worst {word}", thousandths(max(v for v in values if v is not None)))
         + _cell("won", str(wins.count(policy)))
         + "</tr>"
-        for rank, policy in enumerate(order, start=1)
+        for rank, (policy, values) in enumerate(excess.items(), start=1)
     )
     scale = (
         '<tr class="scale-row"><td></td><th></th><td></td>'
@@ -143,7 +144,7 @@ def _across(loads: Sequence[Sequence[Standing]]) -> str:
         f"{about}</p>"
     )
     overall = table_section(f"Over all {len(loads)} loads", "ranked", head, body + scale, keys)
-    return overall + _matrix(order, excess, loads, word)
+    return overall + _matrix(excess, loads, word)
 
 
 def above(row: Standing, group: Sequence[Standing]) -> float:
@@ -151,12 +152,7 @@ def above(row: Standing, group: Sequence[Standing]) -> float:
     return row.cost / group[0].cost - 1.0 if group[0].cost > 0.0 else 0.0
 
 
-def _matrix(
-    order: Sequence[str],
-    excess: dict[str, list[float | None]],
-    loads: Sequence[Sequence[Standing]],
-    word: str,
-) -> str:
+def _matrix(excess: Mapping[str, Sequence[float | None]], loads: Loads, word: str) -> str:
     lows = [
         min(value for value in column if value is not None)
         for column in zip(*excess.values(), strict=True)
@@ -172,15 +168,13 @@ def _matrix(
     names = "".join(f'<th scope="col">{escape(_name(group[0]))}</th>' for group in loads)
     head = f"<tr><td></td>{names}</tr>"
     body = "".join(
-        f'<tr><th scope="row">{escape(policy)}</th>'
-        + "".join(map(cell, excess[policy], lows))
-        + "</tr>"
-        for policy in order
+        f'<tr><th scope="row">{escape(policy)}</th>' + "".join(map(cell, values, lows)) + "</tr>"
+        for policy, values in excess.items()
     )
     return table_section(f"{word.capitalize()} per load", "matrix", head, body)
 
 
-def _strip(values: Sequence[float | None], loads: Sequence[Sequence[Standing]], top: float) -> str:
+def _strip(values: Sequence[float | None], loads: Loads, top: float) -> str:
     dots = "".join(
         f'<i style="left:{_at(value, top):.1f}%" '
         f'title="{escape(_name(group[0]))}: {thousandths(value)}"></i>'

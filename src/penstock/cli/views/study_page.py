@@ -12,7 +12,6 @@ from penstock.lab.studies.study import (
     Comparison,
     Distance,
     Metric,
-    Number,
     Study,
 )
 from penstock.observe.report.frame import framed, table_section, template
@@ -136,7 +135,7 @@ def titled(metric: Metric) -> str:
     return f"{metric.name.removesuffix('_' + metric.unit)}, {metric.unit}"
 
 
-def _number(value: Number, decimals: int) -> str:
+def _number(value: float | None, decimals: int) -> str:
     return "–" if value is None else f"{value:,.{decimals}f}"
 
 

@@ -146,13 +146,8 @@ def levels(at_s: Sequence[float], values: Values, most: int = MOST_POINTS) -> Se
     SeriesLine(at_s=[0.0, 20.0, 30.0], values=[3, 4, 4])
     """
     last = len(values) - 1
-    kept = [
-        index
-        for index, value in enumerate(values)
-        if index in (0, last) or value != values[index - 1]
-    ]
-    moved = [values[index] for index in kept]
-    return thin([at_s[index] for index in kept], moved, most)
+    kept = [i for i, value in enumerate(values) if i in (0, last) or value != values[i - 1]]
+    return thin([at_s[i] for i in kept], [values[i] for i in kept], most)
 
 
 def foresight(steps: Sequence[Step]) -> Foresight | None:
