@@ -95,6 +95,8 @@ class Dataflow:
         outputs: dict[str, float] = {}
         #: Records that come into each operator per record that arrives at the job.
         self.inputs: list[float] = []
+        #: Seconds of one core that each operator spends per record that arrives at the job.
+        self.costs_s: list[float] = []
         #: Which operators feed each one, directly or not.
         self.ancestors: list[frozenset[int]] = []
         paths_s: list[float] = []
@@ -105,13 +107,9 @@ class Dataflow:
             self.inputs.append(taken)
             above = [self.ancestors[feeder] | {feeder} for feeder in feeders]
             self.ancestors.append(frozenset().union(*above))
-            paths_s.append(
-                operator.service_s + max((paths_s[feeder] for feeder in feeders), default=0.0)
-            )
-        #: Seconds of one core that each operator spends per record that arrives at the job.
-        self.costs_s = [
-            taken * one.service_s for taken, one in zip(self.inputs, operators, strict=True)
-        ]
+            self.costs_s.append(taken * operator.service_s)
+            longest_s = max((paths_s[feeder] for feeder in feeders), default=0.0)
+            paths_s.append(operator.service_s + longest_s)
         #: Service times along the longest way through.
         self.path_s = max(paths_s)
 
@@ -155,12 +153,8 @@ class Dataflow:
         workers[hot] = Worker(used[hot], heated.cpu_share)
         # The mean over all instances: those on the hot worker, and those on all others.
         cool_part, hot_part = (sum(used) - used[hot]) * even, used[hot] * even
-        busy = tuple(
-            [
-                cool_part * one + hot_part * other
-                for one, other in zip(cool.busy, heated.busy, strict=True)
-            ]
-        )
+        both = zip(cool.busy, heated.busy, strict=True)
+        busy = tuple([cool_part * one + hot_part * other for one, other in both])
         service_s = tuple(
             one * count / (capacity_rps * taken) if taken > 0.0 else operator.service_s
             for one, taken, operator in zip(busy, self.inputs, self.operators, strict=True)

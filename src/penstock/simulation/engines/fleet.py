@@ -19,9 +19,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from math import inf
 from random import Random
-from typing import Annotated, TypeVar
+from typing import Annotated, NamedTuple, TypeVar
 
-from msgspec import Meta, Struct, field
+from msgspec import Meta, Struct
 
 from penstock.core.errors import ConfigError
 from penstock.simulation.engines.engine import Level
@@ -59,12 +59,11 @@ class SimulatedExecutor:
     pace: float = 1.0
 
 
-class FleetChange(Struct, frozen=True):
-    """What happened at one instant; `slowed` says that some executor changed its pace."""
+class FleetChange(NamedTuple):
+    """Who came and who died at one instant."""
 
-    joined: list[SimulatedExecutor] = field(default_factory=list)
-    lost: list[SimulatedExecutor] = field(default_factory=list)
-    slowed: bool = False
+    joined: list[SimulatedExecutor]
+    lost: list[SimulatedExecutor]
 
 
 class Roster:
@@ -134,22 +133,25 @@ class Roster:
         joined = [one for one in due if not one.dead_on_arrival]
         self.ready += joined
         lost: list[SimulatedExecutor] = []
-        slowed = False
         while self._due and self._due[-1][0] <= now_s:
             _, fault, begins = self._due.pop()
             if isinstance(fault, ExecutorLost):
-                lost += self._lose(fault.count)
+                dying = self._rng.sample(self.ready, min(fault.count, len(self.ready)))
+                self.ready = [one for one in self.ready if one not in dying]
+                lost += dying
             else:
                 self._change_pace(fault, begins)
-                slowed = True
         self._fill(now_s)
-        return FleetChange(joined, lost, slowed)
+        return FleetChange(joined, lost)
 
     def _fill(self, now_s: float) -> None:
         """Request as many as are missing: for a new target, a loss or a failed start."""
-        missing = self.target - len(self.ready) - len(self.starting)
-        for _ in range(missing):
-            fails, startup_s = self._fails(now_s), self._startup_s(now_s)
+        for _ in range(self.target - len(self.ready) - len(self.starting)):
+            failures = active(self._start_faults, FailedStart, now_s)
+            fails = any(self._rng.random() < failure.probability for failure in failures)
+            startup_s = self._rng.uniform(self._startup.shortest_s, self._startup.longest_s)
+            for slow in active(self._start_faults, SlowStart, now_s):
+                startup_s *= slow.factor
             # Even where executors start in no time, it takes a moment to find one dead.
             startup_s = max(startup_s, 1.0) if fails else startup_s
             self.starting.append(self._hire(now_s, startup_s, fails))
@@ -169,24 +171,6 @@ class Roster:
         self._named += 1
         speed = 1.0 + self._rng.uniform(-self._speed_spread, self._speed_spread)
         return SimulatedExecutor(str(self._named), now_s, now_s + startup_s, speed, fails)
-
-    def _startup_s(self, now_s: float) -> float:
-        startup_s = self._rng.uniform(self._startup.shortest_s, self._startup.longest_s)
-        if self._start_faults:
-            for slow in active(self._start_faults, SlowStart, now_s):
-                startup_s *= slow.factor
-        return startup_s
-
-    def _fails(self, now_s: float) -> bool:
-        if not self._start_faults:
-            return False
-        failures = active(self._start_faults, FailedStart, now_s)
-        return any(self._rng.random() < failure.probability for failure in failures)
-
-    def _lose(self, count: int) -> list[SimulatedExecutor]:
-        lost = self._rng.sample(self.ready, min(count, len(self.ready)))
-        self.ready = [one for one in self.ready if one not in lost]
-        return lost
 
     def _change_pace(self, fault: SlowExecutor, begins: bool) -> None:
         if begins and self.ready:

@@ -107,7 +107,22 @@ class Gauges:
             used = min(1.0, worker.utilisation * next(self._errors))
             cpu, busy = cpu_span * worker.cpu_share * used, job.busy_at_saturation * used
             self._working.append((one.id, one.ready_at_s, cpu, busy, memory_span * used))
-        self._dials = self._operator_dials(regime)
+        pressing, saturation = self._flow.ancestors[regime.bottleneck], job.busy_at_saturation
+        self._dials = [
+            _Dial(
+                operator.name,
+                operator.upstream,
+                taken,
+                operator.selectivity,
+                saturation * regime.busy[i] if regime.busy else 0.0,
+                i in pressing,
+                regime.service_s[i] if regime.service_s else None,
+                operator.service_cv2,
+            )
+            for i, (operator, taken) in enumerate(
+                zip(self._flow.operators, self._flow.inputs, strict=True)
+            )
+        ]
         self._quiet.clear()
         self._pressed.clear()
 
@@ -173,23 +188,6 @@ class Gauges:
                 for id_, at_s, cpu, busy, memory in self._working
             ]
         )
-
-    def _operator_dials(self, regime: Regime) -> list[_Dial]:
-        flow, saturation = self._flow, self._job.busy_at_saturation
-        pressing = flow.ancestors[regime.bottleneck]
-        return [
-            _Dial(
-                operator.name,
-                operator.upstream,
-                taken,
-                operator.selectivity,
-                saturation * regime.busy[i] if regime.busy else 0.0,
-                i in pressing,
-                regime.service_s[i] if regime.service_s else None,
-                operator.service_cv2,
-            )
-            for i, (operator, taken) in enumerate(zip(flow.operators, flow.inputs, strict=True))
-        ]
 
     def _operators(
         self, means: Means | None, used: float, waiting: float, outage: bool

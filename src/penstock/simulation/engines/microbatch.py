@@ -123,13 +123,10 @@ def _capacity_rps(job: MicroBatchJob, executors: int) -> float:
 
 
 @lru_cache(maxsize=64)
-def _noise_table(
-    noise: float, straggler_probability: float, straggler_factor: float
-) -> list[float]:
+def _noise_table(noise: float, probability: float, straggler_factor: float) -> list[float]:
     """A thousand equally likely factors of a batch's work, whose mean is 1."""
-    size = 1000
-    stragglers = round(size * straggler_probability)
-    normal = NormalDist()
+    size, normal = 1000, NormalDist()
+    stragglers = round(size * probability)
     table: list[float] = []
     for count, factor in ((size - stragglers, 1.0), (stragglers, straggler_factor)):
         table += [factor * exp(noise * normal.inv_cdf((i + 0.5) / count)) for i in range(count)]

@@ -18,23 +18,17 @@ from penstock.core.errors import ConfigError, unknown
 from penstock.core.model import ExecutorSample, Fleet, OperatorSample, Receipt, Snapshot
 from penstock.core.protocols import InstantActuator
 from penstock.simulation.engines.dataflow import Dataflow, Operator
-from penstock.simulation.engines.engine import Curve, Engine, Outcome
+from penstock.simulation.engines.engine import Curve, Engine, Outcome, Rates
 from penstock.simulation.engines.fleet import Roster, Startup
-from penstock.simulation.faults import Fault
+from penstock.simulation.faults import Faults
 
 
 class RecordJob(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """A job whose records are slow enough to follow each of them.
 
-    Parameters
-    ----------
-    operators
-        The dataflow, sources first; every operator hands each record on to all that read from it.
-        Service times are gamma distributed with the operator's `service_cv2`.
-    answer
-        The operator at whose end a record has been answered.
-    startup
-        From the request of an executor until it serves.
+    `operators` are the dataflow, sources first: each hands every record on to all that read from
+    it, after a gamma distributed time with its `service_cv2`. A record is answered at the end of
+    `answer`. `startup` is from the request of an executor until it serves.
     """
 
     engine_name: ClassVar[str] = "records"
@@ -60,7 +54,7 @@ class RecordJob(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
         return executors / max(operator.service_s for operator in self.operators)
 
     def start(
-        self, rates_rps: Sequence[float], *, executors: int, seed: int, faults: Sequence[Fault] = ()
+        self, rates_rps: Rates, *, executors: int, seed: int, faults: Faults = ()
     ) -> RecordRun:
         """A run of Poisson arrivals with one mean rate per second."""
         return RecordRun(self, rates_rps, executors=executors, seed=seed, faults=faults)
@@ -111,9 +105,6 @@ class _Station:
             done.append((begin_s + service_s, born_s))
         return done
 
-    def waiting(self, now_s: float) -> int:
-        return sum(1 for here_s, _ in self.queue if here_s <= now_s)
-
     def sample(self, length_s: float, now_s: float) -> OperatorSample:
         """What was measured since the last read."""
         servers = max(1, len(self.free_s))
@@ -122,19 +113,13 @@ class _Station:
         ahead_s = sum(max(0.0, free_s - now_s) for free_s in self.free_s)
         busy = min(1.0, max(0.0, (self.busy_s - ahead_s) / (servers * length_s)))
         service_s = self.busy_s / self.served if self.served else None
+        waiting = float(sum(here_s <= now_s for here_s, _ in self.queue))
+        flow = (rps, rps, busy, 0.0, 1.0 - busy, waiting)
+        service_cv2 = _cv2(self.served, self.busy_s, self.service_squares)
+        arrival_cv2 = _cv2(self.served, self.gap_total, self.gap_squares)
+        name, upstream = self.operator.name, self.operator.upstream
         return OperatorSample(
-            self.operator.name,
-            self.operator.upstream,
-            rps,
-            rps,
-            busy,
-            0.0,
-            1.0 - busy,
-            float(self.waiting(now_s)),
-            service_s,
-            _cv2(self.served, self.busy_s, self.service_squares),
-            _cv2(self.served, self.gap_total, self.gap_squares),
-            servers,
+            name, upstream, *flow, service_s, service_cv2, arrival_cv2, tasks=servers
         )
 
 
@@ -142,13 +127,7 @@ class RecordRun(InstantActuator, Engine):
     """One run of a `RecordJob`. `responses_s` are how long each answered record took."""
 
     def __init__(
-        self,
-        job: RecordJob,
-        rates_rps: Sequence[float],
-        *,
-        executors: int,
-        seed: int,
-        faults: Sequence[Fault],
+        self, job: RecordJob, rates_rps: Rates, *, executors: int, seed: int, faults: Faults
     ) -> None:
         self._job = job
         self._rng = Random(seed)
@@ -210,14 +189,10 @@ class RecordRun(InstantActuator, Engine):
     def finish(self) -> Outcome:
         """Run on to the end of the rates; the curves are of arrivals and of answers."""
         self._advance(self._end_s)
-        answers = sorted(self._answers_s)
-        return Outcome(
-            self._end_s,
-            _staircase(self._arrivals_s[: self._arrived], self._end_s),
-            _staircase([at_s for at_s in answers if at_s <= self._end_s], self._end_s),
-            self._roster.paid,
-            self._roster.targets,
-        )
+        end_s, roster = self._end_s, self._roster
+        arrivals = _staircase(self._arrivals_s[: self._arrived], end_s)
+        answers = _staircase(sorted(at_s for at_s in self._answers_s if at_s <= end_s), end_s)
+        return Outcome(end_s, arrivals, answers, roster.paid, roster.targets)
 
     def _advance(self, to_s: float) -> None:
         to_s = min(to_s, self._end_s)
@@ -250,7 +225,7 @@ class RecordRun(InstantActuator, Engine):
                     self.responses_s.append(done_s - born_s)
 
 
-def poisson_instants(rates_rps: Sequence[float], rng: Random) -> list[float]:
+def poisson_instants(rates_rps: Rates, rng: Random) -> list[float]:
     """Instants of arrival at random, with a mean rate per second.
 
     Exponential gaps in expected arrivals are laid along the cumulated rate.

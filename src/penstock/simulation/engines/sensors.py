@@ -106,7 +106,10 @@ class Impaired(InstantActuator):
         snapshot = self._engine.read(now_s)
         if self._latest_s == 0.0:
             return snapshot
-        self._keep(snapshot, now_s)
+        # Forget what no fault can show any more: all but one that are old enough for each.
+        self._seen.append(snapshot)
+        while len(self._seen) > 1 and self._seen[1].at_s <= now_s - self._latest_s:
+            self._seen.popleft()
         late_s = max((late.late_s for late in active(self._faults, SensorLate, now_s)), default=0.0)
         for seen in reversed(self._seen):
             if seen.at_s <= now_s - late_s:
@@ -119,13 +122,6 @@ class Impaired(InstantActuator):
 
     def finish(self) -> Outcome:
         return self._engine.finish()
-
-    def _keep(self, snapshot: Snapshot, now_s: float) -> None:
-        """Forget what no fault can show any more: all but one that are old enough for each."""
-        seen = self._seen
-        seen.append(snapshot)
-        while len(seen) > 1 and seen[1].at_s <= now_s - self._latest_s:
-            seen.popleft()
 
 
 def is_impaired(faults: Faults) -> bool:

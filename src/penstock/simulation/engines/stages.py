@@ -135,15 +135,10 @@ def plan(
             executor_s_per_record[place] += run * even * cost_s
         executor_s_per_record[0] += hot * per_task[0] * cost_s
         reaching *= stage.selectivity
-    return TaskPlan(
-        base_s,
-        s_per_record,
-        executor_base_s,
-        executor_s_per_record,
-        stage_base_s,
-        stage_s_per_record,
-        [count / stages[0].tasks for count in counts[0]],
-    )
+    per_executor = executor_base_s, executor_s_per_record
+    per_stage = stage_base_s, stage_s_per_record
+    shares = [count / stages[0].tasks for count in counts[0]]
+    return TaskPlan(base_s, s_per_record, *per_executor, *per_stage, shares)
 
 
 class State:
@@ -161,9 +156,8 @@ class State:
 
     def begin(self, ids: Sequence[str], cores: int, speeds: Sequence[float]) -> None:
         """Lay the partitions out as a job does that has been running for a while."""
-        self.partitions_of = dict(
-            zip(ids, tasks_per_executor(self._tasks, cores, speeds), strict=True)
-        )
+        counts = tasks_per_executor(self._tasks, cores, speeds)
+        self.partitions_of = dict(zip(ids, counts, strict=True))
 
     def follow(self, ids: Sequence[str], cores: int, speeds: Sequence[float]) -> float:
         """Adapt to a changed fleet; returns the seconds that the next batch waits for it.

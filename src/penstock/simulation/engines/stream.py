@@ -49,15 +49,10 @@ class RecordStream:
         self, rates_rps: Sequence[float], swings: Swings, catch_up_fraction: float = 1.0
     ) -> None:
         self.end_s = float(len(rates_rps))
-        self.now_s = 0.0
-        self.departed = 0.0
+        self.now_s = self.departed = self.last_departure_s = 0.0
         #: Records to be read again: they have departed, and cost capacity once more.
-        self.reread = 0.0
-        self.last_reread_s = 0.0
-        self.last_departure_s = 0.0
-        self.processed = 0.0
-        self.used_s = 0.0
-        self.pressed_s = 0.0
+        self.reread = self.last_reread_s = 0.0
+        self.processed = self.used_s = self.pressed_s = 0.0
         self._at_s = [0.0]
         self._departures = [0.0]
         #: While records depart as they arrive, the curve is not drawn: from this second on it is

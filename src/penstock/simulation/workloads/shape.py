@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from itertools import accumulate
 from math import exp, sqrt
-from typing import Annotated, ClassVar, Protocol, TypeAlias
+from typing import Annotated, Protocol, TypeAlias
 
 import numpy as np
 from msgspec import Meta, Struct
@@ -49,9 +49,8 @@ class Workload(Protocol):
 
 
 class Shape(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """A workload of its own: `series` is its formula, the rest is the same for all."""
+    """A workload of its own: `series` is its formula, its tag the name in notations."""
 
-    name: ClassVar[str]
     peak_executors: Annotated[int, Meta(ge=1)] | None = None
 
     def series(self, at_s: Series, random: np.random.Generator) -> Series:
@@ -70,7 +69,7 @@ class Shape(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
         return None
 
     def describe(self) -> str:
-        return notation.describe(self, self.name)
+        return notation.describe(self, str(self.__struct_config__.tag))
 
 
 def refuse_negative(series: Series, describe: Callable[[], str]) -> Series:

@@ -20,7 +20,7 @@ from datetime import UTC, datetime
 from functools import lru_cache
 from math import isfinite
 from pathlib import Path
-from typing import Annotated, ClassVar
+from typing import Annotated
 
 import numpy as np
 from msgspec import Meta, Struct
@@ -63,7 +63,7 @@ class RecordedLoad(Struct, frozen=True):
         return float(self.at_s[-1] + np.median(np.diff(self.at_s)))
 
 
-class Trace(shape.Shape, frozen=True):
+class Trace(shape.Shape, frozen=True, tag="trace"):
     """A recorded load from a CSV file, scaled to the job, with noise between its rows.
 
     Rows are joined by straight lines. Both noises are normal, with these fractions of the rate as
@@ -72,7 +72,6 @@ class Trace(shape.Shape, frozen=True):
     `scale`, or so that its largest value is `max_rps`. `start_s` and `hours` cut a piece out.
     """
 
-    name: ClassVar[str] = "trace"
     file: str
     hours: Annotated[float, Meta(gt=0, le=8784)] = 24.0
     start_s: Instant = 0.0
@@ -121,7 +120,7 @@ class Trace(shape.Shape, frozen=True):
         return np.maximum(means * (1.0 + noise), 0.0)
 
     def describe(self) -> str:
-        return notation.describe(self, self.name, positional=1)
+        return notation.describe(self, "trace", positional=1)
 
     def piece(self) -> RecordedLoad:
         """The rows between which rates are taken; times count from the first row of the file."""

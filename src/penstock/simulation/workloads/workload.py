@@ -13,7 +13,7 @@ error; only noise that would dip below zero ends at zero.
 from __future__ import annotations
 
 from math import ceil, log
-from typing import Annotated, ClassVar
+from typing import Annotated
 
 import numpy as np
 from msgspec import Meta
@@ -27,24 +27,22 @@ from penstock.simulation.workloads.traces import Trace
 MOST_RPS = 1e15
 
 
-class Constant(Shape, frozen=True):
+class Constant(Shape, frozen=True, tag="constant"):
     """The same rate all the time.
 
     >>> Constant(rate_rps=5.0).rates(3, seed=0, capacity_rps=float)
     [5.0, 5.0, 5.0]
     """
 
-    name: ClassVar[str] = "constant"
     rate_rps: Rate = 60_000.0
 
     def series(self, at_s: Series, random: np.random.Generator) -> Series:
         return np.full_like(at_s, self.rate_rps)
 
 
-class StepShape(Shape, frozen=True):
+class StepShape(Shape, frozen=True, tag="step"):
     """One rate before an instant, another from then on."""
 
-    name: ClassVar[str] = "step"
     before_rps: Rate = 30_000.0
     after_rps: Rate = 90_000.0
     at_s: Instant = 3600.0
@@ -53,14 +51,13 @@ class StepShape(Shape, frozen=True):
         return np.where(at_s < self.at_s, self.before_rps, self.after_rps)
 
 
-class Ramp(Shape, frozen=True):
+class Ramp(Shape, frozen=True, tag="ramp"):
     """A steady climb (or fall) from one rate to another.
 
     >>> Ramp(before_rps=0.0, after_rps=8.0, at_s=1.0, duration_s=4.0).rates(6, 0, float)
     [0.0, 0.0, 2.0, 4.0, 6.0, 8.0]
     """
 
-    name: ClassVar[str] = "ramp"
     before_rps: Rate = 20_000.0
     after_rps: Rate = 120_000.0
     at_s: Instant = 0.0
@@ -72,10 +69,9 @@ class Ramp(Shape, frozen=True):
         )
 
 
-class Sine(Shape, frozen=True):
+class Sine(Shape, frozen=True, tag="sine"):
     """A smooth wave around a mean, rising first: ``mean + amplitude sin(2 pi t / period)``."""
 
-    name: ClassVar[str] = "sine"
     mean_rps: Rate = 60_000.0
     amplitude_rps: Rate = 40_000.0
     period_s: Span = 10_800.0
@@ -84,14 +80,13 @@ class Sine(Shape, frozen=True):
         return self.mean_rps + self.amplitude_rps * np.sin(2.0 * np.pi * at_s / self.period_s)
 
 
-class Cosine(Shape, frozen=True):
+class Cosine(Shape, frozen=True, tag="cosine"):
     """A wave that starts at its top, with a new value and even noise each minute.
 
     In interval i it is ``mean + amplitude cos(2 pi i every / period) + U(-noise, noise)``: the
     load of Koper (2022), where a new rate is set each minute and a period takes an hour.
     """
 
-    name: ClassVar[str] = "cosine"
     mean_rps: Rate = 100_000.0
     amplitude_rps: Rate = 50_000.0
     noise_rps: Rate = 10_000.0
@@ -108,7 +103,7 @@ class Cosine(Shape, frozen=True):
         return np.maximum(means + noise[interval], 0.0)
 
 
-class Pyramid(Shape, frozen=True):
+class Pyramid(Shape, frozen=True, tag="pyramid"):
     """Up and down again in equal steps, each held for a while, over and over.
 
     >>> shape = Pyramid(low_rps=0.0, high_rps=30.0, step_rps=15.0, hold_s=1.0)
@@ -116,7 +111,6 @@ class Pyramid(Shape, frozen=True):
     [0.0, 15.0, 30.0, 15.0, 0.0, 15.0]
     """
 
-    name: ClassVar[str] = "pyramid"
     low_rps: Rate = 0.0
     high_rps: Rate = 120_000.0
     step_rps: Annotated[float, Meta(gt=0)] = 30_000.0
@@ -131,10 +125,9 @@ class Pyramid(Shape, frozen=True):
         return np.minimum(self.low_rps + self.step_rps * level, self.high_rps)
 
 
-class Square(Shape, frozen=True):
+class Square(Shape, frozen=True, tag="square"):
     """A low and a high rate in turn, each held equally long, low first."""
 
-    name: ClassVar[str] = "square"
     low_rps: Rate = 2_000.0
     high_rps: Rate = 130_000.0
     hold_s: Hold = 370.0
@@ -143,13 +136,12 @@ class Square(Shape, frozen=True):
         return np.where(shape.intervals(at_s, self.hold_s) % 2 == 0, self.low_rps, self.high_rps)
 
 
-class Spikes(Shape, frozen=True):
+class Spikes(Shape, frozen=True, tag="spikes"):
     """A flat load with short spikes on top, as regular as a cron job.
 
     The first spike comes after one full gap.
     """
 
-    name: ClassVar[str] = "spikes"
     base_rps: Rate = 40_000.0
     height_rps: Rate = 80_000.0
     every_s: Hold = 1800.0
@@ -160,14 +152,13 @@ class Spikes(Shape, frozen=True):
         return np.where(inside, self.base_rps + self.height_rps, self.base_rps)
 
 
-class Bursts(Shape, frozen=True):
+class Bursts(Shape, frozen=True, tag="bursts"):
     """A flat load with bursts of random length at random instants.
 
     Each burst adds `rise_fraction` of the base and lasts between `shortest_s` and `longest_s`;
     the quiet time before it is exponential with mean `every_s`.
     """
 
-    name: ClassVar[str] = "bursts"
     base_rps: Rate = 80_000.0
     rise_fraction: Rate = 0.5
     every_s: Hold = 900.0
@@ -189,14 +180,13 @@ class Bursts(Shape, frozen=True):
         return series
 
 
-class FlashCrowd(Shape, frozen=True):
+class FlashCrowd(Shape, frozen=True, tag="flash_crowd"):
     """Suddenly everyone comes: a steep rise to a multiple, then a slow decay.
 
     The rate climbs in a line to `factor` times the base within `rise_s`, then falls back
     exponentially: 95 % of the crowd are gone after `decay_s`.
     """
 
-    name: ClassVar[str] = "flash_crowd"
     base_rps: Rate = 30_000.0
     factor: Annotated[float, Meta(ge=1)] = 4.0
     at_s: Instant = 3600.0
@@ -211,13 +201,12 @@ class FlashCrowd(Shape, frozen=True):
         return self.base_rps * (1.0 + (self.factor - 1.0) * rise * decay)
 
 
-class RandomWalk(Shape, frozen=True):
+class RandomWalk(Shape, frozen=True, tag="random_walk"):
     """A load without memory of its mean: each minute a random step, bouncing off both bounds.
 
     Steps are normal with standard deviation `step_rps`.
     """
 
-    name: ClassVar[str] = "random_walk"
     start_rps: Rate = 60_000.0
     step_rps: Rate = 4_000.0
     low_rps: Rate = 10_000.0
@@ -241,7 +230,7 @@ class RandomWalk(Shape, frozen=True):
         return (self.low_rps + folded)[interval]
 
 
-class Diurnal(Shape, frozen=True):
+class Diurnal(Shape, frozen=True, tag="diurnal"):
     """Day and night: lowest and highest once a day, with some noise in each second.
 
     ``low + (high - low) ((1 + cos(2 pi (t - peak_at) / period)) / 2) ** sharpness``; a
@@ -249,7 +238,6 @@ class Diurnal(Shape, frozen=True):
     standard deviation `noise_fraction` of the rate.
     """
 
-    name: ClassVar[str] = "diurnal"
     low_rps: Rate = 20_000.0
     high_rps: Rate = 120_000.0
     peak_at_s: Instant = 72_000.0
@@ -268,7 +256,7 @@ class Diurnal(Shape, frozen=True):
         return np.maximum(means * (1.0 + self.noise_fraction * noise), 0.0)
 
 
-class Poisson(Shape, frozen=True):
+class Poisson(Shape, frozen=True, tag="poisson"):
     """Whole records that arrive independently, around a new random rate every ten minutes.
 
     Each interval has its own mean, even between `low_rps` and `high_rps`, or the next of
@@ -276,7 +264,6 @@ class Poisson(Shape, frozen=True):
     Russo et al. (2021).
     """
 
-    name: ClassVar[str] = "poisson"
     low_rps: Rate = 20_000.0
     high_rps: Rate = 120_000.0
     every_s: Hold = 600.0
@@ -300,24 +287,12 @@ class Poisson(Shape, frozen=True):
 
 #: Every shape by the name that the command line knows it by.
 WORKLOADS: dict[str, type[Shape]] = {
-    shape.name: shape
-    for shape in (
-        Constant,
-        StepShape,
-        Ramp,
-        Sine,
-        Cosine,
-        Pyramid,
-        Square,
-        Spikes,
-        Bursts,
-        FlashCrowd,
-        RandomWalk,
-        Diurnal,
-        Poisson,
-        Trace,
+    str(kind.__struct_config__.tag): kind
+    for kind in (
+        Constant, StepShape, Ramp, Sine, Cosine, Pyramid, Square, Spikes, Bursts, FlashCrowd,
+        RandomWalk, Diurnal, Poisson, Trace,
     )
-}
+}  # fmt: skip
 
 
 def _refuse_order(shape: Shape, low_rps: float, high_rps: float) -> None:
