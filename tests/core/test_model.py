@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from penstock.core.model import Batch, Fleet, Snapshot
+from penstock.core.errors import ModelError
+from penstock.core.model import Batch, ExecutorSample, Fleet, Snapshot
 from penstock.lab.experiments.scenario import Scenario
 from penstock.simulation.engines.engine import Engine
 
@@ -53,3 +54,16 @@ def test_target_is_what_was_asked_for_and_active_what_works(name: str) -> None:
     assert fleet.target == 2
     assert fleet.active <= 2
     assert fleet.active <= fleet.registered
+
+
+@pytest.mark.parametrize("value", [float("nan"), float("inf"), -1.0])
+def test_what_no_instrument_can_have_measured_is_refused(value: float) -> None:
+    with pytest.raises(ModelError, match=r"ExecutorSample\.disk_bytes_per_s must be finite"):
+        ExecutorSample("1", 0.0, disk_bytes_per_s=value)
+    with pytest.raises(ModelError, match=r"Snapshot\.mean_delay_s must be finite"):
+        Snapshot(0.0, Fleet(1, 1, 1), mean_delay_s=value)
+
+
+def test_no_partition_has_fewer_than_no_records_waiting() -> None:
+    with pytest.raises(ModelError, match="Snapshot is not complete"):
+        Snapshot(0.0, Fleet(1, 1, 1), partition_backlog_records=(3, -1))

@@ -75,7 +75,8 @@ class Batch(Struct, frozen=True, gc=False, omit_defaults=True):
 class ExecutorSample(Struct, frozen=True, gc=False, omit_defaults=True):
     """One executor over the last interval. `ready` is false while it starts or leaves.
 
-    Simulations make thousands of these per second, so its fields may be given by position.
+    Network is what shuffles read and write, disk what is read from and spilled to it. Simulations
+    make thousands of these per second, so its fields may be given by position.
     """
 
     id: str
@@ -86,6 +87,8 @@ class ExecutorSample(Struct, frozen=True, gc=False, omit_defaults=True):
     memory_fraction: float | None = None
     throughput_rps: float | None = None
     state_partitions: int | None = None
+    network_bytes_per_s: float | None = None
+    disk_bytes_per_s: float | None = None
 
     def __post_init__(self) -> None:
         if not (
@@ -95,6 +98,8 @@ class ExecutorSample(Struct, frozen=True, gc=False, omit_defaults=True):
             and ((x := self.memory_fraction) is None or 0.0 <= x < inf)
             and ((x := self.throughput_rps) is None or 0.0 <= x < inf)
             and ((x := self.state_partitions) is None or x >= 0)
+            and ((x := self.network_bytes_per_s) is None or 0.0 <= x < inf)
+            and ((x := self.disk_bytes_per_s) is None or 0.0 <= x < inf)
         ):
             raise _refusal(self)
 
@@ -162,8 +167,12 @@ class Snapshot(_Instant, frozen=True, gc=False, omit_defaults=True, kw_only=True
         Means since the previous snapshot: records that arrived, records of committed batches.
     backlog_records
         Records that have arrived and are not yet processed.
+    partition_backlog_records
+        The same by partition, in the order of topic and partition; empty if it was not measured.
     delay_s
         The age of the oldest of them (event-time lag).
+    mean_delay_s
+        The mean over partitions of the age of the oldest record that waits in each.
     latency_s
         The time that the last processed records took inside the job: for micro-batches, the
         duration of the last one.
@@ -189,6 +198,8 @@ class Snapshot(_Instant, frozen=True, gc=False, omit_defaults=True, kw_only=True
     partitions: int | None = None
     state_bytes: float | None = None
     checkpoint_interval_s: float | None = None
+    mean_delay_s: float | None = None
+    partition_backlog_records: tuple[int, ...] = ()
 
     def __post_init__(self) -> None:
         if not (
@@ -202,6 +213,8 @@ class Snapshot(_Instant, frozen=True, gc=False, omit_defaults=True, kw_only=True
             and ((x := self.partitions) is None or x >= 1)
             and ((x := self.state_bytes) is None or 0.0 <= x < inf)
             and ((x := self.checkpoint_interval_s) is None or 0.0 <= x < inf)
+            and ((x := self.mean_delay_s) is None or 0.0 <= x < inf)
+            and (not self.partition_backlog_records or min(self.partition_backlog_records) >= 0)
         ):
             raise _refusal(self)
 

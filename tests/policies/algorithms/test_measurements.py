@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from penstock.core.model import Batch, Fleet, OperatorSample, Snapshot
 from penstock.policies.algorithms.measurements import (
+    excess_backlog_records,
     excess_delay_s,
     grown,
     held_back_fraction,
@@ -71,3 +72,26 @@ def test_only_what_exceeds_two_triggers_is_a_lag() -> None:
     assert excess_delay_s(Snapshot(0.0, fleet, trigger_interval_s=2.0, delay_s=3.0)) == 0.0
     assert excess_delay_s(Snapshot(0.0, fleet, trigger_interval_s=2.0, delay_s=9.0)) == 5.0
     assert excess_delay_s(Snapshot(0.0, fleet, trigger_interval_s=2.0)) is None
+
+
+def test_a_lag_is_the_mean_over_partitions_where_that_is_known() -> None:
+    # The oldest record of the worst partition is 9 s old, those of all partitions 6 s on average.
+    fleet = Fleet(1, 1, 1)
+    assert excess_delay_s(Snapshot(0.0, fleet, delay_s=9.0, mean_delay_s=6.0)) == 6.0
+    batched = Snapshot(0.0, fleet, trigger_interval_s=2.0, delay_s=9.0, mean_delay_s=6.0)
+    assert excess_delay_s(batched) == 2.0
+
+
+def test_what_arrives_in_two_triggers_is_no_backlog() -> None:
+    # 2 x 2 s x 30 k/s = 120 k records wait in a job that keeps up.
+    fleet = Fleet(1, 1, 1)
+
+    def seen(backlog: float | None, **rates: float) -> Snapshot:
+        return Snapshot(0.0, fleet, trigger_interval_s=2.0, backlog_records=backlog, **rates)
+
+    assert excess_backlog_records(seen(120e3, arrival_rps=30e3)) == 0.0
+    assert excess_backlog_records(seen(170e3, arrival_rps=30e3, throughput_rps=9e3)) == 50e3
+    assert excess_backlog_records(seen(170e3, throughput_rps=30e3)) == 50e3
+    assert excess_backlog_records(seen(170e3)) == 170e3
+    assert excess_backlog_records(seen(None, arrival_rps=30e3)) is None
+    assert excess_backlog_records(Snapshot(0.0, fleet, backlog_records=7.0)) == 7.0

@@ -23,6 +23,8 @@ NOISE_MS = 20.0
 RATE_SKEW_RATIO = 1.5
 #: A queue that grows faster (records per second), or is longer on average, is a symptom.
 QUEUE_GROWTH_RPS = 10.0
+#: Records of up to this many trigger intervals wait in a micro-batch job that keeps up.
+USUAL_TRIGGERS = 2.0
 MOST_GROWTH = 4.0  #: Heron never grows an operator more than fivefold at a time.
 
 
@@ -124,13 +126,36 @@ def held_back_fraction(snapshot: Snapshot) -> float | None:
 def excess_delay_s(snapshot: Snapshot) -> float | None:
     """The event-time lag beyond what the engine causes by itself.
 
-    A micro-batch job that keeps up makes a record wait for the next trigger and then for a batch
-    that takes no longer than one, so up to two trigger intervals say nothing about its size.
+    The study of Koper, whose thresholds it is compared with, takes the mean over partitions; where
+    only the oldest record of all is known, its age. A micro-batch job that keeps up makes a record
+    wait for the next trigger and then for a batch that takes no longer than one, so up to two
+    trigger intervals say nothing about its size.
 
     >>> from penstock.core.model import Fleet
     >>> excess_delay_s(Snapshot(0.0, Fleet(1, 1, 1), trigger_interval_s=2.0, delay_s=3.0))
     0.0
     """
-    if snapshot.delay_s is None or not snapshot.trigger_interval_s:
-        return snapshot.delay_s
-    return max(0.0, snapshot.delay_s - 2.0 * snapshot.trigger_interval_s)
+    delay_s = snapshot.delay_s if snapshot.mean_delay_s is None else snapshot.mean_delay_s
+    if delay_s is None or not snapshot.trigger_interval_s:
+        return delay_s
+    return max(0.0, delay_s - USUAL_TRIGGERS * snapshot.trigger_interval_s)
+
+
+def excess_backlog_records(snapshot: Snapshot) -> float | None:
+    """What waits beyond what waits in a micro-batch job that keeps up.
+
+    That is what arrives in two trigger intervals: one that the next batch will read, and one whose
+    batch is running. While arrivals are not measured, what is processed stands for them.
+
+    >>> from penstock.core.model import Fleet
+    >>> seen = Snapshot(0.0, Fleet(1, 1, 1), trigger_interval_s=2.0, arrival_rps=30_000.0,
+    ...                 backlog_records=150_000.0)
+    >>> excess_backlog_records(seen)
+    30000.0
+    """
+    backlog, trigger_s = snapshot.backlog_records, snapshot.trigger_interval_s
+    if backlog is None or not trigger_s:
+        return backlog
+    arrival_rps = snapshot.arrival_rps
+    rps = (snapshot.throughput_rps or 0.0) if arrival_rps is None else arrival_rps
+    return max(0.0, backlog - USUAL_TRIGGERS * trigger_s * rps)
