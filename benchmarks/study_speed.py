@@ -11,7 +11,7 @@ from penstock.lab.experiments.process_pool import run_in_processes
 from penstock.lab.experiments.scenario import Scenario, simulate
 from penstock.lab.experiments.tournament import cells, judged_by_oracle, play
 from penstock.lab.studies import reproduce
-from penstock.observe.report import page
+from penstock.observe.report.page import page
 from penstock.policies import POLICIES
 from penstock.policies.kubernetes.hpa import Hpa
 from penstock.settings import goal as score_goal

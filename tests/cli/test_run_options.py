@@ -20,8 +20,8 @@ def test_options_replace_what_the_file_says(
         "[goal]\nslo_s = 3.0\n"
     )
     found = _settings(ScaleOptions(max=8, slo=20.0), None, Path("live.jsonl"), recommend=True)
-    assert (found.limits.min_executors, found.limits.max_executors) == (2, 8)
-    assert (found.goal.slo_s, found.policy.slo_s) == (20.0, 20.0)  # type: ignore[attr-defined]
+    assert (found.spec.limits.min_executors, found.spec.limits.max_executors) == (2, 8)
+    assert (found.goal.slo_s, found.spec.policy.slo_s) == (20.0, 20.0)  # type: ignore[attr-defined]
     assert (found.journal.path, found.live.mode) == ("live.jsonl", "recommend")
     other = _settings(ScaleOptions(), "ds2:cooldown=60s", None, recommend=False)
     assert other.limits.cooldown_s == 60.0

@@ -1,4 +1,4 @@
-"""Files of JSON lines: torn tails, and lines that are something else."""
+"""Whole files, and files of JSON lines: torn tails, and lines that are something else."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import msgspec
 import pytest
 
 from penstock.core.errors import ConfigError
-from penstock.core.files import TornLineWarning, cut_torn_line, decode_lines
+from penstock.core.files import TornLineWarning, cut_torn_line, decode_lines, write_whole
 
 decode = msgspec.json.Decoder(int).decode
 
@@ -51,3 +51,15 @@ def test_a_file_without_a_whole_line_is_emptied(tmp_path: Path) -> None:
     with pytest.warns(TornLineWarning):
         cut_torn_line(path)
     assert path.read_bytes() == b""
+
+
+def test_a_file_is_written_whole_or_not_at_all(tmp_path: Path) -> None:
+    place = tmp_path / "report.html"
+    write_whole(place, [b"first"])
+    write_whole(place, [b"second"])
+    assert place.read_text() == "second"
+    with pytest.raises(ConfigError, match=r"cannot write .*nowhere.*: No such file or directory"):
+        write_whole(tmp_path / "nowhere" / "report.html", [b"third"])
+    with pytest.raises(ConfigError, match=r"cannot write .*: Is a directory"):
+        write_whole(tmp_path, [b"fourth"])
+    assert [path.name for path in tmp_path.iterdir()] == ["report.html"]

@@ -18,23 +18,23 @@ from penstock.settings.toml import load, parse
 
 def test_an_empty_file_is_the_default_policy_inside_the_default_limits() -> None:
     settings = parse("", "here")
-    assert settings.policy == Penstock()
-    assert (settings.limits.min_executors, settings.limits.max_executors) == (1, 16)
+    assert settings.spec.policy == Penstock()
+    assert (settings.spec.limits.min_executors, settings.spec.limits.max_executors) == (1, 16)
 
 
 def test_the_policy_is_told_the_goal_unless_the_file_says_otherwise() -> None:
     goal = "[goal]\nslo_s = 30.0\nlate_price = 2.0\n"
-    told = parse(goal, "here").policy
+    told = parse(goal, "here").spec.policy
     assert isinstance(told, Penstock)
     assert (told.slo_s, told.late_price) == (30.0, 2.0)
-    kept = parse(goal + "[policy]\nslo_s = 5.0\n", "here").policy
+    kept = parse(goal + "[policy]\nslo_s = 5.0\n", "here").spec.policy
     assert isinstance(kept, Penstock)
     assert (kept.slo_s, kept.late_price) == (5.0, 2.0)
 
 
 def test_a_policy_without_an_slo_is_left_as_it_is() -> None:
     text = '[goal]\nslo_s = 30.0\n[policy]\nname = "hpa"\ncpu_target_fraction = 0.5\n'
-    assert parse(text, "here").policy == Hpa(cpu_target_fraction=0.5)
+    assert parse(text, "here").spec.policy == Hpa(cpu_target_fraction=0.5)
 
 
 def test_the_name_may_be_a_policy_text_and_the_tables_win_over_it() -> None:

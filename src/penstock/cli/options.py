@@ -15,10 +15,10 @@ from cyclopts import Parameter, Token
 
 from penstock.cli.output import note
 from penstock.core.errors import ConfigError
+from penstock.settings import toml
 from penstock.settings.notation import quantity, split_list, written
-from penstock.settings.policy_spec import read_policy_spec
-from penstock.settings.toml import FILE_NAME, Settings, load
-from penstock.settings.toml import parse as parse_toml
+from penstock.settings.policy_spec import DEFAULT_BOUNDS, read_policy_spec
+from penstock.settings.toml import Settings
 from penstock.simulation import MAX_DURATION_S
 from penstock.simulation.faults import Fault, read_fault
 
@@ -95,14 +95,14 @@ class FleetOptions:
     def settings(self, policy: str | None = None) -> Settings:
         """The settings of the file or the defaults; what the command line says replaces them."""
         path = self.config
-        if path is None and Path(FILE_NAME).is_file():
-            path = Path(FILE_NAME)
-            note(f"settings from {FILE_NAME}")
+        if path is None and Path(toml.FILE_NAME).is_file():
+            path = Path(toml.FILE_NAME)
+            note(f"settings from {path}")
         given: dict[str, dict[str, Any]] = {"limits": {}, "goal": {}}
         for option, (table, key) in SETTINGS.items():
             if (value := getattr(self, option, None)) is not None:
                 given[table][key] = value
-        found = parse_toml("", "options", given) if path is None else load(path, given)
+        found = toml.parse("", "options", given) if path is None else toml.load(path, given)
         if policy is None:
             return found
         return replace(found, spec=read_policy_spec(policy, bounds_of(found), found.goal))
@@ -128,7 +128,7 @@ class RunOptions(ScaleOptions):
 
     def settings(self, policy: str | None = None) -> Settings:
         found = super().settings(policy)
-        least, most = found.limits.min_executors, found.limits.max_executors
+        least, most = bounds_of(found).values()
         if most > MAX_FLEET:
             raise ConfigError(f"a simulated fleet has at most {MAX_FLEET} executors, not {most}")
         if self.start is not None and not least <= self.start <= most:
@@ -160,8 +160,7 @@ class GridOptions:
 
 def bounds_of(settings: Settings) -> dict[str, Any]:
     """The bounds of the fleet, the same for every policy: else it is them that is compared."""
-    limits = settings.limits
-    return {"min_executors": limits.min_executors, "max_executors": limits.max_executors}
+    return {name: getattr(settings.spec.limits, name) for name in DEFAULT_BOUNDS}
 
 
 def listed(texts: Sequence[str]) -> list[str]:

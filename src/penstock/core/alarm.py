@@ -50,11 +50,8 @@ class RateBaseline(Struct, frozen=True):
             return RateBaseline(rate_rps, 0.0, 1)  # what was usual before says nothing of now
         weight = max(SAMPLE_WEIGHT, 1.0 / (self.samples + 1))
         off = rate_rps - self.mean_rps
-        return RateBaseline(
-            self.mean_rps + weight * off,
-            (1.0 - weight) * (self.variance + weight * off * off),
-            self.samples + 1,
-        )
+        variance = (1.0 - weight) * (self.variance + weight * off * off)
+        return RateBaseline(self.mean_rps + weight * off, variance, self.samples + 1)
 
     def is_surge(self, rate_rps: float) -> bool:
         limit = max(SURGE_RATIO * self.mean_rps, self.mean_rps + self._far_rps)

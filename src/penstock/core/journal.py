@@ -4,8 +4,7 @@ Recording, audit log, dashboard feed and lab input are the same file, and the on
 restarted controller reads its last steps and continues. The first line is a `JournalHeader`: the
 version of the format, and what the run was made of. Every other line is a `Step`.
 
-A line is written whole and handed to the operating system at once, so a crash loses at most the
-line that was being written: a torn last line is dropped with a warning when it is read.
+Lines are handed to the operating system at once; `files` says what becomes of a torn last line.
 """
 
 from __future__ import annotations

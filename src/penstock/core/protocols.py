@@ -76,10 +76,7 @@ class Actuator(Protocol):
 
 
 class InstantActuator:
-    """The part of an `Actuator` that is empty where `apply` is all there is to do.
-
-    Simulated and recorded jobs derive from it.
-    """
+    """What simulated and recorded jobs derive from: an `Actuator` that has only `apply` to do."""
 
     __slots__ = ()
 

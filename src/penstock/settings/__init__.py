@@ -1,5 +1,5 @@
 """What users write, read and checked: policy texts, `penstock.toml`, goals, live settings.
 
-Texts become typed values here only, and `wiring.wire` makes a controller of them. Nothing here
+Texts become typed values here only, and `policy_spec.wire` makes a controller of them. Nothing here
 runs a job.
 """

@@ -7,8 +7,6 @@ table or a list of lists is written as JSON: ``hpa:behavior={"scale_down":{"wind
 
 >>> parse("trace:load.csv,hours=24,peak_executors=12")
 Notation(name='trace', positional=('load.csv',), options={'hours': '24', 'peak_executors': '12'})
->>> quantity("40k"), quantity("3h"), quantity("5%")
-(40000.0, 10800.0, 0.05)
 """
 
 from __future__ import annotations
@@ -54,8 +52,8 @@ def quantity(text: str, what: str = "value") -> float:
 
     >>> quantity("1.5M"), quantity("90s"), quantity("10min"), quantity("250ms"), quantity("-2e3")
     (1500000.0, 90.0, 600.0, 0.25, -2000.0)
-    >>> quantity("2h20min"), quantity("2 h 44 min"), quantity("3 min 05 s")
-    (8400.0, 9840.0, 185.0)
+    >>> quantity("5%"), quantity("2h20min"), quantity("2 h 44 min"), quantity("3 min 05 s")
+    (0.05, 8400.0, 9840.0, 185.0)
     >>> quantity("3 parsecs", "period")
     Traceback (most recent call last):
     penstock.core.errors.ConfigError: period must be a number, alone or with one of k, M, G, %, ms,

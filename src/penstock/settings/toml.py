@@ -7,9 +7,9 @@
 ... [limits]
 ... max_executors = 8
 ... ''', "penstock.toml")
->>> settings.policy
+>>> settings.spec.policy
 Static(executors=6, period_s=60.0)
->>> settings.limits.max_executors
+>>> settings.spec.limits.max_executors
 8
 >>> parse("[limits]\\nmax_executor = 8", "penstock.toml")
 Traceback (most recent call last):
@@ -122,14 +122,6 @@ class Settings:
     journal: JournalSettings
     live: LiveSettings
 
-    @property
-    def policy(self) -> Policy:
-        return self.spec.policy
-
-    @property
-    def limits(self) -> Limits:
-        return self.spec.limits
-
 
 def load(path: Path, overrides: Overrides | None = None) -> Settings:
     """The settings of a file; `overrides` replace single keys of its tables."""
@@ -175,8 +167,7 @@ def _read_spec(tables: Document, goal: Goal, where: str) -> PolicySpec:
     values = {each: getattr(text.policy, each) for each in text.given & own}
     policy: Policy = convert(type(text.policy), {**values, **parameters}, f"{where} [policy]")
     policy = with_goal(policy, goal, given=values.keys() | parameters.keys())
-    both = asdict(text.limits) | tables.limits
-    limits = convert(Limits, both, f"{where} [limits]")
+    limits = convert(Limits, asdict(text.limits) | tables.limits, f"{where} [limits]")
     return PolicySpec(policy_text(policy), policy, limits, text.given)
 
 

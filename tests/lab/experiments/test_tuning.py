@@ -169,8 +169,8 @@ def test_what_was_found_for_any_policy_is_what_its_settings_say(policy: str) -> 
     goal = Goal(slo_s=5.0, move_price=0.25)
     settings = parse(settings_text(found(text), goal, BOUNDS, "here"), "here")
     entry = read_policy_spec(text, BOUNDS, goal)
-    assert (settings.policy, settings.goal) == (entry.policy, goal)
-    assert asdict(settings.limits) == asdict(entry.limits)
+    assert (settings.spec.policy, settings.goal) == (entry.policy, goal)
+    assert asdict(settings.spec.limits) == asdict(entry.limits)
 
 
 def penstock(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, str, str]:
@@ -190,7 +190,7 @@ def test_tune_writes_settings_that_load_and_never_over_others(
                "--processes", "1", "--resume", str(kept), "--out", str(path))  # fmt: skip
     code, out, _ = penstock(capsys, *command)
     assert (code, "less than the defaults on the runs held back" in out) == (0, True)
-    policy = load(path).policy
+    policy = load(path).spec.policy
     assert 2 <= policy.executors < 12  # type: ignore[attr-defined]
     written = path.read_text()
     code, _, err = penstock(capsys, *command)

@@ -8,8 +8,8 @@ from hypothesis import strategies as st
 
 from penstock.core.model import Decision, ExecutorSample, Fleet, Reason, Receipt, Snapshot, Step
 from penstock.observe.formatting import EPOCH_BEGINS_S
-from penstock.observe.report import summary
 from penstock.observe.report.account import cost, delays, rows, weightiest
+from penstock.observe.report.page import summary
 from penstock.observe.report.series import (
     foresight,
     levels,

@@ -6,7 +6,7 @@ import pytest
 
 from penstock.core.model import Limits
 from penstock.lab.experiments.scenario import Scenario, run
-from penstock.observe.report import page, summary
+from penstock.observe.report.page import page, summary
 from penstock.policies.static import Static
 from penstock.settings.goal import Goal
 

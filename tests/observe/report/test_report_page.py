@@ -15,7 +15,7 @@ from penstock.cli.commands.report import names, report
 from penstock.core.errors import ConfigError
 from penstock.core.journal import FORMAT, JournalHeader, write_all
 from penstock.core.model import Decision, Reason, Receipt, Step
-from penstock.observe.report import page, write
+from penstock.observe.report.page import page
 from tests.observe.report.example_steps import blind, seen, six_hours, turn
 
 # The page ----------------------------------------------------------------------------------------
@@ -130,18 +130,6 @@ def test_what_cannot_be_shown_is_refused_in_one_sentence(
 ) -> None:
     with pytest.raises(ConfigError, match=f"^{re.escape(sentence)}$"):
         page(journals, title="t", slo_s=slo_s)
-
-
-def test_a_page_is_written_whole_or_not_at_all(tmp_path: Path) -> None:
-    place = tmp_path / "report.html"
-    write(place, "first")
-    write(place, "second")
-    assert place.read_text() == "second"
-    with pytest.raises(ConfigError, match=r"cannot write .*nowhere.*: No such file or directory"):
-        write(tmp_path / "nowhere" / "report.html", "third")
-    with pytest.raises(ConfigError, match=r"cannot write .*: Is a directory"):
-        write(tmp_path, "fourth")
-    assert [path.name for path in tmp_path.iterdir()] == ["report.html"]
 
 
 # The command -------------------------------------------------------------------------------------

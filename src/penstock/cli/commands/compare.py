@@ -15,12 +15,11 @@ from penstock.cli.options import GridOptions, Listed, RunOptions, about, bounds_
 from penstock.cli.output import console, file_size, print_json
 from penstock.cli.views.ranking import ranking
 from penstock.core.errors import ConfigError
-from penstock.core.files import check_place
+from penstock.core.files import check_place, write_whole
 from penstock.core.phrases import counted, duration
 from penstock.lab.experiments import tournament
 from penstock.lab.experiments.table import check_table, write_table
 from penstock.lab.experiments.tournament import ORACLE, Cell, Row
-from penstock.observe.report import write
 from penstock.policies import POLICIES
 from penstock.settings.goal import Goal
 
@@ -67,7 +66,7 @@ class ComparisonOutput:
             table, goal = tournament.standings(rows), grid[0].goal
             notes = [f"{title}: {setup(grid, *key)}" for key, title in loads(rows).items()]
             notes += explained(goal, regret=any(row.regret is not None for row in rows))
-            write(self.html, comparison_page(table, goal, notes))
+            write_whole(self.html, [comparison_page(table, goal, notes).encode()])
             lines.append(file_size(self.html))
         return lines
 
@@ -141,9 +140,7 @@ def loads(rows: Sequence[Row]) -> dict[tuple[str, str], str]:
 
 def setup(grid: Sequence[Cell], load: str, engine: str) -> str:
     """How long, how large and with which seeds the runs of a load were."""
-    own = [
-        cell for cell in grid if (cell.scenario.workload, cell.scenario.engine) == (load, engine)
-    ]
+    own = [one for one in grid if (one.scenario.workload, one.scenario.engine) == (load, engine)]
     seeds = list(dict.fromkeys(cell.scenario.seed for cell in own))
     least, most = own[0].bounds["min_executors"], own[0].bounds["max_executors"]
     length = duration(own[0].scenario.length_s())

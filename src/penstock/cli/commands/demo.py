@@ -15,11 +15,11 @@ from penstock.cli.output import check_new, console, facts_table, interrupt_on_si
 from penstock.cli.views.demo_view import PlainView, live_view
 from penstock.core.clock import WallClock
 from penstock.core.errors import ConfigError
-from penstock.core.files import check_place
+from penstock.core.files import check_place, write_whole
 from penstock.core.model import Step
 from penstock.core.phrases import executors
 from penstock.observe.formatting import rate, seconds
-from penstock.observe.report import page, summary, write
+from penstock.observe.report.page import page, summary
 from penstock.policies import DEFAULT_POLICY
 from penstock.settings.policy_spec import PolicySpec
 from penstock.testbed.demo.attached import AttachedDemo, attached_demo, elapsed
@@ -137,7 +137,8 @@ def _write_page(plan: DemoPlan, entry: PolicySpec, steps: list[Step], out: Path)
         f"cluster. Minutes stand for hours: time spans of the policy divided by {plan.speed:.0f}."
     )
     title = f"Demo: {plan.job} under {entry.label}"
-    write(out, page([(entry.label, steps)], title=title, slo_s=SLO_S, note=note))
+    html = page([(entry.label, steps)], title=title, slo_s=SLO_S, note=note)
+    write_whole(out, [html.encode()])
 
 
 def _print_figures(

@@ -36,7 +36,7 @@ def doctor(
     if job is None and master is None:
         raise ConfigError("doctor needs a script or --master URL to check")
     script = Script(starts_query=True) if job is None else read_script(job)
-    limits = (options or FleetOptions()).settings().limits
+    limits = (options or FleetOptions()).settings().spec.limits
     application = Application(
         _settings(script, master, conf or []),
         min_executors=limits.min_executors,

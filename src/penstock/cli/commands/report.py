@@ -9,9 +9,9 @@ from typing import Annotated
 from penstock.cli.options import Slo, about
 from penstock.cli.output import console, file_size, note, print_json, read_journal_steps
 from penstock.core.errors import ConfigError
-from penstock.core.files import check_place
+from penstock.core.files import check_place, write_whole
 from penstock.core.journal import read_header
-from penstock.observe.report import page, summary, write
+from penstock.observe.report.page import page, summary
 from penstock.settings.goal import Goal
 from penstock.settings.header import recorded_goal
 
@@ -31,7 +31,8 @@ def report(
     check_place(out)
     named = list(zip(names(journals), map(read_journal_steps, journals), strict=True))
     slo_s = slo or _recorded_slo_s(journals)
-    write(out, page(named, title=title or _title(journals), slo_s=slo_s))
+    html = page(named, title=title or _title(journals), slo_s=slo_s)
+    write_whole(out, [html.encode()])
     if json:
         print_json({"page": str(out), "slo_s": slo_s, "journals": summary(named, slo_s)})
     else:

@@ -16,10 +16,10 @@ from penstock.cli.options import Processes, about
 from penstock.cli.output import console, file_size, note, print_json
 from penstock.cli.views.study_page import aim, study_page, titled
 from penstock.core.errors import ConfigError, unknown
+from penstock.core.files import write_whole
 from penstock.lab.studies import STUDIES, check_lab_extra
 from penstock.lab.studies import reproduce as run_again
 from penstock.lab.studies.study import Calibration, Claim, Comparison, Distance, Number, Study
-from penstock.observe.report import write
 
 
 def reproduce(
@@ -49,7 +49,7 @@ def reproduce(
             note(f"{name} is left out: {error}")  # such as one that needs Spark
             continue
         studies.append(found)
-        write(page, study_page(found))
+        write_whole(page, [study_page(found).encode()])
         if not json:
             show(found, console())
             console().print(f"{file_size(page)}\n")

@@ -63,7 +63,7 @@ def simulate(
 def _run(scenario: Scenario, settings: Settings, play: float, *, json: bool) -> Run:
     if sys.stdout.isatty() and not json:
         return _run_with_chart(scenario, settings, play)
-    at_s, losses = 0.0, Losses()
+    at_s, losses, spec = 0.0, Losses(), settings.spec
 
     def watch(step: Step) -> None:
         nonlocal at_s
@@ -73,20 +73,20 @@ def _run(scenario: Scenario, settings: Settings, play: float, *, json: bool) -> 
 
     length = duration(scenario.length_s())
     with progress_lines(lambda: f"simulated {duration(at_s)} of {length}"):
-        return run(scenario, settings.policy, settings.limits, settings.goal, watch)
+        return run(scenario, spec.policy, spec.limits, settings.goal, watch)
 
 
 def _run_with_chart(scenario: Scenario, settings: Settings, play: float) -> Run:
     """The run as a chart that grows; simulated time is played back faster than it passes."""
-    screen = console()
+    screen, spec = console(), settings.spec
     steps: list[Step] = []
-    every = max(1, int(scenario.length_s() / settings.policy.period_s / FRAMES))
-    title = f"{settings.spec.label} · {scenario.engine} · {scenario.workload}"
+    every = max(1, int(scenario.length_s() / spec.policy.period_s / FRAMES))
+    title = f"{spec.label} · {scenario.engine} · {scenario.workload}"
 
     with Live(console=screen, auto_refresh=False) as live:
 
         def draw() -> None:
-            width, most = min(screen.width, 110), settings.limits.max_executors
+            width, most = min(screen.width, 110), spec.limits.max_executors
             live.update(panel(steps, settings.goal.slo_s, most, width, title), refresh=True)
 
         def watch(step: Step) -> None:
@@ -95,7 +95,7 @@ def _run_with_chart(scenario: Scenario, settings: Settings, play: float) -> Run:
                 draw()
                 time.sleep(play / FRAMES)
 
-        result = run(scenario, settings.policy, settings.limits, settings.goal, watch)
+        result = run(scenario, spec.policy, spec.limits, settings.goal, watch)
         draw()
     return result
 

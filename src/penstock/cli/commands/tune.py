@@ -17,12 +17,12 @@ from penstock.cli.execution import ExecutionOptions, check_runs
 from penstock.cli.options import GridOptions, Listed, RunOptions, about, bounds_of, listed, whole
 from penstock.cli.output import check_new, console, print_json
 from penstock.core.errors import ConfigError
+from penstock.core.files import write_whole
 from penstock.core.model import Limits
 from penstock.core.phrases import counted
 from penstock.lab.experiments import tuning
 from penstock.lab.experiments.tournament import Cell
 from penstock.lab.experiments.tuning import Dimension, Round, Tuning
-from penstock.observe.report import write
 from penstock.settings import toml
 from penstock.settings.goal import Goal
 from penstock.settings.notation import parse, quantity
@@ -74,9 +74,18 @@ def tune(
         on_round = (lambda _round: None) if json else _print_round
         found = tuning.tune(policy, drawn, parts, goal, bounds, play, on_round)
     if found.better:
-        write(out, settings_text(found, goal, bounds, str(out)))
+        write_whole(out, [settings_text(found, goal, bounds, str(out)).encode()])
     if json:
-        print_json(_facts(found, dimensions, goal, out))
+        print_json(
+            {
+                "better": found.better,
+                "found": tuning.values_of(found.found.policy, goal) if found.better else {},
+                "written": str(out) if found.better else None,
+                "searched": dimensions,
+                "rounds": found.rounds,
+                "validated": found.validated,
+            }
+        )
     else:
         _print_search(found, dimensions, out)
     return 0 if found.better else 1
@@ -141,17 +150,6 @@ def _table(found: Tuning, dimensions: Sequence[Dimension]) -> Table:
     return table
 
 
-def _facts(found: Tuning, dimensions: Sequence[Dimension], goal: Goal, out: Path) -> dict[str, Any]:
-    return {
-        "better": found.better,
-        "found": tuning.values_of(found.found.policy, goal) if found.better else {},
-        "written": str(out) if found.better else None,
-        "searched": dimensions,
-        "rounds": found.rounds,
-        "validated": found.validated,
-    }
-
-
 def settings_text(found: Tuning, goal: Goal, bounds: Mapping[str, Any], where: str) -> str:
     """A penstock.toml with every setting explained and the found ones set."""
     policy = found.found.policy
@@ -169,8 +167,8 @@ def settings_text(found: Tuning, goal: Goal, bounds: Mapping[str, Any], where: s
         f"# Found by `penstock tune {name}`: costs {found.found.cost_ratio:.3f} of what the "
         f"defaults cost\n# on runs that it was not tuned on.\n{document(name, changed)}"
     )
-    settings = toml.parse(text, where)
-    if settings.policy != entry.policy or settings.limits != entry.limits:
+    spec = toml.parse(text, where).spec
+    if spec.policy != entry.policy or spec.limits != entry.limits:
         raise AssertionError(f"{where} would not say what was found: {policy}")
     return text
 

@@ -100,10 +100,7 @@ def facts(step: Step, done_rps: float | None) -> str:
 
 
 def records(count: float | None) -> str:
-    """
-    >>> records(12_345.0), records(None)
-    ('12,345', '-')
-    """
+    """A number of records, such as 12,345, or a dash where it was not measured."""
     return "-" if count is None else f"{count:,.0f}"
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from rich.console import RenderableType
 from rich.table import Table
@@ -16,8 +16,7 @@ from penstock.settings.goal import Goal
 GAP = 2
 
 
-@dataclass(frozen=True, slots=True)
-class RankingColumn:
+class RankingColumn(NamedTuple):
     """A column, and its rank when room is short: the highest is left out first."""
 
     name: str
@@ -55,8 +54,7 @@ def ranking(group: Sequence[Standing], goal: Goal, width: int) -> list[Renderabl
         table.add_column(column.name, justify="right", no_wrap=True)
     for rank, row in enumerate(group, start=1):
         numbers = [column.text_of(row) for column in shown]
-        style = "bold" if rank == 1 else ""
-        table.add_row(str(rank), Text(row.policy), *numbers, style=style)
+        table.add_row(str(rank), Text(row.policy), *numbers, style="bold" if rank == 1 else "")
     if not left_out:
         return [table]
     names = ", ".join(column.name for column in left_out)

@@ -14,7 +14,7 @@ from penstock.lab.studies.study import (
     Metric,
     Study,
 )
-from penstock.observe.report.frame import framed, table_section, template
+from penstock.observe.report.frame import framed, table_section, template, tiles
 
 NO_SCRIPT = (
     '<noscript><p class="note">The charts are drawn by a script inside this page, which is '
@@ -59,16 +59,10 @@ def _tiles(study: Study) -> str:
         for each in study.calibrations
         for name, off in each.errors.items()
     ]
-    tiles = [("claims that hold", f"{study.held} of {len(study.claims)}", "")]
+    facts = [("claims that hold", f"{study.held} of {len(study.claims)}", "")]
     if reached:
-        tiles.append(("aims reached", f"{sum(reached)} of {len(reached)}", "rank correlations"))
-    shown = "".join(
-        f"<div><dt>{escape(name)}</dt><dd>{escape(value)}"
-        + (f" <small>{escape(detail)}</small>" if detail else "")
-        + "</dd></div>"
-        for name, value, detail in [*tiles, *errors[:6]]
-    )
-    return f'<dl class="tiles">{shown}</dl>'
+        facts.append(("aims reached", f"{sum(reached)} of {len(reached)}", "rank correlations"))
+    return tiles([*facts, *errors[:6]])
 
 
 def _claims(claims: tuple[Claim, ...]) -> str:

@@ -235,8 +235,7 @@ def cost(steps: Sequence[Step]) -> Cost:
     (50.0, 10.0, 60.0)
     """
     executor_s = active_s = working_s = 0.0
-    measured = False
-    peak = 0
+    measured, peak = False, 0
     seen: Snapshot | None = None
     for step, later in pairwise([*steps, steps[-1]]):
         seen = seen if step.snapshot is None else step.snapshot

@@ -6,14 +6,12 @@ occur, to be set as text by the script. The content policy of the page forbids i
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from html import escape
 from importlib.resources import files
-from pathlib import Path
 from string import Template
 
 import msgspec
-
-from penstock.core.files import write_whole
 
 
 def template(name: str) -> str:
@@ -46,17 +44,23 @@ def framed(
     )
 
 
+def figure(value: str, detail: str = "") -> str:
+    """A number with a detail behind it, where there is one."""
+    return f"{escape(value)} <small>{escape(detail)}</small>" if detail else escape(value)
+
+
+def tiles(facts: Iterable[tuple[str, str, str]]) -> str:
+    """Figures beside each other: the name of each, its value and a detail."""
+    shown = (f"<dt>{escape(name)}</dt><dd>{figure(*rest)}</dd>" for name, *rest in facts)
+    return f'<dl class="tiles">{"".join(f"<div>{each}</div>" for each in shown)}</dl>'
+
+
 def table_section(title: str, kind: str, head: str, body: str, above: str = "") -> str:
     """A section of a page with one table; `head` and `body` are rows, `above` stands over it."""
     return (
         f'<section><h2>{escape(title)}</h2>{above}<div class="scroll"><table class="{kind}">'
         f"<thead>{head}</thead><tbody>{body}</tbody></table></div></section>"
     )
-
-
-def write(path: Path, html: str) -> None:
-    """The whole page or nothing."""
-    write_whole(path, [html.encode()])
 
 
 def _embedded(value: object) -> str:

@@ -14,7 +14,7 @@ from penstock.core.phrases import executors
 from penstock.observe.formatting import amount, seconds
 from penstock.observe.report import account
 from penstock.observe.report.account import Account, Cost, DecisionRow, DelayShares
-from penstock.observe.report.frame import framed, template
+from penstock.observe.report.frame import figure, framed, template, tiles
 from penstock.observe.report.series import Foresight, RunSeries, begin_s, foresight, lines
 
 #: More lines than this cannot be distinguished by colour.
@@ -118,30 +118,21 @@ def _facts(runs: Sequence[ReportedRun], slo_s: float) -> str:
         ("trouble", lambda a: (f"{a.blind_turns} blind", f"{a.refused} refused")),
     ]
     if len(runs) == 1:
-        tiles = (
-            f"<div><dt>{escape(name)}</dt><dd>{_cell(figure(runs[0].account))}</dd></div>"
-            for name, figure in facts
-        )
-        return f'<dl class="tiles">{"".join(tiles)}</dl>'
+        return tiles((name, *of(runs[0].account)) for name, of in facts)
     head = "".join(
         f'<th scope="col"><span class="swatch c{index}"></span>{escape(run.name)}</th>'
         for index, run in enumerate(runs)
     )
     body = "".join(
         f'<tr><th scope="row">{escape(name)}</th>'
-        + "".join(f"<td>{_cell(figure(run.account))}</td>" for run in runs)
+        + "".join(f"<td>{figure(*of(run.account))}</td>" for run in runs)
         + "</tr>"
-        for name, figure in facts
+        for name, of in facts
     )
     return (
         '<div class="scroll"><table class="facts"><thead><tr><td></td>'
         f"{head}</tr></thead><tbody>{body}</tbody></table></div>"
     )
-
-
-def _cell(figure: tuple[str, str]) -> str:
-    value, detail = figure
-    return f"{escape(value)} <small>{escape(detail)}</small>" if detail else escape(value)
 
 
 def _saved(figures: Account) -> tuple[str, str]:
