@@ -22,8 +22,7 @@ from penstock.lab.experiments.on_spark import (
     read_traces,
 )
 from penstock.lab.experiments.process_pool import run_in_processes
-from penstock.lab.experiments.sweep import CellRunner, OnRow, ResumeFile, sweep
-from penstock.lab.experiments.table import write_table
+from penstock.lab.experiments.sweep import CellRunner, OnRow, ResumeFile, sweep, write_table
 from penstock.lab.experiments.tournament import Cell, Row, cells
 from penstock.settings.goal import Goal
 from penstock.testbed import Testbed

@@ -20,8 +20,14 @@ from penstock.cli.app import main
 from penstock.core.errors import ConfigError
 from penstock.core.files import TornLineWarning
 from penstock.lab.experiments.process_pool import run_in_processes
-from penstock.lab.experiments.sweep import OnRow, ResumeFile, digest, sweep, trace_files
-from penstock.lab.experiments.table import write_table
+from penstock.lab.experiments.sweep import (
+    OnRow,
+    ResumeFile,
+    digest,
+    sweep,
+    trace_files,
+    write_table,
+)
 from penstock.lab.experiments.tournament import Cell, Row, cells, varied
 from penstock.settings.goal import Goal
 from penstock.testbed import wait_until

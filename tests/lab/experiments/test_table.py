@@ -10,7 +10,7 @@ import pytest
 from msgspec.structs import astuple
 
 from penstock.lab.experiments import lab_module
-from penstock.lab.experiments.table import write_table
+from penstock.lab.experiments.sweep import write_table
 from penstock.lab.experiments.tournament import Row
 
 WITHOUT_EXTRA = """

@@ -31,7 +31,7 @@ from penstock.simulation.engines.fleet import Startup
 
 def test_all_54_published_rows_are_there_and_their_runs_recompute_to_them() -> None:
     for query in QUERIES:
-        rows = {(row.scaler, row.setting): row for row in recordings().published(query)}
+        rows = {(row.scaler, row.setting): row for row in recordings().tables[query]}
         assert len(rows) == 18
         assert {scaler for scaler, _ in rows} == set(recordings().scalers)
         for one in recordings().runs:
@@ -47,7 +47,7 @@ def test_all_54_published_rows_are_there_and_their_runs_recompute_to_them() -> N
 def test_each_query_has_a_recorded_run_of_every_scaler_at_its_middle_setting() -> None:
     for query in QUERIES:
         middle: dict[str, list[int]] = {}
-        for row in recordings().published(query):
+        for row in recordings().tables[query]:
             middle.setdefault(row.scaler, []).append(row.setting)
         recorded = {run.scaler: run.setting for run in recordings().runs if run.query == query}
         assert recorded == {scaler: sorted(all_)[1] for scaler, all_ in middle.items()}
@@ -234,7 +234,7 @@ def test_lag_workers_and_rescales_are_sampled_every_15_s() -> None:
 
 @pytest.mark.parametrize("scaler", recordings().scalers)
 def test_every_scaler_runs_for_140_minutes_inside_the_bounds(scaler: str) -> None:
-    setting = recordings().published("q1")[0].setting if scaler == "hpa" else 50
+    setting = recordings().tables["q1"][0].setting if scaler == "hpa" else 50
     job = ContinuousJob(operators=(Operator("source", 6e-6), Operator("sink", 6e-6, ("source",))))
     found = run(KoperCell("q1", job, scaler, setting, seed=1))
     assert 1.0 <= found.workers <= 16.0
@@ -247,7 +247,7 @@ def _published() -> tuple[Comparison, ...]:
     tables = []
     for query in QUERIES:
         entries = []
-        for row in recordings().published(query):
+        for row in recordings().tables[query]:
             numbers: dict[str, float | None] = {
                 "latency": row.latency_s,
                 "workers": row.workers,
@@ -306,7 +306,7 @@ def test_a_claim_that_does_not_hold_says_where(
 def test_twelve_settings_of_a_query_were_never_recorded() -> None:
     found = {
         ("q11", row.scaler, row.setting): [KoperResult(row.latency_s, row.workers, row.rescales)]
-        for row in recordings().published("q11")
+        for row in recordings().tables["q11"]
     }
     rest = koper2022._never_recorded("q11", koper2022._table("q11", found))
     assert len(rest.entries) == 12

@@ -18,7 +18,7 @@ from penstock.core.errors import ConfigError
 from penstock.core.files import check_place, write_whole
 from penstock.core.phrases import counted, duration
 from penstock.lab.experiments import tournament
-from penstock.lab.experiments.table import check_table, write_table
+from penstock.lab.experiments.sweep import check_table, write_table
 from penstock.lab.experiments.tournament import ORACLE, Cell, Row
 from penstock.policies import POLICIES
 from penstock.settings.goal import Goal

@@ -23,14 +23,14 @@ from dataclasses import replace
 from functools import partial
 from itertools import count
 from pathlib import Path
+from py_compile import PycInvalidationMode
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 
 import penstock
 from penstock.core.errors import ConfigError, PenstockError
-from penstock.lab.experiments.sweep import NO_INFLUENCE, CellRunner, OnRow, trace_files
-from penstock.lab.experiments.table import columns
+from penstock.lab.experiments.sweep import NO_INFLUENCE, CellRunner, OnRow, columns, trace_files
 from penstock.lab.experiments.tournament import Cell, Row
 
 if TYPE_CHECKING:
@@ -40,8 +40,7 @@ if TYPE_CHECKING:
 #: How often a task may fail before the job does: executors come and go on a cluster.
 MOST_FAILURES = 8
 POLL_EVERY_S = 0.2
-#: After this many polls of a cluster that does nothing, the user is warned.
-POLLS_BEFORE_WARNING = 150
+POLLS_BEFORE_WARNING = 150  #: After as many polls of a cluster that does nothing, say so.
 NO_ROOM = "no executor has started a run: has the cluster room for one?"
 
 Work = Callable[[Cell], Row]
@@ -124,9 +123,7 @@ def _list_accumulator() -> Any:
         def zero(self, value: list[Sent]) -> list[Sent]:
             return []
 
-        def addInPlace(  # noqa: N802
-            self, value1: list[Sent], value2: list[Sent]
-        ) -> list[Sent]:
+        def addInPlace(self, value1: list[Sent], value2: list[Sent]) -> list[Sent]:  # noqa: N802
             value1.extend(value2)
             return value1
 
@@ -143,9 +140,6 @@ def _cause(error: Exception) -> str:
     return (causes or lines or [type(error).__name__])[0]
 
 
-# What is sent with the job ---------------------------------------------------------------------
-
-
 def packed(directory: Path) -> Path:
     """Penstock as an archive that Python imports from, compiled so that it starts quickly."""
     root = Path(penstock.__file__).parent
@@ -155,13 +149,9 @@ def packed(directory: Path) -> Path:
             within = source.relative_to(root.parent)
             if set(within.parts) & set(NO_INFLUENCE):
                 continue
-            compiled = directory / "compiled.pyc"
+            compiled, mode = directory / "compiled.pyc", PycInvalidationMode.UNCHECKED_HASH
             py_compile.compile(
-                str(source),
-                str(compiled),
-                dfile=str(within),
-                doraise=True,
-                invalidation_mode=py_compile.PycInvalidationMode.UNCHECKED_HASH,
+                str(source), str(compiled), str(within), doraise=True, invalidation_mode=mode
             )
             archive.write(source, within)
             archive.write(compiled, within.with_suffix(".pyc"))
@@ -198,9 +188,6 @@ def _placed(content: bytes) -> str:
         partial.write_bytes(content)
         partial.replace(path)
     return str(path)
-
-
-# The cluster -----------------------------------------------------------------------------------
 
 
 @contextmanager

@@ -130,13 +130,14 @@ def foresee(
     steps = int(np.ceil(len(rates) / STEP_S))
     padded = np.concatenate([rates, np.full(int(steps * STEP_S) - len(rates), rates[-1])])
     loads = padded.reshape(steps, -1).mean(axis=1)
-    job = scenario.job
-    least, most = max(1, limits.min_executors), limits.max_executors
+    job, least, most = scenario.job, max(1, limits.min_executors), limits.max_executors
     sizes = np.arange(least, most + 1, dtype=float)
     capacity = margin.capacity * _capacities(scenario, sizes, steps)
     trigger_s, fixed_s, rescale_s, lead_s = _timing(job)
-    noise = margin.noise * _batch_noise(job)
-    physics = JobModel(sizes, capacity, fixed_s, trigger_s, rescale_s, goal.slo_s, noise)
+    # The deviation of one batch's work, stragglers included.
+    noise = float(np.std(job.noise_table())) if isinstance(job, MicroBatchJob) else 0.0
+    times_s = fixed_s, trigger_s, rescale_s, goal.slo_s
+    physics = JobModel(sizes, capacity, *times_s, margin.noise * noise)
     prices = Prices(
         late_s=goal.late_price / max(goal.price, 1e-9) * most,
         move=3600.0 * goal.move_price / max(goal.price, 1e-9),
@@ -198,13 +199,6 @@ def _timing(job: SimulatedJob) -> tuple[float | None, float, float, float]:
         down_s = job.restart_s + job.state_bytes / job.restore_bytes_per_s
         return None, 0.0, down_s + job.checkpoint_interval_s / 2.0, job.startup.mean_s()
     raise TypeError(f"no oracle for {type(job).__name__}")
-
-
-def _batch_noise(job: SimulatedJob) -> float:
-    """The deviation of one batch's work, stragglers included."""
-    if not isinstance(job, MicroBatchJob):
-        return 0.0
-    return float(np.std(job.noise_table()))
 
 
 def _silences(faults: Sequence[Fault]) -> list[SourceSilence]:

@@ -22,8 +22,8 @@ def run_in_processes(
     work: Callable[[Item], Output],
     items: Sequence[Item],
     processes: int | None = None,
-    progress: Progress | None = None,
-    on_result: Callable[[int, Output], None] | None = None,
+    progress: Progress = lambda _: None,
+    on_result: Callable[[int, Output], None] = lambda *_: None,
 ) -> list[Output]:
     """Call `work` on all items, at most `processes` at once (one per core without it).
 
@@ -33,7 +33,6 @@ def run_in_processes(
     >>> run_in_processes(abs, [-3, 2], processes=1)
     [3, 2]
     """
-    on_result, progress = on_result or _ignore, progress or _ignore
     workers = max(1, min(processes or os.cpu_count() or 1, len(items)))
     if workers == 1:
         results = []
@@ -87,7 +86,3 @@ def _exit_with_parent() -> None:
     if parent is not None:
         parent.join()
         os._exit(1)
-
-
-def _ignore(*_: object) -> None:
-    """The default of both callbacks."""

@@ -2,31 +2,38 @@
 
 A finished run is one line of a file: a digest of all that its numbers depend on, and its row. The
 same run is not made again; its row is read from the file.
+
+The rows of a grid can be written as a table, for notebooks: CSV or Parquet, by the file's name.
+Numbers are written so that they read back as they were, to the last bit. Parquet needs the extra
+`lab`.
 """
 
 from __future__ import annotations
 
+import csv
 import hashlib
+import io
 import os
 from collections.abc import Callable, Iterator, Sequence
 from functools import lru_cache
 from itertools import islice
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, get_args
 
 import msgspec
 from msgspec import Struct
 
 import penstock
 from penstock.core.errors import ConfigError
-from penstock.core.files import cut_torn_line, decode_lines
+from penstock.core.files import check_place, cut_torn_line, decode_lines, write_whole
+from penstock.lab.experiments import lab_module
 from penstock.lab.experiments.process_pool import Progress
 from penstock.lab.experiments.tournament import Cell, Row, play
 from penstock.simulation.workloads.expressions import parse_workload
 from penstock.simulation.workloads.traces import Trace
 
-FORMAT = "penstock-cells"
-VERSION = 1
+#: The first line of a file of finished runs.
+HEADER = b'{"format":"penstock-cells","version":1}\n'
 
 #: Packages that run cells or show their rows, and do not influence the numbers.
 NO_INFLUENCE = ("cli", "live_comparison", "observe", "spark", "studies", "testbed")
@@ -34,23 +41,13 @@ NO_INFLUENCE = ("cli", "live_comparison", "observe", "spark", "studies", "testbe
 OnRow = Callable[[int, Row], None]  #: Called with the position of a cell and its row.
 
 
-class CellRunner(Protocol):
-    """Runs all cells, in any order and place, and hands over each row as it is ready."""
-
-    def __call__(
-        self, work: Callable[[Cell], Row], cells: Sequence[Cell], on_row: OnRow, /
-    ) -> object: ...
-
-
-class SweepHeader(Struct, frozen=True):
-    """The first line of the file."""
-
-    format: str
-    version: int
+#: Runs all cells, in any order and place, and hands over each row as it is ready.
+CellRunner = Callable[[Callable[[Cell], Row], Sequence[Cell], OnRow], object]
+SUFFIXES = (".csv", ".parquet")  #: Of a table.
 
 
 class Finished(Struct, frozen=True):
-    """Any other line: a run that is done."""
+    """Any line but the first: a run that is done."""
 
     key: str
     row: Row
@@ -94,7 +91,7 @@ class ResumeFile:
 
     def add(self, key: str, row: Row) -> None:
         self.rows[key] = row
-        self._write(Finished(key, row))
+        self._write(msgspec.json.encode(Finished(key, row)) + b"\n")
 
     def _lock(self) -> None:
         try:
@@ -108,24 +105,22 @@ class ResumeFile:
 
     def _read(self) -> None:
         if self.path.stat().st_size == 0:
-            self._write(SweepHeader(FORMAT, VERSION))
+            self._write(HEADER)
             return
         with self.path.open("rb") as file:
-            first = file.readline()
-        expected = msgspec.json.encode(SweepHeader(FORMAT, VERSION)) + b"\n"
-        if first != expected:
-            raise ConfigError(
-                f"{self.path} does not hold finished runs of this version of Penstock: "
-                "name a new file, or one that --resume wrote"
-            )
+            if file.readline() != HEADER:
+                raise ConfigError(
+                    f"{self.path} does not hold finished runs of this version of Penstock: "
+                    "name a new file, or one that --resume wrote"
+                )
         cut_torn_line(self.path)
         with self.path.open("rb") as file:
             lines = islice(enumerate(file, start=1), 1, None)
             for done in decode_lines(self.path, lines, _decode, "a finished run"):
                 self.rows[done.key] = done.row
 
-    def _write(self, line: Struct) -> None:
-        self._file.write(msgspec.json.encode(line) + b"\n")
+    def _write(self, line: bytes) -> None:
+        self._file.write(line)
         self._file.flush()
         os.fsync(self._file.fileno())
 
@@ -137,7 +132,7 @@ def sweep(
     grid: Sequence[Cell],
     run_cells: CellRunner,
     finished: ResumeFile | None = None,
-    progress: Progress | None = None,
+    progress: Progress = lambda _: None,
 ) -> list[Row]:
     """The rows of all cells in the order of the grid; only unfinished ones are run."""
     keys = [digest(cell) for cell in grid]
@@ -147,8 +142,7 @@ def sweep(
     names = list(missing)
 
     def report_progress() -> None:
-        if progress is not None:
-            progress(sum(key in rows for key in keys))
+        progress(sum(key in rows for key in keys))
 
     def on_row(position: int, row: Row) -> None:
         if names[position] in rows:
@@ -169,7 +163,8 @@ def digest(cell: Cell) -> str:
     whole = hashlib.sha256(code_digest().encode())
     whole.update(repr(cell).encode())
     for file in trace_files(cell.scenario.workload):
-        whole.update(_file_digest(file, _stamp(file)).encode())
+        stamp = Path(file).stat()
+        whole.update(_file_digest(file, stamp.st_mtime_ns, stamp.st_size).encode())
     return whole.hexdigest()[:32]
 
 
@@ -206,11 +201,57 @@ def _files(part: Any) -> Iterator[str]:
             yield from _files(getattr(part, name))
 
 
-def _stamp(file: str) -> tuple[int, int]:
-    stamp = Path(file).stat()
-    return stamp.st_mtime_ns, stamp.st_size
-
-
 @lru_cache(maxsize=256)
-def _file_digest(file: str, stamp: tuple[int, int]) -> str:  # noqa: ARG001
+def _file_digest(file: str, changed_ns: int, size: int) -> str:  # noqa: ARG001
     return hashlib.sha256(Path(file).read_bytes()).hexdigest()
+
+
+def columns(kind: type[Struct]) -> dict[str, type]:
+    """The columns of a kind of row: text, whole numbers and numbers; any number may be absent.
+
+    >>> class Run(Struct):
+    ...     policy: str
+    ...     moves: int
+    ...     regret: float | None = None
+    >>> columns(Run)
+    {'policy': <class 'str'>, 'moves': <class 'int'>, 'regret': <class 'float'>}
+    """
+    return {
+        field.name: next(iter(get_args(field.type)), field.type)
+        for field in msgspec.structs.fields(kind)
+    }
+
+
+def check_table(path: Path) -> None:
+    """Refuse before the first run what could not be written after the last."""
+    if path.suffix not in SUFFIXES:
+        raise ConfigError(f"--out must end in {' or '.join(SUFFIXES)}, not '{path}'")
+    if path.suffix == ".parquet":
+        lab_module("pyarrow.parquet", f"--out {path}")
+    check_place(path)
+
+
+def write_table(path: Path, kind: type[Struct], rows: Sequence[Struct]) -> None:
+    """The whole table or nothing."""
+    check_table(path)
+    write_whole(path, [as_csv(kind, rows) if path.suffix == ".csv" else as_parquet(kind, rows)])
+
+
+def as_csv(kind: type[Struct], rows: Sequence[Struct]) -> bytes:
+    """A header and a line per row; what is absent is empty."""
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow(columns(kind))
+    writer.writerows(msgspec.structs.astuple(row) for row in rows)
+    return text.getvalue().encode()
+
+
+def as_parquet(kind: type[Struct], rows: Sequence[Struct]) -> bytes:
+    """The same table as a Parquet file."""
+    arrow, parquet = (lab_module(name, "Parquet") for name in ("pyarrow", "pyarrow.parquet"))
+    types = {str: arrow.string(), int: arrow.int64(), float: arrow.float64()}
+    schema = arrow.schema([(name, types[of]) for name, of in columns(kind).items()])
+    table = arrow.Table.from_pylist([msgspec.structs.asdict(row) for row in rows], schema)
+    file = io.BytesIO()
+    parquet.write_table(table, file)
+    return file.getvalue()

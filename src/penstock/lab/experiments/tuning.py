@@ -20,16 +20,15 @@ from msgspec import Meta, Struct
 from penstock.core.errors import ConfigError, unknown
 from penstock.core.model import Limits
 from penstock.lab.experiments.scenario import Scenario
+from penstock.lab.experiments.statistics import mean
 from penstock.lab.experiments.tournament import Cell, Row
 from penstock.policies import POLICIES
 from penstock.settings.goal import Goal
 from penstock.settings.notation import keys_of, parse
 from penstock.settings.policy_spec import PolicySpec, read_policy_spec
 
-#: One of this many candidates continues in the next round.
-ONE_OF = 3
-#: How many are left for the last round.
-FINALISTS = 3
+#: One of this many candidates continues in the next round; how many are left for the last one.
+ONE_OF, FINALISTS = 3, 3
 REACH = 4.0  #: A parameter is searched from its default divided by this to its default times this.
 #: How often a candidate is drawn again when the policy refuses it, or when it is there already.
 TRIES = 50
@@ -94,9 +93,6 @@ class Tuning(Struct, frozen=True):
     @property
     def better(self) -> bool:
         return self.found.policy != self.defaults and self.found.cost_ratio < 1.0
-
-
-# Where to search -------------------------------------------------------------------------------
 
 
 def space(
@@ -207,9 +203,6 @@ def candidates(policy: str, dimensions: Sequence[Dimension], count: int, seed: i
     return list(found)
 
 
-# What to search on -----------------------------------------------------------------------------
-
-
 def split(
     workloads: Sequence[str],
     unseen: Sequence[str],
@@ -233,22 +226,15 @@ def split(
         return tuple(Scenario(load, engine, seed, **common) for load in loads for engine in engines)
 
     both = list(dict.fromkeys([*workloads, *unseen]))
-    return Split(
-        tuple(runs(workloads, seed) for seed in seeds[:-held]),
-        tuple(run for seed in seeds[-held:] for run in runs(both, seed)),
-    )
-
-
-# The search ------------------------------------------------------------------------------------
+    validation = tuple(run for seed in seeds[-held:] for run in runs(both, seed))
+    return Split(tuple(runs(workloads, seed) for seed in seeds[:-held]), validation)
 
 
 def sizes(count: int, seeds: int) -> list[tuple[int, int]]:
     """How many candidates and how many seeds each round has.
 
-    >>> sizes(27, 4)
-    [(27, 1), (9, 2), (3, 4)]
-    >>> sizes(2, 4)
-    [(2, 4)]
+    >>> sizes(27, 4), sizes(2, 4)
+    ([(27, 1), (9, 2), (3, 4)], [(2, 4)])
     """
     rounds = 1 + max(0, ceil(log(count / FINALISTS, ONE_OF) - 1e-9))
     return [
@@ -276,8 +262,7 @@ def tune(
         known.update(zip(missing, rows, strict=True))
         return [_judged(policy, defaults, runs, known) for policy in policies]
 
-    left = list(drawn)
-    rounds = []
+    left, rounds = list(drawn), []
     for count, seeds in sizes(len(drawn), len(parts.training)):
         runs = [run for seed in parts.training[:seeds] for run in seed]
         ranked = sorted(judge(left[:count], runs), key=lambda each: each.cost_ratio)
@@ -295,15 +280,9 @@ def _judged(
     policy: str, defaults: str, runs: Sequence[Scenario], known: Mapping[tuple[str, Scenario], Row]
 ) -> Judged:
     rows = [known[policy, run] for run in runs]
-    ratios = [
-        _ratio(row.cost, known[defaults, run].cost) for row, run in zip(rows, runs, strict=True)
-    ]
-    return Judged(
-        policy,
-        sum(ratios) / len(ratios),
-        sum(row.executor_hours for row in rows) / len(rows),
-        sum(row.late_fraction for row in rows) / len(rows),
-    )
+    ratio = mean([_ratio(known[policy, run].cost, known[defaults, run].cost) for run in runs])
+    hours = mean([row.executor_hours for row in rows])
+    return Judged(policy, ratio, hours, mean([row.late_fraction for row in rows]))
 
 
 def _ratio(cost: float, default: float) -> float:

@@ -123,9 +123,8 @@ def play_missing(
 
 def play_for_real(name: str, number: int, plan: DemoPlan, path: Path) -> Trial:
     """One run in a process of its own; its journal goes into a directory named like the file."""
-    journals = path.with_suffix("")
-    journals.mkdir(parents=True, exist_ok=True)
-    journal = journals / f"{name}-{number}.jsonl"
+    journal = path.with_suffix("") / f"{name}-{number}.jsonl"
+    journal.parent.mkdir(parents=True, exist_ok=True)
     order = _encode(TrialOrder(name, number, plan, str(journal)))
     argv = [sys.executable, "-m", "penstock.lab.live_comparison.trial", order.decode()]
     with subprocess.Popen(argv, stdout=subprocess.PIPE) as process:
@@ -150,8 +149,7 @@ def results(trials: Sequence[Trial]) -> list[Result]:
         others = [trial for trial in trials if trial.contestant != name]
         if not own:
             continue
-        runs = [measured(trial) for trial in own]
-        predicted = None
+        runs, predicted = [measured(trial) for trial in own], None
         if others:
             seen = [trial.observation for trial in own]
             # The fleet at the start is that of the runs themselves.
@@ -173,11 +171,9 @@ def fitted_job(seen: Sequence[Observation]) -> MicroBatchJob:
     batches = [batch for one in seen for batch in _batches(one)]
     task_s = sum(one.task_s for one in seen)
     job = fit_batches.job_of(batches, sizes.TRIGGER_S, sizes.PARTITIONS, 1, task_s)
-    starts_s = startups_s(seen)
     startup = job.startup
-    if starts_s:
-        seen_s = Ecdf.of(starts_s)
-        startup = Startup(seen_s.quantile(0.1), seen_s.quantile(0.9))
+    if starts_s := startups_s(seen):
+        startup = Startup(Ecdf.of(starts_s).quantile(0.1), Ecdf.of(starts_s).quantile(0.9))
     return msgspec.structs.replace(
         job,
         startup=startup,
@@ -210,7 +206,9 @@ def forecast(one: LiveScaler, trials: Sequence[Trial], *, executors: int, span_s
     job = fitted_job([trial.observation for trial in trials])
     entry = _entry(one, plan)
     every_s = plan.every_s if one.policy else entry.policy.period_s
-    rates_rps = _rates(plan, span_s)
+    rates_rps = plan.rates_rps()
+    # Before the load of the plan began, the rate was low.
+    rates_rps = [sizes.LOW_RPS] * max(0, round(span_s) - len(rates_rps)) + rates_rps
     found = []
     for seed in SEEDS:
         engine = job.start(rates_rps, executors=executors, seed=seed)
@@ -222,17 +220,9 @@ def forecast(one: LiveScaler, trials: Sequence[Trial], *, executors: int, span_s
 
 def folded(found: Sequence[Figures], how: Callable[[list[float]], float]) -> Figures:
     """One value per field, such as the mean; ``None`` where a run has none."""
-    made: dict[str, float | None] = {}
-    for name in Figures.__struct_fields__:
-        values = [getattr(one, name) for one in found]
-        made[name] = None if None in values else how(values)
+    columns = {name: [getattr(one, name) for one in found] for name in Figures.__struct_fields__}
+    made = {name: None if None in seen else how(seen) for name, seen in columns.items()}
     return msgspec.convert(made, Figures)
-
-
-def _rates(plan: DemoPlan, span_s: float) -> list[float]:
-    """The load of the plan, with the low rate before it began."""
-    rates = plan.rates_rps()
-    return [sizes.LOW_RPS] * max(0, round(span_s) - len(rates)) + rates
 
 
 def _entry(one: LiveScaler, plan: DemoPlan) -> PolicySpec:

@@ -7,8 +7,7 @@ failed tasks are those of Spark's own status store.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterable, Sequence
 from itertools import accumulate
 from math import inf
 from threading import Event, Thread
@@ -70,12 +69,10 @@ class Observation(Struct, frozen=True):
 
     def fleet_at(self, at_s: float) -> int:
         """Executors that took work at an instant."""
+        spans_s = [(life.registered_s, life.gone_s) for life in self.lives]
         return sum(
-            1
-            for life in self.lives
-            if life.registered_s is not None
-            and life.registered_s <= at_s
-            and (life.gone_s is None or at_s < life.gone_s)
+            came_s is not None and came_s <= at_s and (gone_s is None or at_s < gone_s)
+            for came_s, gone_s in spans_s
         )
 
     def outcome(self) -> Outcome:
@@ -88,14 +85,9 @@ class Observation(Struct, frozen=True):
             if 0.0 <= end_s <= self.span_s:
                 departed_s += [end_s, end_s]
                 departed += [departed[-1], float(batch.done_records)]
+        departures = Curve([*departed_s, self.span_s], [*departed, departed[-1]])
         paid = levels(self.lives, self.span_s)
-        return Outcome(
-            duration_s=self.span_s,
-            arrivals=Curve(at_s, records),
-            departures=Curve([*departed_s, self.span_s], [*departed, departed[-1]]),
-            paid=paid,
-            targets=rescaled(paid),
-        )
+        return Outcome(self.span_s, Curve(at_s, records), departures, paid, rescaled(paid))
 
 
 def levels(lives: Iterable[ExecutorLifetime], span_s: float) -> list[Level]:
@@ -205,17 +197,13 @@ class Observer:
             batch = progress.batch
             if batch is None:
                 continue
-            offsets = partition_offsets(progress.sources[0].end_offset) or {}
-            upto = sum(offsets.values())
+            upto = sum((partition_offsets(progress.sources[0].end_offset) or {}).values())
             if batch.started_at_s + batch.duration_s <= self._began_at_s:
                 done_at_start = upto
                 continue
-            start_s = batch.started_at_s - self._began_at_s
-            records = upto - done_at_start
-            stages_s = batch.phases.get("addBatch")
-            found.append(
-                Committed(start_s, batch.duration_s, batch.input_records, records, stages_s)
-            )
+            start_s, records = batch.started_at_s - self._began_at_s, batch.input_records
+            done, stages_s = upto - done_at_start, batch.phases.get("addBatch")
+            found.append(Committed(start_s, batch.duration_s, records, done, stages_s))
         return done_at_start, found
 
     def _task_s(self) -> float:
@@ -227,32 +215,15 @@ class Observer:
         summaries = {each["id"]: each for each in self._driver.executors_ever()}
         lives = []
         for name, seen_s in self._seen_at_s.items():
-            summary = summaries.get(name)
             missed_s = self._gone_at_s.get(name)
-            registered_s = None
-            if summary is not None:
+            gone_s = None if missed_s is None else missed_s - self._began_at_s
+            launched_s, registered_s, failed = seen_s - self._began_at_s, None, 0
+            if (summary := summaries.get(name)) is not None:
                 registered_s = parse_instant(summary["addTime"]) - self._began_at_s
-            lives.append(
-                ExecutorLifetime(
-                    name,
-                    # A process from before the first sample was launched before it registered.
-                    min(seen_s - self._began_at_s, inf if registered_s is None else registered_s),
-                    registered_s,
-                    None if missed_s is None else missed_s - self._began_at_s,
-                    0 if summary is None else int(summary["failedTasks"]),
-                )
-            )
+                # A process from before the first sample was launched before it registered.
+                launched_s, failed = min(launched_s, registered_s), int(summary["failedTasks"])
+            lives.append(ExecutorLifetime(name, launched_s, registered_s, gone_s, failed))
         return lives
-
-
-@contextmanager
-def observed(environment: DemoEnvironment) -> Iterator[Observer]:
-    """Watch a demo for as long as the block lasts."""
-    observer = Observer(environment)
-    try:
-        yield observer
-    finally:
-        observer.close()
 
 
 def startups_s(observations: Iterable[Observation]) -> list[float]:

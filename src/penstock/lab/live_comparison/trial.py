@@ -11,14 +11,13 @@ import platform
 import signal
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from importlib.metadata import version
 from importlib.resources import files
 from math import ceil
 from pathlib import Path
-from types import FrameType
 from typing import ClassVar
 
 import msgspec
@@ -30,7 +29,7 @@ from penstock.core.knowledge import Knowledge
 from penstock.core.model import Decision, Limits, Snapshot
 from penstock.core.protocols import Policy
 from penstock.lab.experiments.score import score
-from penstock.lab.live_comparison.observer import Observation, observed, rescaled
+from penstock.lab.live_comparison.observer import Observation, Observer, rescaled
 from penstock.settings.goal import Goal
 from penstock.settings.policy_spec import PolicySpec
 from penstock.simulation.engines.engine import Outcome
@@ -100,8 +99,9 @@ def contestants(plan: DemoPlan) -> dict[str, LiveScaler]:
     """
     peak_load = plan.peak_rps * plan.pace_s
     peak_fleet = min(sizes.MAX_EXECUTORS, ceil(peak_load / PEAK_FILL))
+    text = files("penstock.lab.live_comparison").joinpath("scalers.json").read_bytes()
     found = {}
-    for one in msgspec.json.decode(_scalers(), type=list[LiveScaler]):
+    for one in msgspec.json.decode(text, type=list[LiveScaler]):
         found[one.name] = msgspec.structs.replace(
             one,
             words=one.words.format(executors=peak_fleet, filled=100 * peak_load / peak_fleet),
@@ -110,10 +110,6 @@ def contestants(plan: DemoPlan) -> dict[str, LiveScaler]:
             settings={k: v.format(most=sizes.MAX_EXECUTORS) for k, v in one.settings.items()},
         )
     return found
-
-
-def _scalers() -> bytes:
-    return files("penstock.lab.live_comparison").joinpath("scalers.json").read_bytes()
 
 
 def find_contestant(name: str, plan: DemoPlan) -> LiveScaler:
@@ -140,10 +136,8 @@ class WaitingIsWork:
 
     def decide(self, snapshot: Snapshot, knowledge: Knowledge) -> Decision:
         replace = msgspec.structs.replace
-        executors = tuple(
-            replace(one, cpu_fraction=one.busy_fraction) for one in snapshot.executors
-        )
-        return self.policy.decide(replace(snapshot, executors=executors), knowledge)
+        busy = [replace(one, cpu_fraction=one.busy_fraction) for one in snapshot.executors]
+        return self.policy.decide(replace(snapshot, executors=tuple(busy)), knowledge)
 
 
 def entry_of(policy: str, plan: DemoPlan) -> PolicySpec:
@@ -154,15 +148,13 @@ def entry_of(policy: str, plan: DemoPlan) -> PolicySpec:
 
 def run_trial(order: TrialOrder, say: Say) -> Trial:
     """Run the load to its end, and return what was seen."""
-    with _on(order, say) as environment, observed(environment) as observer:
+    with _on(order, say) as environment, closing(Observer(environment)) as observer:
         began_at = datetime.fromtimestamp(WallClock().now(), UTC).strftime("%Y-%m-%d %H:%M")
         for _ in WallClock().ticks(LOOK_EVERY_S):
             if environment.is_over():
                 break
-        seen = observer.observation()
-        sent = environment.producer.report()
-    facts = (order.contestant, order.number, began_at, order.plan, machine())
-    return Trial(*facts, seen, sent)
+        seen, sent = observer.observation(), environment.producer.report()
+    return Trial(order.contestant, order.number, began_at, order.plan, machine(), seen, sent)
 
 
 @contextmanager
@@ -186,15 +178,8 @@ def figures(outcome: Outcome, failed_tasks: int | None = None) -> Figures:
     """A run in numbers, the same way whether it was live or simulated."""
     alike = msgspec.structs.replace(outcome, targets=rescaled(outcome.paid))
     found = score(alike, GOAL, sizes.MAX_EXECUTORS)
-    return Figures(
-        executor_s=3600.0 * found.executor_hours,
-        p50_s=found.p50_s,
-        p95_s=found.p95_s,
-        late_fraction=found.late_fraction,
-        rescales=found.rescales,
-        moved_executors=found.moved_executors,
-        failed_tasks=failed_tasks,
-    )
+    same = {name: getattr(found, name) for name in Figures.__struct_fields__[1:-1]}
+    return Figures(3600.0 * found.executor_hours, **same, failed_tasks=failed_tasks)
 
 
 def measured(trial: Trial) -> Figures:
@@ -218,7 +203,7 @@ def machine() -> dict[str, str]:
 
 
 def main(order_json: str) -> int:
-    signal.signal(signal.SIGTERM, _interrupt)
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
     since_s = elapsed()
 
     def say(line: str) -> None:
@@ -233,10 +218,6 @@ def main(order_json: str) -> int:
         return 130
     sys.stdout.write(msgspec.json.encode(trial).decode() + "\n")
     return 0
-
-
-def _interrupt(_number: int, _frame: FrameType | None) -> None:
-    raise KeyboardInterrupt
 
 
 if __name__ == "__main__":

@@ -7,7 +7,7 @@ study is asked for.
 from __future__ import annotations
 
 from importlib import import_module
-from typing import Any, Protocol, cast
+from typing import Any
 
 from penstock.core.errors import unknown
 from penstock.lab.experiments import lab_module
@@ -23,12 +23,6 @@ STUDIES: dict[str, str] = {
 }
 
 
-class StudyModule(Protocol):
-    """What a module of this package offers."""
-
-    def study(self) -> StudyPlan[Any, Any]: ...
-
-
 def check_lab_extra() -> None:
     """Refuse before minutes of runs what needs a library that is not installed."""
     lab_module("scipy.stats", "reproduce")
@@ -39,5 +33,5 @@ def reproduce(name: str, processes: int | None = None, say: Say = lambda _: None
     if name not in STUDIES:
         raise unknown("study", name, STUDIES)
     check_lab_extra()
-    module = cast("StudyModule", import_module(f"penstock.lab.studies.{name}"))
-    return module.study().reproduce(processes, say)
+    plan: StudyPlan[Any, Any] = import_module(f"penstock.lab.studies.{name}").study()
+    return plan.reproduce(processes, say)

@@ -41,7 +41,6 @@ from penstock.simulation.workloads.workload import Pyramid, Square
 TEXT = prose("borkowski2019")
 PAPER = printed("borkowski2019")  #: By load and filter.
 SCENARIOS = tuple(PAPER)
-FILTERS = ("PURE", "GW", "EKF")
 #: The columns of tables 3 to 5, each with the title of its box plot.
 TITLES = {
     Metric("vm_hours", "h", 1): "VM time",
@@ -59,6 +58,7 @@ RUNS, RUN_S = 20, 2700
 LIMITS = Limits(min_executors=1, max_executors=32)  #: Eight nodes with four cores, one core per VM.
 IMAGE_SLA_S, QUERY_SLA_S, QUERIES_PER_IMAGE = 5.0, 1.0, 0.01
 RULES = {"pure": "PURE", "gauss": "GW", "ekf": "EKF"}  #: What the paper calls the filters.
+FILTERS = tuple(RULES.values())
 #: For which load EKF may size: the upper threshold, the middle of the band, the lower threshold.
 READINGS = (0.8, 0.625, 0.45)
 #: None of them is zero: the paper has noise of the system and of the gauge, and state to move.
@@ -284,11 +284,8 @@ def size_rules(bench: Bench, rule: Thresholds, testbed: Cloud, runs: int) -> Com
 
 def nearest(readings: Comparison) -> float:
     """The load to size for with which EKF comes nearest to the VM time of the paper."""
-
-    def apart(entry: Entry) -> float:
-        return abs((entry.ours["vm_hours"] or 0.0) - (entry.paper["vm_hours"] or 0.0))
-
-    return float(min(readings.entries, key=apart).label)
+    apart = [abs(ours - paper) for paper, ours in readings.pairs("vm_hours")]
+    return float(readings.entries[apart.index(min(apart))].label)
 
 
 # The tables and the claims ----------------------------------------------------------------------

@@ -10,6 +10,7 @@ waited for more than a minute. An engine with one queue for all shows many that 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from random import Random
 from typing import ClassVar
 
@@ -19,7 +20,7 @@ from msgspec import Struct
 from penstock.core.model import ExecutorSample, Fleet, Receipt, Snapshot
 from penstock.core.protocols import InstantActuator
 from penstock.simulation.engines.engine import Curve, Outcome
-from penstock.simulation.engines.fleet import Roster, SimulatedExecutor, Startup
+from penstock.simulation.engines.fleet import Roster, Startup
 from penstock.simulation.faults import Fault
 
 #: VMs differ for good (uniform in 1 ± this), images among each other (relative deviation).
@@ -68,19 +69,16 @@ class Cloud(Struct, frozen=True, kw_only=True):
         return CloudRun(self, rates_rps, executors=executors, seed=seed)
 
 
+@dataclass(slots=True, eq=False)
 class Vm:
     """A machine with its queue: all that it was dealt, and when that will be done."""
 
-    __slots__ = ("dealt_s", "done_s", "free_at_s", "id", "joined_at_s", "speed")
-
-    def __init__(self, worker: SimulatedExecutor, now_s: float) -> None:
-        self.id = worker.id
-        self.speed = worker.speed
-        self.joined_at_s = now_s
-        self.free_at_s = now_s
-        self.dealt_s = 0.0
-        #: What was done when its gauge was last read.
-        self.done_s = 0.0
+    id: str
+    speed: float
+    joined_at_s: float
+    free_at_s: float
+    dealt_s: float = 0.0
+    done_s: float = 0.0  #: What was done when its gauge was last read.
 
     def work(self, seconds: float, now_s: float) -> None:
         """Put work at the end of the queue."""
@@ -118,7 +116,7 @@ class CloudRun(InstantActuator):
         self._roster = Roster(
             executors, startup=testbed.startup, speed_spread=_SPEED_SPREAD, rng=self._rng
         )
-        self._vms = [Vm(worker, 0.0) for worker in self._roster.ready]
+        self._vms = [Vm(worker.id, worker.speed, 0.0, 0.0) for worker in self._roster.ready]
         self._turn = 0
         self._now_s = self._read_at_s = 0.0
         self._end_s = float(len(rates_rps))
@@ -136,14 +134,9 @@ class CloudRun(InstantActuator):
             cpu = _IDLE_CPU + (1.0 - _IDLE_CPU) * busy + gauss(0.0, noise)
             cpu = 0.0 if cpu < 0.0 else 1.0 if cpu > 1.0 else cpu
             samples.append(ExecutorSample(vm.id, vm.joined_at_s, True, cpu, None, _MEMORY))
-        there = len(samples)
-        second = min(int(np.nextafter(now_s, 0.0)), len(self._rates_rps) - 1)
-        return Snapshot(
-            now_s,
-            Fleet(self._roster.target, there, there),
-            arrival_rps=self._rates_rps[second],
-            executors=tuple(samples),
-        )
+        fleet = Fleet(self._roster.target, len(samples), len(samples))
+        rate_rps = self._rates_rps[min(int(np.nextafter(now_s, 0.0)), len(self._rates_rps) - 1)]
+        return Snapshot(now_s, fleet, arrival_rps=rate_rps, executors=tuple(samples))
 
     def apply(self, target_executors: int, now_s: float) -> Receipt:
         """Ask for VMs; those that leave finish their queue, and take no more images."""
@@ -193,14 +186,14 @@ class CloudRun(InstantActuator):
 
     def _regroup(self, now_s: float) -> None:
         """Take in who has joined and let go who leaves; if any, all the others move state."""
-        ready = {worker.id: worker for worker in self._roster.ready}
+        ready = {worker.id: worker.speed for worker in self._roster.ready}
         before = {vm.id: vm for vm in self._vms}
         if ready.keys() == before.keys():
             return
         for vm in self._vms:
             if vm.id not in ready:
                 self.vm_s += max(0.0, vm.free_at_s - now_s)
-        self._vms = [before.get(id_) or Vm(worker, now_s) for id_, worker in ready.items()]
+        self._vms = [before.get(n) or Vm(n, speed, now_s, now_s) for n, speed in ready.items()]
         if self._testbed.transfer_s > 0.0:
             for vm in self._vms:
                 vm.work(self._testbed.transfer_s, now_s)

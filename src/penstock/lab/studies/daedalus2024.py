@@ -7,7 +7,7 @@ loads are the study's own, the cpu curve is that of its recorded workers.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import lru_cache, partial
+from functools import partial
 
 import msgspec
 import numpy as np
@@ -65,7 +65,6 @@ PEAK_FRACTION = round(400_000 / 488_277, 2)
 #: 1 a worker is full before it uses what it requested, as those of Kafka Streams seem to be.
 REQUESTS = tuple(round(0.4 + 0.05 * step, 2) for step in range(21))
 
-
 #: What the recordings of the study show of its workers.
 RECORDED = (
     "idle_cpu_fraction", "measurement_noise", "capacity_noise", "hot_fraction", "restart_s",
@@ -104,6 +103,9 @@ class _Data(Struct, frozen=True):
     every_s: int
     ysb: list[float]
     traffic: list[float]
+
+
+DATA = data("daedalus2024", _Data)
 
 
 def study(
@@ -163,7 +165,7 @@ def findings(requests: dict[str, float], every: Results) -> Study:
 def engine_job(name: str) -> ContinuousJob:
     """A job of the study; what differs is the latency that it has of its own."""
     return msgspec.structs.replace(
-        _data().job, partitions=most_workers(name), pipeline_latency_s=own_latency_s(name)
+        DATA.job, partitions=most_workers(name), pipeline_latency_s=own_latency_s(name)
     )
 
 
@@ -173,16 +175,11 @@ def load(name: str) -> list[float]:
         at_s = np.arange(RUN_S)
         shape = np.trunc(27_500.0 * np.sin(2.0 * np.pi * at_s / 10_800.0) + 32_500.0)
     else:
-        means = np.array(_data().ysb if name == "YSB" else _data().traffic)
-        middles_s = _data().every_s * (np.arange(len(means)) + 0.5)
+        means = np.array(DATA.ysb if name == "YSB" else DATA.traffic)
+        middles_s = DATA.every_s * (np.arange(len(means)) + 0.5)
         shape = np.interp(np.arange(RUN_S) + 0.5, middles_s, means)
     scale = PEAK_FRACTION * engine_job(name).capacity_rps(most_workers(name)) / float(shape.max())
     return [float(rate) for rate in shape * scale]
-
-
-@lru_cache(maxsize=1)
-def _data() -> _Data:
-    return data("daedalus2024", _Data)
 
 
 def run(cell: DaedalusCell) -> DaedalusResult:

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from statistics import fmean
-from typing import NamedTuple
 
 import numpy as np
 from msgspec import Struct, structs
@@ -20,10 +19,9 @@ from penstock.lab.experiments.scenario import steer
 from penstock.lab.studies.koper_claims import QUERIES, TEXT, claims, with_single_runs
 from penstock.lab.studies.koper_recordings import (
     COUNTED,
-    JUDGED_AFTER,
-    JUDGED_ROUNDS,
     Fit,
     calibration,
+    first_half,
     fitted,
     recordings,
     replayed,
@@ -35,9 +33,7 @@ from penstock.settings.policy_spec import read_policy_spec
 from penstock.simulation.engines.continuous import ContinuousJob
 from penstock.simulation.engines.engine import Outcome
 
-DURATION_S = 140 * 60
-SAMPLE_S = 15.0
-START_WORKERS = 8
+DURATION_S, SAMPLE_S, START_WORKERS = 140 * 60, 15.0, 8
 BOUNDS = {"min_executors": 1, "max_executors": 16}
 #: The study has one run of each setting. A scaler that is lucky once is not lucky on average.
 SEEDS = (1, 2, 3, 4, 5)
@@ -72,13 +68,8 @@ class KoperResult(Struct, frozen=True):
 
 
 SettingKey = tuple[str, str, int]  #: Query, scaler and setting.
-
-
-class Fits(NamedTuple):
-    """The job of each query, fitted to its whole recorded runs and to their first halves."""
-
-    whole: dict[str, ContinuousJob]
-    halves: dict[str, ContinuousJob]
+Results = Mapping[SettingKey, Sequence[KoperResult]]
+Fits = Mapping[Fit, ContinuousJob]
 
 
 def study() -> StudyPlan[KoperCell, KoperResult]:
@@ -88,26 +79,22 @@ def study() -> StudyPlan[KoperCell, KoperResult]:
 
 def prepare(bench: Bench) -> Fits:
     """Fit two jobs to each query: one to use, one to judge."""
-    used = [Fit(query) for query in QUERIES]
-    judged = [Fit(query, JUDGED_AFTER, JUDGED_ROUNDS) for query in QUERIES]
-    jobs = bench.run(fitted, [*used, *judged], "fitting the engine to the recorded runs")
-    count = len(QUERIES)
-    return Fits(
-        dict(zip(QUERIES, jobs, strict=False)), dict(zip(QUERIES, jobs[count:], strict=True))
-    )
+    fits = [*(Fit(query) for query in QUERIES), *map(first_half, QUERIES)]
+    jobs = bench.run(fitted, fits, "fitting the engine to the recorded runs")
+    return dict(zip(fits, jobs, strict=True))
 
 
 def cells(fits: Fits) -> dict[SettingKey, list[KoperCell]]:
     return {
         (query, row.scaler, row.setting): [
-            KoperCell(query, fits.whole[query], row.scaler, row.setting, seed) for seed in SEEDS
+            KoperCell(query, fits[Fit(query)], row.scaler, row.setting, seed) for seed in SEEDS
         ]
         for query in QUERIES
-        for row in recordings().published(query)
+        for row in recordings().tables[query]
     }
 
 
-def findings(fits: Fits, results: Mapping[SettingKey, Sequence[KoperResult]]) -> Study:
+def findings(fits: Fits, results: Results) -> Study:
     """The three tables and the claims, on means over seeds and on each seed alone."""
     tables = {query: _table(query, results) for query in QUERIES}
     alone = [
@@ -125,11 +112,11 @@ def findings(fits: Fits, results: Mapping[SettingKey, Sequence[KoperResult]]) ->
     return TEXT.findings(
         tables.values(),
         with_single_runs(claims([*tables.values()]), alone),
-        [calibration(query, fits.whole[query], fits.halves[query]) for query in QUERIES],
+        [calibration(query, fits[Fit(query)], fits[first_half(query)]) for query in QUERIES],
         near,
         [
             *(against(table, metric) for metric in METRICS[:2] for table in tables.values()),
-            *(chart for query in QUERIES for chart in replayed(query, fits.whole[query])),
+            *(chart for query in QUERIES for chart in replayed(query, fits[Fit(query)])),
         ],
         seeds=len(SEEDS),
     )
@@ -200,9 +187,9 @@ def measure(outcome: Outcome, base_s: float) -> KoperResult:
     return KoperResult(float(waited_s.mean()) + base_s, fmean(workers.tolist()), changes)
 
 
-def _table(query: str, results: Mapping[SettingKey, Sequence[KoperResult]]) -> Comparison:
+def _table(query: str, results: Results) -> Comparison:
     entries = []
-    for row in recordings().published(query):
+    for row in recordings().tables[query]:
         runs = results[query, row.scaler, row.setting]
         ours = map(fmean, zip(*map(structs.astuple, runs), strict=True))
         paper = _numbers(row.latency_s, row.workers, row.rescales)

@@ -90,9 +90,8 @@ def _about_adapted_ds2(latency: Column, rescales: Column) -> tuple[Claim, Claim]
         for factor in FACTORS
     }
     ratios = {
-        f"{query} {factor}": latency[query][f"ds2-adapted {factor}"]
-        / latency[query][f"ds2 {factor}"]
-        for query in ("q1", "q3")
+        f"{q} {factor}": latency[q][f"ds2-adapted {factor}"] / latency[q][f"ds2 {factor}"]
+        for q in ("q1", "q3")
         for factor in FACTORS
     }
     oftener = _those(more, lambda value: value > 0.0, "{name} by {value:.1f}")

@@ -15,7 +15,7 @@ from penstock.lab.studies.skeleton import data
 from penstock.lab.studies.study import Calibration, Chart, ChartLine
 from penstock.simulation.calibration.fit_continuous import fit, replay
 from penstock.simulation.calibration.fit_search import ROUNDS
-from penstock.simulation.calibration.rows import Errors, RecordedSample, errors
+from penstock.simulation.calibration.rows import RecordedSample, errors
 from penstock.simulation.engines.continuous import ContinuousJob
 from penstock.simulation.engines.dataflow import Dataflow, Operator
 
@@ -67,13 +67,10 @@ class Recordings(Struct, frozen=True):
     assumed_job: ContinuousJob
     #: The parameters of the engine that the fit changes.
     fitted: list[str]
-    tables: dict[str, list[tuple[str, int, float, float, int]]]
+    tables: dict[str, list[Published]]
     #: Records/s in each minute, the same in all runs of a query.
     loads_rps: dict[str, list[float]]
     runs: list[KoperRecording]
-
-    def published(self, query: str) -> list[Published]:
-        return [Published(*row) for row in self.tables[query]]
 
 
 @lru_cache(maxsize=1)
@@ -98,13 +95,8 @@ def rows_of(run: KoperRecording) -> list[RecordedSample]:
 @lru_cache(maxsize=8)
 def sink_records(query: str) -> float:
     """Records at the sink per record that arrives, while none waits."""
-    return median(
-        row[3] / row[1]
-        for run in recordings().runs
-        if run.query == query
-        for row in run.rows[SETTLED_ROWS:]
-        if row[5] < IN_TIME_S and row[1] > 0.0
-    )
+    rows = [row for run in _runs(query) for row in run.rows[SETTLED_ROWS:]]
+    return median(row[3] / row[1] for row in rows if row[5] < IN_TIME_S and row[1] > 0.0)
 
 
 def busiest_to_mean(query: str) -> float:
@@ -117,8 +109,8 @@ def busiest_to_mean(query: str) -> float:
     """
     ranges = [
         found
-        for run in recordings().runs
-        if run.query == query and run.scaler.startswith("ds2")
+        for run in _runs(query)
+        if run.scaler.startswith("ds2")
         for rows in [rows_of(run)]
         for three in zip(rows, rows[1:], rows[2:], strict=False)
         if (found := _range_of_ratio(*three, COUNTED[query])) is not None
@@ -175,6 +167,11 @@ class Fit(NamedTuple):
     rounds: int = ROUNDS
 
 
+def first_half(query: str) -> Fit:
+    """A fit that is judged on the rest of the runs."""
+    return Fit(query, JUDGED_AFTER, JUDGED_ROUNDS)
+
+
 def fitted(one: Fit) -> ContinuousJob:
     """The job that comes nearest to what was recorded.
 
@@ -188,10 +185,12 @@ def fitted(one: Fit) -> ContinuousJob:
 
 def calibration(query: str, job: ContinuousJob, judged_job: ContinuousJob) -> Calibration:
     """What was fitted, and how far off a fit to the first halves is on the second."""
-    runs = [run for run in recordings().runs if run.query == query]
     recorded = _rows(query)
-    judged = _judged(judged_job, recorded)
-    names = ", ".join(f"{run.scaler} {run.setting}" for run in runs)
+    judged = []
+    for rows in recorded:
+        middle = int(len(rows) * JUDGED_AFTER)
+        judged.append(errors(rows[middle:], replay(judged_job, rows, WINDOW_S)[middle:]))
+    names = ", ".join(f"{run.scaler} {run.setting}" for run in _runs(query))
     found = {
         "rps_per_worker": job.capacity_rps(1),
         "busy_at_saturation": job.busy_at_saturation,
@@ -204,32 +203,26 @@ def calibration(query: str, job: ContinuousJob, judged_job: ContinuousJob) -> Ca
     return TEXT.calibration(query, found, off, names=names, rows=sum(map(len, recorded)))
 
 
+def _runs(query: str) -> list[KoperRecording]:
+    return [run for run in recordings().runs if run.query == query]
+
+
 def _rows(query: str) -> list[list[RecordedSample]]:
-    return [rows_of(run) for run in recordings().runs if run.query == query]
-
-
-def _judged(job: ContinuousJob, recorded: list[list[RecordedSample]]) -> list[Errors]:
-    """How far a fit to the first part of each run is off on what comes after."""
-    parted = [(rows, int(len(rows) * JUDGED_AFTER)) for rows in recorded]
-    return [errors(rows[middle:], replay(job, rows, WINDOW_S)[middle:]) for rows, middle in parted]
+    return [rows_of(run) for run in _runs(query)]
 
 
 def replayed(query: str, job: ContinuousJob) -> list[Chart]:
     """Recorded latency and lag of each run of a query beside those of the simulated job."""
     charts = []
-    for run in recordings().runs:
-        if run.query != query:
-            continue
+    fields = (("latency", "s", "delay_s"), ("lag", "records", "backlog_records"))
+    for run in _runs(query):
         rows = rows_of(run)
-        shown = replay(job, rows, WINDOW_S)
+        sides = {"recorded": rows, "simulated": replay(job, rows, WINDOW_S)}
         at_s = [row.at_s for row in rows]
-        for what, unit, field in (
-            ("latency", "s", "delay_s"),
-            ("lag", "records", "backlog_records"),
-        ):
+        for what, unit, field in fields:
             lines = tuple(
                 ChartLine(name, at_s, [_rounded(getattr(row, field)) for row in side])
-                for name, side in (("recorded", rows), ("simulated", shown))
+                for name, side in sides.items()
             )
             title = f"query {query[1:]}, {run.scaler} {run.setting}: {what}"
             charts.append(Chart(title, "time", unit, lines))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import deque
 
-import msgspec
+from msgspec.structs import replace
 
 from penstock.core.model import ExecutorSample, OperatorSample, Receipt, Snapshot
 from penstock.core.protocols import InstantActuator
@@ -62,24 +62,15 @@ class StudyGauges(InstantActuator):
         if starts_up or not seen.throughput_rps:
             self._lags.clear()
         if not seen.throughput_rps:
-            return msgspec.structs.replace(
-                seen,
-                throughput_rps=None,
-                backlog_records=None,
-                delay_s=None,
-                executors=executors,
-                operators=(),
-            )
-        throughput_rps, backlog = seen.operators[-1].input_rps, self._largest_lag(seen, now_s)
-        if self._lag_per_worker and throughput_rps is not None and backlog is not None:
+            unknown = dict.fromkeys(("throughput_rps", "backlog_records", "delay_s"))
+            return replace(seen, **unknown, executors=executors, operators=())
+        rate_rps, lag = seen.operators[-1].input_rps, self._largest_lag(seen, now_s)
+        if self._lag_per_worker and rate_rps is not None and lag is not None:
             workers = max(1, seen.fleet.active)
-            throughput_rps, backlog = throughput_rps / workers, backlog / workers
-        return msgspec.structs.replace(
-            seen,
-            throughput_rps=throughput_rps,
-            backlog_records=backlog,
-            executors=executors,
-            operators=self._as_shown(seen.operators, starts_up=starts_up),
+            rate_rps, lag = rate_rps / workers, lag / workers
+        shown = self._as_shown(seen.operators, starts_up=starts_up)
+        return replace(
+            seen, throughput_rps=rate_rps, backlog_records=lag, executors=executors, operators=shown
         )
 
     def apply(self, target_executors: int, now_s: float) -> Receipt:
@@ -102,16 +93,12 @@ class StudyGauges(InstantActuator):
     ) -> tuple[OperatorSample, ...]:
         if self._counted == 1 and not starts_up:
             return operators
-        return tuple(
-            [
-                msgspec.structs.replace(
-                    one,
-                    tasks=one.tasks and self._counted * one.tasks,
-                    idle_fraction=0.0 if starts_up else one.idle_fraction,
-                )
-                for one in operators
-            ]
-        )
+        shown = []
+        for one in operators:
+            tasks = one.tasks and self._counted * one.tasks
+            idle = 0.0 if starts_up else one.idle_fraction
+            shown.append(replace(one, tasks=tasks, idle_fraction=idle))
+        return tuple(shown)
 
     def _with_minute_cpu(self, seen: Snapshot, now_s: float) -> tuple[ExecutorSample, ...]:
         for one in seen.executors:
@@ -125,9 +112,4 @@ class StudyGauges(InstantActuator):
             }
             self._sums = {}
             self._renewed_at_s = now_s
-        return tuple(
-            [
-                msgspec.structs.replace(one, cpu_fraction=self._shown.get(one.id))
-                for one in seen.executors
-            ]
-        )
+        return tuple([replace(one, cpu_fraction=self._shown.get(one.id)) for one in seen.executors])

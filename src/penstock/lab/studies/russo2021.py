@@ -111,10 +111,10 @@ def calibrate(bench: Bench, grid: Sequence[Setting] = GRID) -> Setting:
     cells = [RussoCell(rule, 0, setting) for setting in grid]
     found = bench.run(run, cells, f"calibrating on {len(grid)} pipelines")
 
-    def distance(index: int) -> float:
-        return sum(abs(log(getattr(found[index], name) / PAPER[rule][name])) for name in FITTED)
+    def apart(one: RussoResult) -> float:
+        return sum(abs(log(getattr(one, name) / PAPER[rule][name])) for name in FITTED)
 
-    return grid[min(range(len(grid)), key=distance)]
+    return grid[found.index(min(found, key=apart))]
 
 
 def run(cell: RussoCell) -> RussoResult:

@@ -35,6 +35,7 @@ Item = TypeVar("Item")
 Output = TypeVar("Output")
 Key = TypeVar("Key", bound=Hashable)
 
+Numbers = Mapping[str, float]
 Printed = dict[str, dict[str, dict[str, float]]]  #: Numbers of a paper: table, row, column.
 
 
@@ -49,19 +50,13 @@ class Prose(Struct, frozen=True):
         """A section as one line, with values filled in."""
         return " ".join(self.sections[section].split()).format(**values)
 
-    def claim(
-        self, name: str, holds: bool, evidence: Mapping[str, float], where: str = ""
-    ) -> Claim:
+    def claim(self, name: str, holds: bool, evidence: Numbers, where: str = "") -> Claim:
         """The claim of the section `name`, with the reason after "Why not:" if it does not hold."""
         text, _, reason = self.text(name, where=where).partition(" Why not: ")
         return Claim(name, text, holds, dict(evidence), "" if holds else reason)
 
     def calibration(
-        self,
-        job: str,
-        fitted: Mapping[str, float],
-        errors: Mapping[str, float] | None = None,
-        **values: object,
+        self, job: str, fitted: Numbers, errors: Numbers | None = None, **values: object
     ) -> Calibration:
         """What was fitted, with the text of the section "Calibration"."""
         return Calibration(job, self.text("Calibration", **values), {**fitted}, {**(errors or {})})
@@ -76,17 +71,9 @@ class Prose(Struct, frozen=True):
         **numbers: object,
     ) -> Study:
         """The study with what came out of its runs; the protocol tells `numbers`."""
-        return Study(
-            self.study,
-            self.title,
-            self.text("Source"),
-            self.text("Protocol", **numbers),
-            tuple(tables),
-            tuple(claims),
-            tuple(distances),
-            tuple(calibrations),
-            tuple(figures),
-        )
+        source, protocol = self.text("Source"), self.text("Protocol", **numbers)
+        judged = tuple(tables), tuple(claims), tuple(distances), tuple(calibrations)
+        return Study(self.study, self.title, source, protocol, *judged, tuple(figures))
 
 
 def prose(study: str) -> Prose:
@@ -157,16 +144,9 @@ class Bench:
 class StudyPlan(Generic[Item, Output]):
     """A study that can be run.
 
-    Parameters
-    ----------
-    prepare
-        What has to be measured or fitted before the runs.
-    findings
-        From what was prepared, and the results by group.
-    cells
-        From what was prepared: the runs, in groups; none for a study that only measures.
-    run
-        From a cell to its result, in any process.
+    `prepare` measures or fits what has to be known before the runs. `cells` gives the runs in
+    groups, none for a study that only measures; `run` makes one of them, in any process. `findings`
+    come from what was prepared and from the results by group.
     """
 
     prepare: Callable[[Bench], Any]

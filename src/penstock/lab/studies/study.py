@@ -50,11 +50,7 @@ class Comparison(Struct, frozen=True):
 
 
 class Claim(Struct, frozen=True):
-    """What the paper says, and whether it holds here.
-
-    `evidence` are the numbers on which that rests; `reason` says why it does not hold, as far as
-    that was found out.
-    """
+    """What the paper says, whether it holds here, by which numbers, and why if it does not."""
 
     claim: str
     text: str
@@ -80,11 +76,7 @@ class Distance(Struct, frozen=True):
 
 
 class Calibration(Struct, frozen=True):
-    """How the engine came by its numbers: what was fitted, on what, and how well it predicts.
-
-    `fitted` are the engine's parameters that were found; `errors` are relative errors on data
-    that the fit has not seen.
-    """
+    """What was fitted of the engine, on what, and relative errors on data not seen by the fit."""
 
     job: str
     text: str

@@ -160,9 +160,7 @@ def _wait_for_executors(spark: SparkSession, count: int) -> None:
     """The driver counts as one in the list of those that store blocks."""
     context: Any = spark.sparkContext
     status, failed = context._jsc.sc(), f"{count} executors did not start"
-    wait_until(
-        lambda: status.getExecutorMemoryStatus().size() > count, BATCH_TIMEOUT_S, failed
-    )
+    wait_until(lambda: status.getExecutorMemoryStatus().size() > count, BATCH_TIMEOUT_S, failed)
 
 
 if __name__ == "__main__":
