@@ -1,0 +1,171 @@
+"""Jobs on images: resize and recognise, resize and store, and the count of cells.
+
+Two studies measured autoscalers with pipelines of images. Here they are as PySpark jobs, from a
+DataFrame with records in `value` to a DataFrame with results; NumPy and Pillow compute in the
+Python workers of Spark (`mapInPandas`).
+
+**Photos** (Russo Russo et al. 2021, Pulsar Functions)::
+
+    photos ─┬─ resize A ── recognise        images-recognise
+            └─ resize B ── store            images-store
+
+There, two functions make resized copies of each image; one copy is stored to disk, the other goes
+to an object recognition function with a pre-trained TensorFlow model, which is where the load is.
+Each function has a fleet of its own. A Spark query has one fleet for all its operators, and two
+branches in one query would read the source twice: so each path is a job. The sizes of the copies
+are not in the paper; ours are 128 and 160 pixels. The model is
+`penstock.testbed.jobs.recogniser`, the photos are drawn (`penstock.testbed.jobs.photos`).
+`images-store` gives the copy as JPEG in a column; where it goes is up to the sink.
+
+**Tissue** (Borkowski et al. 2019)::
+
+    images ── blur ── split into red, green, blue ── edges ── count of objects      images-cells
+
+There, operators written with ImageJ do this to microscopy images of 1.7 megapixels, and the same
+operator answers queries for single pixels: here that is a job of its own
+(`penstock.testbed.jobs.pixel_queries`). The images are drawn (`penstock.testbed.jobs.tissue`).
+
+The work is real and grows with the size of the images. Milliseconds per image of one core, JSON and
+transport not included:
+
+===================== === === ===
+side of the image     256 384 512
+===================== === === ===
+`images-recognise`      8  10  11
+`images-store`          3   4   6
+`images-cells`          9  20  44
+===================== === === ===
+
+Spark hands a worker up to 10,000 records at once, which may be 400 MB of photos when a job reads a
+long backlog: ``spark.sql.execution.arrow.maxRecordsPerBatch`` or a limit of the source bounds that.
+The workers must run the Python that has the extra `jobs` (``PYSPARK_PYTHON``).
+
+Malformed records are left out and counted in the progress of the query: those that are no record
+under ``observedMetrics["JOB-records"]``, those whose picture cannot be decoded under
+``observedMetrics["JOB-images"]``, both as ``malformed``.
+
+References
+----------
+G. Russo Russo, A. Schiazza, V. Cardellini, Elastic Pulsar Functions for Distributed Stream
+Processing, ICPE '21 Companion, section 5.1. M. Borkowski, C. Hochreiner, S. Schulte, Minimizing
+Cost by Reducing Scaling Operations in Distributed Stream Processing, PVLDB 12(7), 2019, section
+3.2.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from typing import TYPE_CHECKING, Any, Literal
+
+from penstock.testbed.jobs.image_filters import count_by_channel
+from penstock.testbed.jobs.image_records import (
+    KEYS,
+    decode,
+    encode,
+    parse_records,
+    require_packages,
+)
+from penstock.testbed.jobs.parsing import MALFORMED
+from penstock.testbed.jobs.recogniser import fit_recogniser
+
+if TYPE_CHECKING:
+    import pandas as pd
+    from PIL.Image import Image
+    from pyspark.sql import DataFrame
+
+#: The longer side of a stored copy.
+STORED_PX = 160
+
+KEY_SCHEMA = "id BIGINT, sample INT, x INT, y INT, time_ms BIGINT"
+
+Pipeline = Callable[["DataFrame"], "DataFrame"]
+
+
+def recognise_photos(source: DataFrame) -> DataFrame:
+    """What each photo shows: id, sample, x, y, time_ms, kind, score."""
+    require_packages("the job 'images-recognise'")
+    network = fit_recogniser()
+    return _map_images(source, "images-recognise", "kind STRING, score DOUBLE", network.recognise)
+
+
+def store_photos(source: DataFrame) -> DataFrame:
+    """A smaller copy of each photo: id, sample, x, y, time_ms, width, height, image (JPEG)."""
+    require_packages("the job 'images-store'")
+    return _map_images(
+        source, "images-store", "width INT, height INT, image BINARY", make_stored_copy
+    )
+
+
+def count_cells(source: DataFrame) -> DataFrame:
+    """How many objects each image shows in each colour, and how many pixels are on edges.
+
+    Gives id, sample, x, y, time_ms, red, green, blue, edge_px. Queries for pixels are ignored.
+    """
+    require_packages("the job 'images-cells'")
+    columns = "red INT, green INT, blue INT, edge_px INT"
+    return _map_images(source, "images-cells", columns, count_objects_and_edges)
+
+
+def make_stored_copy(image: Image) -> tuple[int, int, bytes]:
+    """Width, height and JPEG of a copy that keeps the proportions; never larger than the image.
+
+    >>> from PIL import Image
+    >>> make_stored_copy(Image.new("RGB", (640, 320)))[:2]
+    (160, 80)
+    """
+    from PIL import Image as Pillow
+
+    copy = image.copy()
+    copy.thumbnail((STORED_PX, STORED_PX), Pillow.Resampling.LANCZOS)
+    return copy.width, copy.height, encode(copy)
+
+
+def count_objects_and_edges(image: Image) -> tuple[int, int, int, int]:
+    """Objects in red, green and blue, and the pixels on edges in all three."""
+    red, green, blue = count_by_channel(image)
+    edge_px = red.edge_px + green.edge_px + blue.edge_px
+    return red.objects, green.objects, blue.objects, edge_px
+
+
+def _map_images(
+    source: DataFrame, job: str, columns: str, compute: Callable[[Image], tuple[Any, ...]]
+) -> DataFrame:
+    """The key columns of each image with what is computed from it."""
+    images = parse_records(source, job).where("type = 'image'").drop("type")
+    names = [column.split()[0] for column in columns.split(", ")]
+
+    def compute_batches(batches: Iterable[pd.DataFrame]) -> Iterator[pd.DataFrame]:
+        return (_computed(batch, names, compute) for batch in batches)
+
+    computed = images.mapInPandas(compute_batches, f"{KEY_SCHEMA}, {columns}, {MALFORMED} BOOLEAN")
+    return without_malformed(computed, f"{job}-images")
+
+
+def without_malformed(frame: DataFrame, observation: str) -> DataFrame:
+    """Leave out the rows whose column `malformed` is true, and count them."""
+    from pyspark.sql import functions as f
+
+    counted = frame.observe(observation, f.count_if(MALFORMED).alias(MALFORMED))
+    return counted.where(f"NOT {MALFORMED}").drop(MALFORMED)
+
+
+def _computed(
+    batch: pd.DataFrame, names: list[str], compute: Callable[[Image], tuple[Any, ...]]
+) -> pd.DataFrame:
+    import pandas as pd
+
+    nothing = (None,) * len(names)
+    pictures = map(decode, batch["image"])
+    results = [nothing if picture is None else compute(picture) for picture in pictures]
+    # Columns of objects: None is no number, and would turn whole numbers into fractions.
+    computed = pd.DataFrame(results, columns=names, index=batch.index, dtype=object)
+    computed[MALFORMED] = computed[names[0]].isna()
+    return batch[list(KEYS)].join(computed)
+
+
+#: Name, pipeline, stream and output mode of each job. All need the extra `jobs`.
+IMAGE_JOBS: tuple[tuple[str, Pipeline, Literal["photos", "tissue"], Literal["append"]], ...] = (
+    ("images-recognise", recognise_photos, "photos", "append"),
+    ("images-store", store_photos, "photos", "append"),
+    ("images-cells", count_cells, "tissue", "append"),
+)

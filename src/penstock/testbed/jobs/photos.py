@@ -1,0 +1,207 @@
+"""Synthetic photos: one object each, of six kinds, on a noisy background.
+
+What the resize and recognise functions of Russo Russo et al. (2021) read. The paper does not say
+which pictures they were; these are drawn, so that what they show is known.
+
+A disc, ring, square, triangle, cross or star of any size, angle and colour stands anywhere in the
+frame, brighter than the background; thin lines of any brightness cross it. `scenes` says what each
+photo shows, the record does not. The random numbers of a block depend on the seed and the block's
+number alone. A photo of 384 x 384 pixels takes about 2 ms to draw and encode.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, ClassVar
+
+import numpy as np
+
+from penstock.core.errors import ConfigError
+from penstock.testbed.jobs.image_records import Pixels, encode, image_record, require_packages
+from penstock.testbed.jobs.timeline import Events, Times
+
+if TYPE_CHECKING:
+    from PIL.Image import Image
+
+KINDS = ("disc", "ring", "square", "triangle", "cross", "star")
+SIDE_PX = 384
+SIDES_PX = range(32, 2049)
+PHOTOS_PER_BLOCK = 32
+#: Photos come from places on a map of this many metres each way.
+MAP_M = 10_000
+
+#: The radius of an object, as a part of the side.
+RADII = (0.18, 0.36)
+RING_WIDTH = 0.4
+LINES = 4
+#: Levels of each colour. With the noise they stay below 256, so that no pixel overflows.
+BACKGROUND_LEVELS = (30, 110)
+OBJECT_LEVELS = (140, 230)
+NOISE_LEVELS = 25
+
+Point = tuple[float, float]
+Colour = tuple[int, int, int]
+
+
+@dataclass(frozen=True, slots=True)
+class Photo:
+    """What one photo shows, and where and when it was taken."""
+
+    number: int
+    position: tuple[int, int]
+    time_ms: int
+    kind: str
+    centre: Point
+    radius: float
+    angle: float
+    background: Colour
+    colour: Colour
+    lines: tuple[tuple[Point, Point, Colour], ...]
+    #: Where its noise is cut from.
+    noise: tuple[int, int]
+
+
+class PhotoEvents:
+    """The stream of one seed.
+
+    Parameters
+    ----------
+    seed
+        The same seed and the same times give the same bytes.
+    due_ms
+        From event numbers to event times in milliseconds since the epoch.
+    side_px
+        Height and width of a photo: four times the pixels cost about four times the work.
+
+    Examples
+    --------
+    >>> stream = PhotoEvents(seed=1, due_ms=lambda events: 1_700_000_000_000 + 100 * events)
+    >>> record = stream.block(0)[7]
+    >>> record[:23], len(record) > 10_000, stream.scenes(0)[7].kind
+    (b'{"type":"image","id":7,', True, 'disc')
+    """
+
+    block_size: ClassVar[int] = PHOTOS_PER_BLOCK
+
+    def __init__(
+        self, seed: int, due_ms: Callable[[Events], Times], side_px: int = SIDE_PX
+    ) -> None:
+        if seed < 0:
+            raise ConfigError(f"the seed must not be negative, not {seed}")
+        if side_px not in SIDES_PX:
+            raise ConfigError(
+                f"the side of a photo must be {SIDES_PX[0]} to {SIDES_PX[-1]} pixels, not {side_px}"
+            )
+        require_packages("the stream 'photos'", ["PIL"])
+        self._seed = seed
+        self._due_ms = due_ms
+        self._side_px = side_px
+        # Blocks take [seed, 0, number]: the noise must not share random numbers with any of them.
+        rng = np.random.default_rng([seed, 1])
+        shape = (2 * side_px, 2 * side_px, 3)
+        self._noise: Pixels = rng.integers(NOISE_LEVELS, size=shape, dtype=np.uint8)
+
+    def block(self, number: int) -> list[bytes]:
+        """Photos `number * block_size` up to the next block's first."""
+        return [
+            image_record(
+                photo.number, 0, photo.position, photo.time_ms, encode(self.picture(photo))
+            )
+            for photo in self.scenes(number)
+        ]
+
+    def scenes(self, number: int) -> list[Photo]:
+        """What the photos of that block show."""
+        rng = np.random.default_rng([self._seed, 0, number])
+        first = number * PHOTOS_PER_BLOCK
+        due_ms = self._due_ms(np.arange(first, first + PHOTOS_PER_BLOCK, dtype=np.int64))
+        return [
+            self._draw_scene(rng, first + i, time_ms) for i, time_ms in enumerate(due_ms.tolist())
+        ]
+
+    def picture(self, photo: Photo) -> Image:
+        """The photo itself."""
+        from PIL import Image, ImageDraw
+
+        side = self._side_px
+        canvas = Image.new("RGB", (side, side), photo.background)
+        draw = ImageDraw.Draw(canvas)
+        for start, end, colour in photo.lines:
+            draw.line((*start, *end), fill=colour, width=max(side // 128, 1))
+        (x, y), radius = photo.centre, photo.radius
+        box = (x - radius, y - radius, x + radius, y + radius)
+        if photo.kind == "disc":
+            draw.ellipse(box, fill=photo.colour)
+        elif photo.kind == "ring":
+            draw.ellipse(box, outline=photo.colour, width=round(radius * RING_WIDTH))
+        else:
+            draw.polygon(_placed(_OUTLINES[photo.kind], photo), fill=photo.colour)
+        top, left = photo.noise
+        return Image.fromarray(
+            np.asarray(canvas) + self._noise[top : top + side, left : left + side]
+        )
+
+    def _draw_scene(self, rng: np.random.Generator, number: int, time_ms: int) -> Photo:
+        side = self._side_px
+        radius = rng.uniform(*RADII) * side
+        return Photo(
+            number=number,
+            position=(int(rng.integers(MAP_M)), int(rng.integers(MAP_M))),
+            time_ms=time_ms,
+            kind=KINDS[rng.integers(len(KINDS))],
+            centre=_point(rng, radius, side - radius),
+            radius=radius,
+            angle=rng.uniform(0.0, 2.0 * math.pi),
+            background=_colour(rng, *BACKGROUND_LEVELS),
+            colour=_colour(rng, *OBJECT_LEVELS),
+            lines=tuple(
+                (
+                    _point(rng, 0, side),
+                    _point(rng, 0, side),
+                    _colour(rng, BACKGROUND_LEVELS[0], OBJECT_LEVELS[1]),
+                )
+                for _ in range(LINES)
+            ),
+            noise=(int(rng.integers(side)), int(rng.integers(side))),
+        )
+
+
+def _point(rng: np.random.Generator, low: float, high: float) -> Point:
+    x, y = rng.uniform(low, high, size=2).tolist()
+    return x, y
+
+
+def _colour(rng: np.random.Generator, low: int, high: int) -> Colour:
+    red, green, blue = rng.integers(low, high, size=3).tolist()
+    return red, green, blue
+
+
+def _placed(outline: tuple[Point, ...], photo: Photo) -> list[Point]:
+    """The corners of an outline, turned, enlarged and moved to where the object stands."""
+    cosine, sine = photo.radius * math.cos(photo.angle), photo.radius * math.sin(photo.angle)
+    (left, top) = photo.centre
+    return [(left + cosine * x - sine * y, top + sine * x + cosine * y) for x, y in outline]
+
+
+def _corners(count: int, inner_radius: float = 1.0) -> tuple[Point, ...]:
+    """Corners on a circle of radius 1, every second one on the inner circle."""
+    turns = [2.0 * math.pi * i / count for i in range(count)]
+    radii = [inner_radius if i % 2 else 1.0 for i in range(count)]
+    return tuple(
+        (r * math.cos(turn), r * math.sin(turn)) for r, turn in zip(radii, turns, strict=True)
+    )
+
+
+_ARM = 0.31
+#: Corners in units of the radius, none farther out than 1.
+_OUTLINES: dict[str, tuple[Point, ...]] = {
+    "square": _corners(4),
+    "triangle": _corners(3),
+    "star": _corners(10, inner_radius=0.45),
+    "cross": (
+        (_ARM, 0.95), (_ARM, _ARM), (0.95, _ARM), (0.95, -_ARM), (_ARM, -_ARM), (_ARM, -0.95),
+        (-_ARM, -0.95), (-_ARM, -_ARM), (-0.95, -_ARM), (-0.95, _ARM), (-_ARM, _ARM), (-_ARM, 0.95),
+    ),
+}  # fmt: skip

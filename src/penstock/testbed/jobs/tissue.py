@@ -1,0 +1,232 @@
+"""Synthetic fluorescence microscopy: images of cells, and queries for single pixels of them.
+
+What the operators of Borkowski et al. (2019) read: images of tissue samples, each at an X/Y
+position within its sample, and one query per 100 images on average. Their images came from a
+laboratory: 1.7 megapixels, TIFF, 1.3 MB. These are drawn, so that the number of cells is known,
+and smaller (256 x 256 pixels by default, JPEG), so that one machine can carry tens per second.
+
+Blue shows the nuclei of all cells, green those that bear the fluorescent marker, and red a diffuse
+glow without any cell. Cells do not touch. `scenes` says how many there are, the record does not.
+
+Event n belongs to sample n modulo the number of samples. The producer puts event n on partition n
+modulo the number of partitions: if that number divides 16, all events of a sample lie in one
+partition, in order. A microscope scans a sample row by row, 1,000 positions, then starts again.
+
+An image takes about 1 ms to draw and encode: cells are copied from a pool of stamps, one for each
+32 x 32 pixels at most, noise and glow from pools of their own."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from penstock.core.errors import ConfigError
+from penstock.testbed.jobs.image_records import (
+    Pixels,
+    encode,
+    image_record,
+    query_record,
+    require_packages,
+)
+from penstock.testbed.jobs.timeline import Events, Times
+
+SAMPLES = 16
+SIDE_PX = 256
+LARGEST_SIDE_PX = 2048
+#: Positions of a scan: columns and rows.
+SCAN = (40, 25)
+EVENTS_PER_BLOCK = 32
+IMAGES_PER_QUERY = 100
+
+SLOT_PX = 32
+STAMPS = 64
+GLOWS = 8
+#: A cell of this radius, moved this far from the middle of its slot, stays 4 pixels inside it.
+RADII_PX = (5.0, 9.0)
+SHIFT_PX = 3.0
+#: How many of the slots hold a cell, and how many cells bear the marker.
+CELL_SHARES = (0.1, 0.6)
+MARKER_SHARE = 0.4
+CELL_LEVELS = (90, 150)
+GLOW_LEVELS = (40, 80)
+BACKGROUND_LEVEL = 12
+NOISE_LEVELS = 12
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class TissueImage:
+    """What one image shows, and where and when it was taken."""
+
+    number: int
+    sample: int
+    position: tuple[int, int]
+    time_ms: int
+    cells: int
+    marked_cells: int
+    #: The stamp in each slot, 0 for none, and whether that cell bears the marker.
+    stamps: NDArray[np.int64]
+    marks: NDArray[np.bool_]
+    glow: int
+    #: Where its noise is cut from.
+    noise: tuple[int, int]
+
+
+@dataclass(frozen=True, slots=True)
+class PixelQuery:
+    """Asks for one pixel in the last images of a sample."""
+
+    number: int
+    sample: int
+    position: tuple[int, int]
+    time_ms: int
+
+
+class TissueEvents:
+    """The stream of one seed.
+
+    Parameters
+    ----------
+    seed
+        The same seed and the same times give the same bytes.
+    due_ms
+        From event numbers to event times in milliseconds since the epoch.
+    side_px
+        Height and width of an image: four times the pixels cost about four times the work.
+    samples
+        How many tissue samples are scanned at the same time.
+
+    Examples
+    --------
+    >>> stream = TissueEvents(seed=1, due_ms=lambda events: 1_700_000_000_000 + 100 * events)
+    >>> stream.block(0)[17][:49]
+    b'{"type":"image","id":17,"sample":1,"x":256,"y":0,'
+    >>> shown = stream.scenes(0)[17]
+    >>> isinstance(shown, TissueImage) and (shown.cells, shown.marked_cells)
+    (26, 6)
+    """
+
+    block_size: ClassVar[int] = EVENTS_PER_BLOCK
+
+    def __init__(
+        self,
+        seed: int,
+        due_ms: Callable[[Events], Times],
+        side_px: int = SIDE_PX,
+        samples: int = SAMPLES,
+    ) -> None:
+        if seed < 0:
+            raise ConfigError(f"the seed must not be negative, not {seed}")
+        if side_px % SLOT_PX or not 0 < side_px <= LARGEST_SIDE_PX:
+            raise ConfigError(
+                f"the side of a tissue image must be a multiple of {SLOT_PX} pixels "
+                f"up to {LARGEST_SIDE_PX}, not {side_px}"
+            )
+        if samples < 1:
+            raise ConfigError(f"there must be at least one tissue sample, not {samples}")
+        require_packages("the stream 'tissue'", ["PIL"])
+        self._seed = seed
+        self._due_ms = due_ms
+        self._side_px = side_px
+        self._samples = samples
+        # Blocks take [seed, 0, number]: the pools must not share random numbers with any of them.
+        rng = np.random.default_rng([seed, 1])
+        self._stamps = _draw_stamps(rng)
+        self._glows = _draw_glows(rng, side_px)
+        noise = rng.integers(NOISE_LEVELS, size=(2 * side_px, 2 * side_px, 3), dtype=np.uint8)
+        self._noise: Pixels = noise + np.uint8(BACKGROUND_LEVEL)
+
+    def block(self, number: int) -> list[bytes]:
+        """Events `number * block_size` up to the next block's first."""
+        return [self._record(scene) for scene in self.scenes(number)]
+
+    def scenes(self, number: int) -> list[TissueImage | PixelQuery]:
+        """What the images of that block show, and what its queries ask for."""
+        rng = np.random.default_rng([self._seed, 0, number])
+        first = number * EVENTS_PER_BLOCK
+        due_ms = self._due_ms(np.arange(first, first + EVENTS_PER_BLOCK, dtype=np.int64))
+        return [
+            self._draw_scene(rng, first + i, time_ms) for i, time_ms in enumerate(due_ms.tolist())
+        ]
+
+    def pixels(self, image: TissueImage) -> Pixels:
+        """The image itself."""
+        side = self._side_px
+        top, left = image.noise
+        pixels = self._noise[top : top + side, left : left + side].copy()
+        pixels[:, :, 0] += self._glows[image.glow]
+        pixels[:, :, 1] += self._cells(np.where(image.marks, image.stamps, 0))
+        pixels[:, :, 2] += self._cells(image.stamps)
+        return pixels
+
+    def _cells(self, stamps: NDArray[np.int64]) -> Pixels:
+        """One channel of the stamps, laid side by side."""
+        slots = self._side_px // SLOT_PX
+        tiles = self._stamps[stamps].reshape(slots, slots, SLOT_PX, SLOT_PX)
+        return tiles.transpose(0, 2, 1, 3).reshape(self._side_px, self._side_px)
+
+    def _record(self, scene: TissueImage | PixelQuery) -> bytes:
+        if isinstance(scene, PixelQuery):
+            return query_record(scene.number, scene.sample, scene.position, scene.time_ms)
+        from PIL import Image
+
+        picture = encode(Image.fromarray(self.pixels(scene)))
+        return image_record(scene.number, scene.sample, scene.position, scene.time_ms, picture)
+
+    def _draw_scene(
+        self, rng: np.random.Generator, number: int, time_ms: int
+    ) -> TissueImage | PixelQuery:
+        side = self._side_px
+        turn, sample = divmod(number, self._samples)
+        if rng.random() < 1.0 / (IMAGES_PER_QUERY + 1):
+            x, y = rng.integers(side, size=2).tolist()
+            return PixelQuery(number, sample, (x, y), time_ms)
+        columns, rows = SCAN
+        slots = (side // SLOT_PX) ** 2
+        filled = rng.random(slots) < rng.uniform(*CELL_SHARES)
+        marks = rng.random(slots) < MARKER_SHARE
+        return TissueImage(
+            number=number,
+            sample=sample,
+            position=(turn % columns * side, turn // columns % rows * side),
+            time_ms=time_ms,
+            cells=int(np.count_nonzero(filled)),
+            marked_cells=int(np.count_nonzero(filled & marks)),
+            stamps=np.where(filled, rng.integers(1, STAMPS + 1, size=slots), 0),
+            marks=marks,
+            glow=int(rng.integers(GLOWS)),
+            noise=(int(rng.integers(side)), int(rng.integers(side))),
+        )
+
+
+def _draw_stamps(rng: np.random.Generator) -> Pixels:
+    """Cells of several sizes and angles, each in a slot of its own; the first slot is empty."""
+    stamps: Pixels = np.zeros((STAMPS + 1, SLOT_PX, SLOT_PX), dtype=np.uint8)
+    y, x = np.mgrid[:SLOT_PX, :SLOT_PX] - (SLOT_PX - 1) / 2
+    for stamp in stamps[1:]:
+        angle = rng.uniform(0.0, np.pi)
+        across, along = rng.uniform(*RADII_PX, size=2)
+        right, down = x - rng.uniform(-SHIFT_PX, SHIFT_PX), y - rng.uniform(-SHIFT_PX, SHIFT_PX)
+        distance = np.hypot(
+            (right * np.cos(angle) + down * np.sin(angle)) / across,
+            (down * np.cos(angle) - right * np.sin(angle)) / along,
+        )
+        # Bright inside, dark outside, and a pixel or two in between.
+        brightness = 1.0 / (1.0 + np.exp(12.0 * (distance - 1.0)))
+        stamp[:] = rng.uniform(*CELL_LEVELS) * brightness
+    return stamps
+
+
+def _draw_glows(rng: np.random.Generator, side_px: int) -> Pixels:
+    """Light that has no edges: a wide spot, anywhere."""
+    glows: Pixels = np.empty((GLOWS, side_px, side_px), dtype=np.uint8)
+    y, x = np.mgrid[:side_px, :side_px]
+    width = max(side_px / 6, 24.0)
+    for glow in glows:
+        left, top = rng.uniform(0, side_px, size=2)
+        spread = ((x - left) ** 2 + (y - top) ** 2) / (2.0 * width**2)
+        glow[:] = rng.uniform(*GLOW_LEVELS) * np.exp(-spread)
+    return glows
