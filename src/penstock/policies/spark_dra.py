@@ -11,6 +11,7 @@ from msgspec import Meta, Struct, structs
 from penstock.core.knowledge import Knowledge
 from penstock.core.model import Decision, Limits, Reason, Snapshot, not_measured
 from penstock.core.phrases import counted, executors, resized
+from penstock.policies.algorithms.tasks import is_at_work, widest_stage
 
 
 class AllocationMemory(Struct, frozen=True, tag=True, omit_defaults=True):
@@ -89,7 +90,7 @@ class SparkDra:
     def decide(self, snapshot: Snapshot, knowledge: Knowledge) -> Decision:
         before, fleet = knowledge.recall(AllocationMemory), snapshot.fleet
         memory = structs.replace(before, idle_since_s=_idle(snapshot, before))
-        tasks, at_work = _tasks(snapshot), _at_work(snapshot)
+        tasks, at_work = widest_stage(snapshot), is_at_work(snapshot)
         if tasks is None or at_work is None:
             missing = "tasks" if tasks is None else "busy_fraction"
             kept = AllocationMemory(idle_since_s=memory.idle_since_s)
@@ -140,20 +141,6 @@ class SparkDra:
             return Decision.of(wanted, Reason("idle", text, evidence), memory=kept)
         text = f"{counted(tasks, 'task', 'need')} {executors(needed)}: {executors(target, 'stay')}"
         return Decision.of(target, Reason("enough", text, evidence), memory=kept)
-
-
-def _tasks(snapshot: Snapshot) -> int | None:
-    """The tasks of the widest stage."""
-    counts = [o.tasks for o in snapshot.operators if o.tasks is not None]
-    return max(counts) if counts else snapshot.partitions
-
-
-def _at_work(snapshot: Snapshot) -> bool | None:
-    """Whether tasks run or wait; ``None`` if neither busy time nor backlog was measured."""
-    busy = [e.busy_fraction for e in snapshot.executors if e.busy_fraction is not None]
-    if busy:
-        return any(fraction > 0.0 for fraction in busy)
-    return None if snapshot.backlog_records is None else snapshot.backlog_records > 0.0
 
 
 def _idle(snapshot: Snapshot, memory: AllocationMemory) -> dict[str, float]:
