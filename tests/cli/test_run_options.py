@@ -24,8 +24,8 @@ def test_options_replace_what_the_file_says(
     assert (found.goal.slo_s, found.spec.policy.slo_s) == (20.0, 20.0)  # type: ignore[attr-defined]
     assert (found.journal.path, found.live.mode) == ("live.jsonl", "recommend")
     other = _settings(ScaleOptions(), "ds2:cooldown=60s", None, recommend=False)
-    assert other.limits.cooldown_s == 60.0
-    assert other.limits.max_executors == 5
+    assert other.spec.limits.cooldown_s == 60.0
+    assert other.spec.limits.max_executors == 5
 
 
 def test_a_master_on_the_command_line_replaces_that_of_the_script() -> None:
