@@ -86,12 +86,23 @@ def test_what_arrives_in_two_triggers_is_no_backlog() -> None:
     # 2 x 2 s x 30 k/s = 120 k records wait in a job that keeps up.
     fleet = Fleet(1, 1, 1)
 
-    def seen(backlog: float | None, **rates: float) -> Snapshot:
-        return Snapshot(0.0, fleet, trigger_interval_s=2.0, backlog_records=backlog, **rates)
+    def excess(
+        backlog: float | None, arrival_rps: float | None, throughput_rps: float | None = None
+    ) -> float | None:
+        return excess_backlog_records(
+            Snapshot(
+                0.0,
+                fleet,
+                trigger_interval_s=2.0,
+                arrival_rps=arrival_rps,
+                throughput_rps=throughput_rps,
+                backlog_records=backlog,
+            )
+        )
 
-    assert excess_backlog_records(seen(120e3, arrival_rps=30e3)) == 0.0
-    assert excess_backlog_records(seen(170e3, arrival_rps=30e3, throughput_rps=9e3)) == 50e3
-    assert excess_backlog_records(seen(170e3, throughput_rps=30e3)) == 50e3
-    assert excess_backlog_records(seen(170e3)) == 170e3
-    assert excess_backlog_records(seen(None, arrival_rps=30e3)) is None
+    assert excess(120e3, arrival_rps=30e3) == 0.0
+    assert excess(170e3, arrival_rps=30e3, throughput_rps=9e3) == 50e3
+    assert excess(170e3, arrival_rps=None, throughput_rps=30e3) == 50e3
+    assert excess(170e3, arrival_rps=None) == 170e3
+    assert excess(None, arrival_rps=30e3) is None
     assert excess_backlog_records(Snapshot(0.0, fleet, backlog_records=7.0)) == 7.0

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
+from penstock import simulate
 from penstock.core.knowledge import Knowledge, Rescale
 from penstock.core.model import Fleet, OperatorSample, Snapshot, Step
 from penstock.policies.kubernetes.varga import Varga, lag_metric
@@ -80,21 +84,122 @@ def test_it_shrinks_after_480_seconds() -> None:
     assert Varga().decide(_snapshot(0, 0.9, at_s=480.0), knowledge).target_executors == 1
 
 
+def _after_a_change(registered: Iterable[int]) -> tuple[Knowledge, Snapshot]:
+    """Snapshots every 15 s, the last at 120 s, in which the lag grows by 5 k/s to 900 k."""
+    knowledge = Knowledge()
+    for turn, count in enumerate(registered):
+        snapshot = replace(
+            _snapshot(300_000 + 75_000 * turn, 0.3, at_s=15.0 * turn), fleet=Fleet(4, count, 4)
+        )
+        knowledge.learn(snapshot, snapshot.at_s)
+    return knowledge, knowledge.history[-1]
+
+
 @pytest.mark.parametrize(("version", "target"), [(1, 6), (2, 4)])
-def test_version_two_reads_zero_after_a_rescale(version: int, target: int) -> None:
-    knowledge, snapshot = _climb(5_000, until=400_000)
-    knowledge.rescales.append(Rescale(30.0, 3, 4))
+@pytest.mark.parametrize(
+    "registered",
+    [
+        pytest.param((3, 3, 3, 4, 4, 4, 4, 4, 4), id="one came"),
+        pytest.param((5, 5, 4, 4, 4, 4, 4, 4, 4), id="one was lost or given back"),
+        pytest.param((4, 4, 4, 4, 3, 4, 4, 4, 4), id="one was lost and replaced"),
+    ],
+)
+def test_version_two_reads_zero_after_executors_came_or_went(
+    version: int, target: int, registered: tuple[int, ...]
+) -> None:
+    # The 10 k/s that are read would have to be 15 k/s: ceil(4 x 1.5) = 6. Cooling, it recommends
+    # 0; only the window down keeps the fleet.
+    knowledge, snapshot = _after_a_change(registered)
     policy = Varga(version=1 if version == 1 else 2)
     decision = policy.decide(snapshot, knowledge)
-    # What it recommends is 0; only the window down keeps the fleet.
     assert decision.target_executors == target
     assert (decision.reasons[0].code == "cooling_down") == (version == 2)
 
 
-def test_after_the_cooldown_the_metrics_count_again() -> None:
-    knowledge, snapshot = _climb(5_000, until=400_000)
-    knowledge.rescales.append(Rescale(-60.0, 3, 4))
+def test_a_rescale_that_no_executor_has_followed_yet_is_no_change() -> None:
+    knowledge, snapshot = _after_a_change([4] * 9)
+    knowledge.rescales.append(Rescale(60.0, 3, 4))
     assert Varga(version=2).decide(snapshot, knowledge).target_executors == 6
+
+
+def test_after_the_cooldown_the_metrics_count_again() -> None:
+    # The change lies between 0 and 15 s; 120 s after the first turn that shows it, it is over.
+    knowledge, snapshot = _after_a_change([3] + [4] * 9)
+    assert snapshot.at_s == 135.0
+    assert Varga(version=2).decide(snapshot, knowledge).target_executors == 6
+
+
+@pytest.mark.parametrize(("lag_target", "target"), [(1.0, 6), (0.8, 8), (1.5, 4)])
+def test_a_lower_lag_target_overshoots(lag_target: float, target: int) -> None:
+    # The lag metric is 1.5: 4 x 1.5 / 0.8 = 7.5. At a target of 1.5 it is where it should be.
+    knowledge, snapshot = _climb(5_000, until=400_000)
+    assert Varga(lag_target=lag_target).decide(snapshot, knowledge).target_executors == target
+
+
+def _batched(
+    *stages: OperatorSample, lag: float = 0.0, at_s: float = 0.0, executors: int = 14
+) -> Snapshot:
+    """30 k/s on a trigger of 2 s: up to 120 k records wait while it keeps up."""
+    fleet = Fleet(executors, executors, executors)
+    return Snapshot(
+        at_s,
+        fleet,
+        trigger_interval_s=2.0,
+        arrival_rps=30_000.0,
+        throughput_rps=30_000.0,
+        backlog_records=lag,
+        operators=stages,
+    )
+
+
+def test_stages_that_take_turns_use_the_slots_together() -> None:
+    # 0.5 + 0.25 + 0.2 = 0.95 of the slots' time; a mean over the two inner stages would be 0.225.
+    stages = (
+        OperatorSample("source", busy_fraction=0.5),
+        OperatorSample("shuffle", upstream=("source",), busy_fraction=0.25),
+        OperatorSample("state", upstream=("shuffle",), busy_fraction=0.2),
+    )
+    decision = Varga().decide(_batched(*stages, executors=4), Knowledge())
+    assert decision.reasons[0].evidence["utilization"] == pytest.approx(0.95)
+    assert decision.target_executors == 6  # ceil(4 x 0.95/0.7)
+
+
+def test_the_idle_time_of_the_slots_is_taken_where_it_is_measured() -> None:
+    stages = (
+        OperatorSample("source", busy_fraction=0.5, idle_fraction=0.1),
+        OperatorSample("state", upstream=("source",), busy_fraction=0.2, idle_fraction=0.1),
+    )
+    decision = Varga().decide(_batched(*stages), Knowledge())
+    assert decision.reasons[0].evidence["utilization"] == pytest.approx(0.9)
+
+
+def test_the_use_of_slots_is_a_mean_over_the_window() -> None:
+    # A batch a minute is busy in one of four snapshots, for 80 % of its 15 s.
+    knowledge = Knowledge()
+    for turn, busy in enumerate((0.0, 0.8, 0.0, 0.0)):
+        stage = OperatorSample("source", busy_fraction=busy)
+        knowledge.learn(_batched(stage, at_s=15.0 * turn), 15.0 * turn)
+    decision = Varga().decide(knowledge.history[-1], knowledge)
+    assert decision.reasons[0].evidence["utilization"] == pytest.approx(0.2)
+
+
+def test_the_records_of_two_triggers_are_no_lag() -> None:
+    # 120 k records are above the threshold of 50 k, and usual; 14 x 0.3/0.7 = 6.
+    stages = (
+        OperatorSample("source", busy_fraction=0.2),
+        OperatorSample("state", upstream=("source",), busy_fraction=0.1),
+    )
+    policy = Varga(stabilize_down_s=0.0)
+    usual = policy.decide(_batched(*stages, lag=120_000.0), Knowledge())
+    assert (usual.target_executors, usual.reasons[0].evidence["lag_metric"]) == (6, -1.0)
+    late = policy.decide(_batched(*stages, lag=170_001.0), Knowledge())
+    assert (late.target_executors, late.reasons[0].evidence["lag_metric"]) == (14, 1.0)
+
+
+def test_a_micro_batch_job_that_needs_fewer_executors_gets_fewer() -> None:
+    # Seen before: 0 rescales in an hour, while the continuous engine went from 14 to 8.
+    run = simulate("varga", "constant:30k", duration_s=3600.0, start_executors=14)
+    assert run.steps[-1].decision.target_executors <= 8
 
 
 def test_a_stage_that_reports_no_idle_time_is_idle_when_it_is_not_busy() -> None:

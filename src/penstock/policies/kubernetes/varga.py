@@ -12,7 +12,7 @@ from msgspec import Meta
 from penstock.core.knowledge import Knowledge
 from penstock.core.model import Decision, Limits, OperatorSample, Reason, Snapshot, not_measured
 from penstock.core.phrases import counted, rate
-from penstock.policies.algorithms.measurements import window_mean
+from penstock.policies.algorithms.measurements import excess_backlog_records, window_mean
 from penstock.policies.kubernetes.metrics import Tolerance, bounded_ceil
 from penstock.policies.kubernetes.pacing import (
     Behavior,
@@ -50,11 +50,11 @@ def lag_metric(
 class Varga:
     """The autoscaler of Kubernetes over two metrics of a stream: lag and utilisation.
 
-    The rule: ``n' = max(ceil(n x L), ceil(n x U/u))`` with ``L = sign(lag - threshold) x (1 +
-    slope(lag) / rate)`` over the last minute, target 1, and ``U = 1 - mean idle fraction`` of the
-    operators that are no sources, target ``u``. Each metric is left alone within 10 % of its
+    The rule: ``n' = max(ceil(n x L/l), ceil(n x U/u))`` with ``L = sign(lag - threshold) x (1 +
+    slope(lag) / rate)`` over the last minute, target ``l``, and ``U = 1 - mean idle fraction`` of
+    the operators that are no sources, target ``u``. Each metric is left alone within 10 % of its
     target; a fleet shrinks only to the highest recommendation of `stabilize_down_s`. Version 2:
-    both metrics read 0 while a rescale lies within `cooldown_s`.
+    both metrics read 0 while the number of registered executors has changed within `cooldown_s`.
 
     Parameters
     ----------
@@ -64,11 +64,15 @@ class Varga:
         Below this the queue is short, and only utilisation counts.
     utilization_target_fraction
         Part of its time in which an operator should work.
+    lag_target
+        What the lag metric should be: 1 keeps up, less grows by more than that, so that the job
+        catches up.
     count_sources
         Whether utilisation is that of sources too, as in Koper's study: the idle time of the
         Kafka source that Varga et al. had was of no use, that of its successor is.
     window_s
-        Over which the slope of the lag and the mean rate are taken.
+        Over which the slope of the lag and the mean rate are taken; of a micro-batch job also the
+        utilisation, since one snapshot may see no batch.
     cooldown_s
         Version 2 only.
     tolerance_fraction
@@ -92,6 +96,18 @@ class Varga:
     (7, 'operators work 80% of their time for a target of 50%, the lag of 100 records is short
     (up to 50000): 7 executors instead of 4')
 
+    On Spark stages take turns on the same slots. Two stages that are busy for 30 % and 40 % of the
+    time of all slots use 70 % of them, and the 100 records that came since the last trigger are no
+    lag:
+
+    >>> from msgspec.structs import replace
+    >>> stages = (OperatorSample("source", busy_fraction=0.3),
+    ...           OperatorSample("state", upstream=("source",), busy_fraction=0.4))
+    >>> batched = replace(seen, trigger_interval_s=2.0, arrival_rps=9_000, operators=stages)
+    >>> Varga(utilization_target_fraction=0.5).decide(batched, Knowledge()).reasons[0].text
+    'slots work 70% of their time for a target of 50%, the lag of 0 records is short (up to 50000):
+    6 executors instead of 4'
+
     References
     ----------
     Varga, Balassi, Kiss, "Towards autoscaling of Apache Flink jobs", 2021, section 4. Koper, "A
@@ -100,13 +116,20 @@ class Varga:
 
     Where we differ
     ---------------
-    The lag is the true total where only that is known; the papers have the worst partition of
-    each task times its partitions, which is more. The printed sign divides by zero where the lag
-    equals the threshold; here it is 0. The threshold is for the whole job as in the formula, not
-    per executor as in Koper's queries. Where an engine reports no idle time (Spark), what is
-    neither busy nor pushed back is idle. The lag metric needs two measurements; before, the lag is
-    taken to stand still. A job that reads nothing while it has a lag has no such metric, and only
-    grows by its utilisation.
+    The papers have the worst partition of each task times its partitions, because Flink reports no
+    more; here it is the true total. On Spark that is the same, since each partition is a task. The
+    printed sign divides by zero where the lag equals the threshold; here it is 0. The threshold is
+    for the whole job as in the formula, not per executor as in Koper's queries.
+
+    On micro-batches stages take turns on the same slots, so idle time is that of the slots,
+    ``1 - sum of busy fractions``, and sources count. Slots also idle while the driver plans and
+    commits a batch: a job that is full reads less than 100 %, so choose `u` below that. Records
+    of up to two trigger intervals are no lag.
+
+    Equation 3.6 asks whether the slope of the registered executors is 0. Here it is whether they
+    changed at all, or one that was lost and replaced could pass for none. The lag metric needs two
+    measurements; before, the lag is taken to stand still. A job that reads nothing while it has a
+    lag has no such metric, and only grows by its utilisation.
 
     Wins and loses
     --------------
@@ -118,6 +141,7 @@ class Varga:
     version: Literal[1, 2] = 2
     lag_threshold_records: Annotated[float, Meta(ge=0)] = 50_000.0
     utilization_target_fraction: Annotated[float, Meta(gt=0, le=1)] = 0.7
+    lag_target: Annotated[float, Meta(gt=0)] = 1.0
     count_sources: bool = False
     window_s: Annotated[float, Meta(gt=0)] = 60.0
     cooldown_s: Annotated[float, Meta(ge=0)] = 120.0
@@ -131,8 +155,8 @@ class Varga:
     def decide(self, snapshot: Snapshot, knowledge: Knowledge) -> Decision:
         current, now_s = snapshot.fleet.target, snapshot.at_s
         past = seeded(knowledge.recall(Recommendations), current, now_s)
-        lag = snapshot.backlog_records
-        used = _utilization_of(snapshot.operators, count_sources=self.count_sources)
+        lag = excess_backlog_records(snapshot)
+        used = self._utilization(snapshot, knowledge)
         ready = snapshot.fleet.active
         if lag is None:
             return not_measured(current, "backlog_records", memory=past)
@@ -141,28 +165,31 @@ class Varga:
         rate_rps = window_mean(lambda s: s.throughput_rps, snapshot, knowledge, self.window_s)
         if rate_rps is None:
             return not_measured(current, "throughput_rps", memory=past)
-        slope_rps = knowledge.slope(lambda s: s.backlog_records, self.window_s) or 0.0
+        slope_rps = knowledge.slope(excess_backlog_records, self.window_s) or 0.0
         grows = 0.0
         if rate_rps > 0.0:
             grows = lag_metric(
                 lag, self.lag_threshold_records, slope_rps=slope_rps, rate_rps=rate_rps
             )
-        since_s = knowledge.since_rescale_s()
-        cooling = self.version == 2 and since_s is not None and since_s < self.cooldown_s
+        cooling = self.version == 2 and self._has_changed(knowledge)
         if cooling:
             grows = used = 0.0
         target = self.utilization_target_fraction
         wanted = max(
             0,
-            self._replicas(current, ready, grows, 1.0),
+            self._replicas(current, ready, grows, self.lag_target),
             self._replicas(current, ready, used, target),
         )
         evidence = {"lag_metric": grows, "utilization": used, "target": target, "wanted": wanted}
         if cooling:
-            text = f"both metrics count as 0 for {self.cooldown_s:.0f} s after a rescale"
+            text = (
+                "both metrics count as 0: the number of registered executors changed within the "
+                f"last {self.cooldown_s:.0f} s"
+            )
             reason = Reason("cooling_down", text, evidence)
         else:
-            seen = f"operators work {used:.0%} of their time for a target of {target:.0%}, "
+            workers = "operators" if snapshot.trigger_interval_s is None else "slots"
+            seen = f"{workers} work {used:.0%} of their time for a target of {target:.0%}, "
             seen += self._lag_words(lag, slope_rps, rate_rps)
             reason = metric_reason(seen, used / target, wanted, current, self._tolerance, evidence)
         return settle(
@@ -175,6 +202,17 @@ class Varga:
             behavior=DEFAULTS,
             changes=knowledge.rescales,
         )
+
+    def _utilization(self, snapshot: Snapshot, knowledge: Knowledge) -> float | None:
+        """``U``: of the operators now, or of the slots of a micro-batch job over the window."""
+        if snapshot.trigger_interval_s is not None:
+            return window_mean(_slots_in_use, snapshot, knowledge, self.window_s)
+        return _operators_in_use(snapshot.operators, count_sources=self.count_sources)
+
+    def _has_changed(self, knowledge: Knowledge) -> bool:
+        """Equation 3.6: executors that came, went or were lost within the cooldown."""
+        seen = {past.fleet.registered for past in knowledge.window(self.cooldown_s)}
+        return len(seen) > 1
 
     def _replicas(self, current: int, ready: int, metric: float, target: float) -> int:
         """An average value over pods that all report the same, in thousandths."""
@@ -197,16 +235,28 @@ class Varga:
         return f"{queue} {verb} by {rate(abs(slope_rps))} while {rate(rate_rps)} are read"
 
 
-def _utilization_of(operators: Iterable[OperatorSample], *, count_sources: bool) -> float | None:
+def _operators_in_use(operators: Iterable[OperatorSample], *, count_sources: bool) -> float | None:
     """Over operators that are no sources; over all if that is asked for, or there are no others."""
     sources: list[float] = []
     inner: list[float] = []
     for operator in operators:
         idle = operator.idle_fraction
         if idle is None and operator.busy_fraction is not None:
-            waits = operator.backpressured_fraction or 0.0  # a stage of Spark is never pushed back
+            waits = operator.backpressured_fraction or 0.0
             idle = max(0.0, 1.0 - operator.busy_fraction - waits)
         if idle is not None:
             (inner if operator.upstream or count_sources else sources).append(idle)
     idle_fractions = inner or sources
     return 1.0 - sum(idle_fractions) / len(idle_fractions) if idle_fractions else None
+
+
+def _slots_in_use(snapshot: Snapshot) -> float | None:
+    """The share of all slots' time in which a task of any stage runs.
+
+    A stage has the idle time of the slots, or, in older journals, only its own busy time.
+    """
+    idle = [o.idle_fraction for o in snapshot.operators if o.idle_fraction is not None]
+    if idle:
+        return max(0.0, 1.0 - min(idle))
+    busy = [o.busy_fraction for o in snapshot.operators if o.busy_fraction is not None]
+    return min(1.0, sum(busy)) if busy else None
