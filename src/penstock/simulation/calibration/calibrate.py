@@ -70,16 +70,9 @@ def calibrated(steps: Sequence[Step], part: float = 0.5) -> Fitted:
         off = recordings.errors(averaged(rows, _WINDOW_S)[middle:], predicted[middle:])
         names, found = _CONTINUOUS, {"rps_per_worker": job.capacity_rps(1)}
     found |= {name: float(getattr(job, name)) for name in names}
-    fleets = sorted({row.workers for row in rows})
-    return Fitted(
-        engine=job.engine_name,
-        job=job,
-        fitted_rows=middle,
-        judged_rows=len(rows) - middle,
-        found=found,
-        capacity_rps={fleet: job.capacity_rps(fleet) for fleet in fleets},
-        errors=off,
-    )
+    capacity_rps = {size: job.capacity_rps(size) for size in sorted({row.workers for row in rows})}
+    judged = len(rows) - middle
+    return Fitted(job.engine_name, job, middle, judged, found, capacity_rps, off)
 
 
 def _off(judged: Rows, shown: Rows) -> Errors:

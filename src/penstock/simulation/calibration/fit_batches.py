@@ -176,9 +176,8 @@ def job_of(
     held = [batch.duration_s for batch in calm if batch.held_back]
     around_s = [batch.around_s for batch in calm if batch.around_s is not None]
     outer_s = min(fixed_s, median(around_s)) if around_s else fixed_s
-    records_s = core_s * sum(
-        batch.records * (1.0 + contention * (batch.executors - 1)) for batch in batches
-    )
+    factors = [1.0 + contention * (batch.executors - 1) for batch in batches]
+    records_s = core_s * sum(b.records * f for b, f in zip(batches, factors, strict=True))
     return MicroBatchJob(
         trigger_interval_s=trigger_s,
         max_batch_s=median(held) if len(held) >= _FEWEST_HELD_BACK else None,
@@ -231,13 +230,9 @@ def continued(job: MicroBatchJob, rows: Rows, seen: Snapshot) -> list[RecordedSa
     batch_s = max((b.started_at_s + job.trigger_interval_s for b in seen.batches), default=begin_s)
     batch_s = max([batch_s, *(b.started_at_s + b.duration_s for b in seen.batches), begin_s])
     origin_s = batch_s - job.trigger_interval_s * ceil((batch_s - begin_s) / job.trigger_interval_s)
-    hold = SourceOutage(at_s=0.0, duration_s=batch_s - origin_s)
-    run = _even(job).start(
-        _rates_from(rows, seen.backlog_records or 0.0, begin_s, origin_s),
-        executors=rows[0].workers,
-        seed=1,
-        faults=[hold] if batch_s > origin_s else [],
-    )
+    arrivals = _rates_from(rows, seen.backlog_records or 0.0, begin_s, origin_s)
+    hold = [SourceOutage(0.0, batch_s - origin_s)] if batch_s > origin_s else []
+    run = _even(job).start(arrivals, executors=rows[0].workers, seed=1, faults=hold)
     run.read(seen.at_s - origin_s)
     return [rows[0], *followed(run, rows, origin_s)]
 
@@ -298,9 +293,8 @@ def _line(
         mean_work, mean_took = np.average(work, weights=weights), np.average(took, weights=weights)
         spread = np.average((work - mean_work) ** 2, weights=weights)
         if spread > 0.0:
-            slope = float(
-                np.average((work - mean_work) * (took - mean_took), weights=weights) / spread
-            )
+            both = np.average((work - mean_work) * (took - mean_took), weights=weights)
+            slope = float(both / spread)
         slope = max(slope, 0.0)
         fixed_s = float(mean_took - slope * mean_work)
         if fixed_s < 0.0:

@@ -133,15 +133,9 @@ class RecordedRun:
 
 def _even(job: ContinuousJob) -> ContinuousJob:
     """The job without chance, and with workers that are there at once."""
-    return msgspec.structs.replace(
-        job,
-        startup=Startup(0.0, 0.0),
-        wait_for_workers_s=0.0,
-        speed_spread=0.0,
-        capacity_noise=0.0,
-        measurement_noise=0.0,
-        restart_spread=0.0,
-    )
+    noises = ("speed_spread", "capacity_noise", "measurement_noise", "restart_spread")
+    zeros = dict.fromkeys(("wait_for_workers_s", *noises), 0.0)
+    return msgspec.structs.replace(job, startup=Startup(0.0, 0.0), **zeros)
 
 
 def fit(
@@ -224,13 +218,9 @@ def _scaled(job: ContinuousJob, rps_per_worker: float) -> ContinuousJob:
 
 def plain(job: ContinuousJob) -> ContinuousJob:
     """The job with a busy gauge that shows how much of its capacity it uses, and nothing else."""
-    return msgspec.structs.replace(
-        job,
-        busy_at_saturation=1.0,
-        busy_exponent=1.0,
-        calm_loss_in_busy=1.0,
-        pressed_loss_in_busy=1.0,
-    )
+    losses = ("calm_loss_in_busy", "pressed_loss_in_busy")
+    ones = dict.fromkeys(("busy_at_saturation", "busy_exponent", *losses), 1.0)
+    return msgspec.structs.replace(job, **ones)
 
 
 class _Use(NamedTuple):

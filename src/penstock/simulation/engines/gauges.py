@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from itertools import cycle
 from random import Random
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
@@ -29,6 +29,9 @@ LEAST_SEEN = 0.3
 _ERRORS = 509
 
 Readings = tuple[tuple[ExecutorSample, ...], tuple[OperatorSample, ...]]
+#: Of one operator: name, upstream, records in per record of the job, selectivity, the busy fraction
+#: that is shown at the job's capacity, whether it is held back, and service time with its cv2.
+_Dial = tuple[str, tuple[str, ...], float, float, float, bool, float | None, float]
 
 
 class Means(Struct, frozen=True, gc=False):
@@ -43,22 +46,6 @@ class Means(Struct, frozen=True, gc=False):
     used: float
     pressed: float
     down: float
-
-
-class _Dial(NamedTuple):
-    """What the gauges of one operator need to know, made ready when the fleet changes.
-
-    `busy_fraction` is what they show when the job runs at its capacity.
-    """
-
-    name: str
-    upstream: tuple[str, ...]
-    inputs: float
-    selectivity: float
-    busy_fraction: float
-    is_held_back: bool
-    service_s: float | None
-    service_cv2: float
 
 
 class Gauges:
@@ -76,7 +63,6 @@ class Gauges:
         #: busy time and memory, as its gauges have it.
         self._working: list[tuple[str, float, float, float, float]] = []
         self._dials: list[_Dial] = []
-        self._tasks = 0
         #: Executors without work: they wait for the next restart, or are still starting.
         self._others: tuple[ExecutorSample, ...] = ()
         self._quiet: dict[int, Readings] = {}
@@ -101,28 +87,22 @@ class Gauges:
         job = self._job
         cpu_span = job.full_cpu_fraction - job.idle_cpu_fraction
         memory_span = job.full_memory_fraction - job.idle_memory_fraction
-        self._regime, self._running, self._tasks = regime, running, len(running)
+        self._regime, self._running = regime, running
         self._working = []
         for one, worker in zip(running, regime.workers, strict=False):
             used = min(1.0, worker.utilisation * next(self._errors))
-            cpu, busy = cpu_span * worker.cpu_share * used, job.busy_at_saturation * used
-            self._working.append((one.id, one.ready_at_s, cpu, busy, memory_span * used))
-        pressing, saturation = self._flow.ancestors[regime.bottleneck], job.busy_at_saturation
-        self._dials = [
-            _Dial(
-                operator.name,
-                operator.upstream,
-                taken,
-                operator.selectivity,
-                saturation * regime.busy[i] if regime.busy else 0.0,
-                i in pressing,
-                regime.service_s[i] if regime.service_s else None,
-                operator.service_cv2,
-            )
-            for i, (operator, taken) in enumerate(
-                zip(self._flow.operators, self._flow.inputs, strict=True)
-            )
-        ]
+            cpu, full = cpu_span * worker.cpu_share * used, job.busy_at_saturation * used
+            self._working.append((one.id, one.ready_at_s, cpu, full, memory_span * used))
+        flow, pressing = self._flow, self._flow.ancestors[regime.bottleneck]
+        unknown = [None] * len(flow.operators)  # of a job that is idle
+        shown = zip(regime.busy or unknown, regime.service_s or unknown, strict=True)
+        self._dials = []
+        for i, (one, taken, (busy, service_s)) in enumerate(
+            zip(flow.operators, flow.inputs, shown, strict=True)
+        ):
+            full, held = job.busy_at_saturation * (busy or 0.0), i in pressing
+            rates = one.name, one.upstream, taken, one.selectivity
+            self._dials.append((*rates, full, held, service_s, one.service_cv2))
         self._quiet.clear()
         self._pressed.clear()
 
@@ -174,29 +154,21 @@ class Gauges:
         busy_used = used * self._seen(job.calm_loss_in_busy, job.pressed_loss_in_busy, pressed)
         cpu_used **= job.cpu_exponent
         busy_used **= job.busy_exponent
-        return tuple(
-            [
-                ExecutorSample(
-                    id_,
-                    at_s,
-                    True,
-                    load if (load := idle_cpu + cpu * cpu_used) < 1.0 else 1.0,
-                    busy * busy_used,
-                    idle_memory + memory * used,
-                    rps,
-                )
-                for id_, at_s, cpu, busy, memory in self._working
-            ]
-        )
+        samples = []
+        for id_, at_s, cpu, busy, memory in self._working:
+            load, held = idle_cpu + cpu * cpu_used, idle_memory + memory * used
+            load = load if load < 1.0 else 1.0
+            samples.append(ExecutorSample(id_, at_s, True, load, busy * busy_used, held, rps))
+        return tuple(samples)
 
     def _operators(
         self, means: Means | None, used: float, waiting: float, outage: bool
     ) -> tuple[OperatorSample, ...]:
         """Busy, backpressured and idle time add up to one; only what feeds the fullest operator
         is held back by it. What waits, waits at the sources."""
-        tasks, arrival_cv2 = self._tasks, self._job.arrival_cv2
+        tasks, arrival_cv2 = len(self._running), self._job.arrival_cv2
         if means is None:
-            return tuple([OperatorSample(d.name, d.upstream, tasks=tasks) for d in self._dials])
+            return tuple([OperatorSample(d[0], d[1], tasks=tasks) for d in self._dials])
         job, rps, pressed = self._job, means.throughput_rps, min(1.0, means.pressed)
         busy_used = used * self._seen(job.calm_loss_in_busy, job.pressed_loss_in_busy, pressed)
         busy_used **= job.busy_exponent

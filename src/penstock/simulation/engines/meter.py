@@ -6,8 +6,8 @@ What stays the same between readings is laid out in rows once per change of the 
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
@@ -29,19 +29,8 @@ class Done(Struct, frozen=True, gc=False):
     records: float
 
 
-class _ExecutorRow(NamedTuple):
-    """All that is known of an executor before a reading, in the order in which that needs it."""
-
-    id: str
-    started_at_s: float
-    ready: bool
-    memory: float
-    held: int
-    base_s: float
-    s_per_record: float
-    share: float
-    past_s: float
-    past_records: float
+#: All that is known of an executor before a reading, in the order in which `executors` names it.
+_ExecutorRow = tuple[str, float, bool, float, int, float, float, float, float, float]
 
 
 class Meter:
@@ -70,10 +59,7 @@ class Meter:
     def book(self, crew: Sequence[SimulatedExecutor], plan: TaskPlan, done: Done) -> None:
         """Write down what was done under a plan that is about to change."""
         run_s, records = self._run_s, self._records
-        lines = zip(
-            plan.executor_base_s, plan.executor_s_per_record, plan.record_shares, strict=True
-        )
-        for one, (base_s, s_per_record, share) in zip(crew, lines, strict=True):
+        for one, (base_s, s_per_record, share) in zip(crew, _costs(plan), strict=True):
             spent_s = base_s * done.batches + s_per_record * done.load
             run_s[one.id] = run_s.get(one.id, 0.0) + spent_s
             records[one.id] = records.get(one.id, 0.0) + share * done.records
@@ -91,7 +77,6 @@ class Meter:
         partitions_of: Mapping[str, int],
     ) -> None:
         """Set the rows for the executors of today; `crew` are those that the plan counts on."""
-        people = [*roster.ready, *roster.leaving]
         self._starting = tuple(
             ExecutorSample(one.id, one.requested_at_s, ready=False) for one in roster.starting
         )
@@ -100,28 +85,16 @@ class Meter:
         self._stage_rows = [
             (*facts, *costs) for facts, costs in zip(self._stage_facts, stage_costs, strict=True)
         ]
-        per_executor = zip(
-            plan.executor_base_s, plan.executor_s_per_record, plan.record_shares, strict=True
-        )
-        costs_of = dict(zip(crew, per_executor, strict=True))
-        self._rows = []
-        for one in people:
+        costs_of = dict(zip(crew, _costs(plan), strict=True))
+        self._rows: list[_ExecutorRow] = []
+        for one in (*roster.ready, *roster.leaving):
             held = partitions_of.get(one.id, 0)
+            memory = _IDLE_MEMORY_FRACTION + self._state_fraction * held / self._state_tasks
             # An executor that is not in the crew costs and reads nothing.
-            base_s, s_per_record, share = costs_of.get(one, (0.0, 0.0, 0.0))
-            row = _ExecutorRow(
-                id=one.id,
-                started_at_s=one.ready_at_s,
-                ready=one not in roster.leaving,
-                memory=_IDLE_MEMORY_FRACTION + self._state_fraction * held / self._state_tasks,
-                held=held,
-                base_s=base_s,
-                s_per_record=s_per_record,
-                share=share,
-                past_s=self._run_s.get(one.id, 0.0),
-                past_records=self._records.get(one.id, 0.0),
-            )
-            self._rows.append(row)
+            costs = costs_of.get(one, (0.0, 0.0, 0.0))
+            past = self._run_s.get(one.id, 0.0), self._records.get(one.id, 0.0)
+            ready = one not in roster.leaving
+            self._rows.append((one.id, one.ready_at_s, ready, memory, held, *costs, *past))
 
     def executors(self, done: Done, wall_s: float) -> tuple[ExecutorSample, ...]:
         """All executors: those that are there, those that leave, those that start.
@@ -129,7 +102,7 @@ class Meter:
         Over no time nothing can be measured; then only their names are known.
         """
         if wall_s <= 0.0:
-            names = [ExecutorSample(row.id, row.started_at_s, row.ready) for row in self._rows]
+            names = [ExecutorSample(*row[:3]) for row in self._rows]
             return (*names, *self._starting)
         batches, load, records = done.batches, done.load, done.records
         slot_s = self._cores * wall_s
@@ -174,3 +147,8 @@ class Meter:
         self._stage_run_s = [0.0] * len(self._stage_facts)
         self._past_records = 0.0
         return True
+
+
+def _costs(plan: TaskPlan) -> Iterator[tuple[float, float, float]]:
+    """Of each executor: time per batch and per record, and the part of the records."""
+    return zip(plan.executor_base_s, plan.executor_s_per_record, plan.record_shares, strict=True)

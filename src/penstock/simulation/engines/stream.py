@@ -16,7 +16,6 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
 from functools import lru_cache
 from itertools import accumulate
-from typing import NamedTuple
 
 import numpy as np
 
@@ -30,11 +29,8 @@ _MIN_CAPACITY_FRACTION = 0.05
 _LOOK_AHEAD_S = 120
 
 
-class Swings(NamedTuple):
-    """The relative capacity in each second, and the lowest of all; not to be changed by anyone."""
-
-    each: list[float]
-    deepest: float
+#: The relative capacity in each second, and the lowest of all; not to be changed by anyone.
+Swings = tuple[list[float], float]
 
 
 class RecordStream:
@@ -61,8 +57,7 @@ class RecordStream:
         self._calm_until = -1
         self._calm_rps = 0.0
         self._rates = rates_rps
-        self._swings = swings.each
-        self._deepest = swings.deepest
+        self._swings, self._deepest = swings
         self._catch_up = catch_up_fraction
         #: Records that have arrived by each whole second.
         self._arrived = list(accumulate(rates_rps, initial=0.0))
@@ -269,11 +264,11 @@ class RecordStream:
 def swings(seconds: int, deviation: float, seed: int) -> Swings:
     """The swings of a run, for one seed the same whichever policy runs it."""
     if deviation == 0.0:
-        return Swings([1.0] * seconds, 1.0)
+        return [1.0] * seconds, 1.0
     drawn = np.random.default_rng(abs(seed)).standard_normal(seconds)
     drawn = 1.0 + deviation * drawn.clip(-_MAX_SWING, _MAX_SWING)
     drawn = drawn.clip(_MIN_CAPACITY_FRACTION)
-    return Swings(drawn.tolist(), float(drawn.min(initial=1.0)))
+    return drawn.tolist(), float(drawn.min(initial=1.0))
 
 
 @lru_cache(maxsize=8)

@@ -160,8 +160,8 @@ def _read(file: str, time: str | None, rate: str | None, stamp: tuple[int, int])
     rows = list(_rows(file))
     if not rows:
         raise ConfigError(f"trace {file}: the file is empty")
-    first = rows[0].cells
-    header = None if any(_is_time(cell) for cell in first) else [cell.strip() for cell in first]
+    first = [cell.strip() for cell in rows[0].cells]
+    header = first if all(_instant(cell) is None for cell in first) else None
     data = rows if header is None else rows[1:]
     if len(data) < 2:
         raise ConfigError(
@@ -202,7 +202,7 @@ def _find_columns(
 
     The first is that of the time; without one there is one row per second.
     """
-    numeric = [index for index, cell in enumerate(row.cells) if _is_number(cell)]
+    numeric = [index for index, cell in enumerate(row.cells) if _number(cell) is not None]
     rate_at = _asked(file, header, row, rate)
     if rate_at is None and (usual := _usual(header, RATE_NAMES)) in numeric:
         rate_at = usual
@@ -211,7 +211,8 @@ def _find_columns(
         time_at = _usual(header, TIME_NAMES)
     is_guess = time_at is None or len(row.cells) == 1
     if time_at is None:
-        timely = (index for index, cell in enumerate(row.cells) if _is_time(cell))
+        instants = [_instant(cell.strip()) for cell in row.cells]
+        timely = (index for index, at_s in enumerate(instants) if at_s is not None)
         time_at = next((index for index in timely if index != rate_at), None)
     if rate_at is None:
         rate_at = _guessed_rate(numeric, time_at, is_guess)
@@ -252,12 +253,11 @@ def _asked(file: str, header: list[str] | None, row: _TraceRow, column: str | No
 
 def _rate(file: str, row: _TraceRow, column: int) -> float:
     cell = row.cell(column)
-    try:
-        rate = float(cell)
-    except ValueError:
+    rate = _number(cell)
+    if rate is None:
         raise ConfigError(
             f"trace {file}, line {row.line}: expected a rate in column {column + 1}, not '{cell}'"
-        ) from None
+        )
     if not (isfinite(rate) and rate >= 0.0):
         raise ConfigError(
             f"trace {file}, line {row.line}: rates must be finite and not negative, not {cell}"
@@ -292,11 +292,8 @@ def _instant(cell: str) -> float | None:
     >>> _instant("90"), _instant("1970-01-01 00:01:30"), _instant("1970-01-01T01:00:00+01:00")
     (90.0, 90.0, 0.0)
     """
-    try:
-        number = float(cell)
-    except ValueError:
-        pass
-    else:
+    number = _number(cell)
+    if number is not None:
         return number if isfinite(number) else None
     try:
         date = datetime.fromisoformat(cell)
@@ -305,14 +302,9 @@ def _instant(cell: str) -> float | None:
     return (date if date.tzinfo else date.replace(tzinfo=UTC)).timestamp()
 
 
-def _is_time(cell: str) -> bool:
-    return _instant(cell.strip()) is not None
-
-
-def _is_number(cell: str) -> bool:
-    """Whether a cell could be a rate; NaN and infinity count, to be refused with their line."""
+def _number(cell: str) -> float | None:
+    """A number, if it is one; NaN and infinity count, to be refused with their line."""
     try:
-        float(cell)
+        return float(cell)
     except ValueError:
-        return False
-    return True
+        return None
