@@ -230,6 +230,46 @@ def test_late_and_falling_behind_grows_by_arrivals_over_throughput() -> None:
     assert adapted(LATE, 400.0, overprovisioning=0.0).target_executors == 8
 
 
+def _through_a_filter(sink_rps: float | None) -> Snapshot:
+    operators = (
+        OperatorSample("read", input_rps=100.0, backpressured_fraction=0.05),
+        OperatorSample("keep", ("read",), input_rps=100.0),
+        OperatorSample("sink", ("keep",), input_rps=sink_rps),
+    )
+    return changed(operators=operators)
+
+
+def test_throughput_is_what_comes_in_at_the_sink() -> None:
+    # 200/s arrive, 100/s are read, 80/s reach the sink: ceil(4 x 200/80 x 1.2) = 12. The fleet of
+    # 12 is expected to read three times as much as that of 4.
+    decision = adapted(_through_a_filter(80.0), 400.0)
+    assert (decision.target_executors, decision.expected_rps) == (12, 300.0)
+    assert "200/s arrive, 80/s reach the sink" in decision.reasons[0].text
+    assert decision.reasons[0].evidence["sink_rps"] == 80.0
+
+
+@pytest.mark.parametrize("sink_rps", [None, 0.0])
+def test_what_is_read_counts_where_nothing_is_seen_at_the_sink(sink_rps: float | None) -> None:
+    decision = adapted(_through_a_filter(sink_rps), 400.0)
+    assert decision.target_executors == 10
+    assert "100/s are processed" in decision.reasons[0].text
+
+
+def test_throughput_may_be_counted_at_the_source() -> None:
+    knowledge = Knowledge()
+    for seen in (changed(at_s=50.0, backlog_records=400.0), _through_a_filter(80.0)):
+        knowledge.learn(seen, seen.at_s)
+    policy = DhalionAdapted(throughput_at="source")
+    assert policy.decide(_through_a_filter(80.0), knowledge).target_executors == 10
+
+
+def test_the_lag_is_the_mean_over_partitions() -> None:
+    # One partition is 8 s late, the mean over all 4 s: that is in time.
+    decision = adapted(changed(mean_delay_s=4.0), 400.0, lag_window_s=0.0)
+    assert decision.reasons[0].evidence["lag_s"] == 4.0
+    assert decision.reasons[0].code == "scale_down"
+
+
 def test_the_lag_of_the_moment_counts_alone_if_that_is_asked_for() -> None:
     # 2 s late ten seconds ago and 8 s now: 5 s on average, which is not above 5 s.
     knowledge = Knowledge()

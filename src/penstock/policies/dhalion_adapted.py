@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from math import floor
-from typing import Annotated, ClassVar
+from typing import Annotated, ClassVar, Literal
 
 from msgspec import Meta
 
@@ -48,15 +48,20 @@ class DhalionAdapted:
     """Grow by the ratio of arrivals to throughput when late; shrink by a fifth when idle enough.
 
     The rule: if ``lag > latency_threshold_s`` and the backlog grows:
-    ``n' = ceil(n x arrival / throughput x (1 + overprovisioning))``. Else, if backpressure,
-    lag and cpu are all below their thresholds: ``n' = floor(n x (1 - shrink_fraction))``.
+    ``n' = ceil(n x arrival / throughput x (1 + overprovisioning))``, where the throughput is what
+    comes in at the sink. Else, if backpressure, lag and cpu are all below their thresholds:
+    ``n' = floor(n x (1 - shrink_fraction))``.
 
     Parameters
     ----------
     latency_threshold_s
-        Event-time lag above which the job is late: 1, 5 and 10 s in the study.
+        Event-time lag above which the job is late, as a mean over partitions: 1, 5 and 10 s in
+        the study.
     overprovisioning
         Added on top when growing, as a fraction.
+    throughput_at
+        Where throughput is counted: at the ``sink`` as in the study, or at the ``source``, which
+        suits a job whose sink gets fewer records than arrive.
     backpressure_fraction
         Shrink only if no operator is backpressured for more than this fraction of time.
     cpu_fraction
@@ -93,19 +98,24 @@ class DhalionAdapted:
     Where we differ
     ---------------
     The published script guards the shrink by record lag; we follow the text, event-time lag. It
-    also re-applies a stale target when no rule fires; we hold. On micro-batches, which have no
-    backpressure, the overrun of batches over their trigger stands in for it, and up to two
+    also re-applies a stale target when no rule fires; we hold. Sinks are the operators from which
+    no other reads, on Spark the last stage. Where nothing comes in there (a filter drops all, a
+    window is still open), or it is not measured, what the job reads stands for it. Where partitions
+    are not told apart, the lag is that of the oldest record of all. On micro-batches, which have
+    no backpressure, the overrun of batches over their trigger stands in for it, and up to two
     trigger intervals of lag do not count.
 
     Wins and loses
     --------------
     Wins on a smooth wave over a job with a restart cost: few, well-sized steps. Loses on heavy
     stateful queries with its short cooldown: a restart causes lag, the lag causes the next step
-    up, and so on to the maximum.
+    up, and so on to the maximum; and on a job that filters or aggregates: if a tenth of what
+    arrives reaches the sink, the first step up is tenfold.
     """
 
     latency_threshold_s: Annotated[float, Meta(gt=0)] = 5.0
     overprovisioning: Annotated[float, Meta(ge=0)] = 0.2
+    throughput_at: Literal["sink", "source"] = "sink"
     backpressure_fraction: Annotated[float, Meta(ge=0, le=1)] = 0.1
     cpu_fraction: Annotated[float, Meta(ge=0)] = 0.6
     shrink_fraction: Annotated[float, Meta(gt=0, lt=1)] = 0.2
@@ -127,17 +137,22 @@ class DhalionAdapted:
     def _late(self, lag_s: float, snapshot: Snapshot, knowledge: Knowledge) -> Decision:
         fleet = snapshot.fleet.target
         arrival_rps = _mean(lambda s: s.arrival_rps, snapshot, knowledge, self.window_s)
-        throughput_rps = _mean(lambda s: s.throughput_rps, snapshot, knowledge, self.window_s)
+        read_rps = _mean(lambda s: s.throughput_rps, snapshot, knowledge, self.window_s)
+        sink_rps = None
+        if self.throughput_at == "sink":
+            sink_rps = _mean(_sink_rps, snapshot, knowledge, self.window_s)
+        throughput_rps = sink_rps or read_rps
         growth_rps = knowledge.slope(lambda s: s.backlog_records, self.window_s)
         if arrival_rps is None or throughput_rps is None or growth_rps is None:
             unknown = missing(arrival_rps=arrival_rps, throughput_rps=throughput_rps)
             growth = ["growth of backlog_records"] if growth_rps is None else []
             return not_measured(fleet, *unknown, *growth)
+        at_sink = bool(sink_rps)
         evidence = {
             "lag_s": lag_s,
             "backlog_growth_rps": growth_rps,
             "arrival_rps": arrival_rps,
-            "throughput_rps": throughput_rps,
+            "sink_rps" if at_sink else "throughput_rps": throughput_rps,
         }
         late = f"{lag_s:.1f} s late"
         if growth_rps <= 0.0:
@@ -148,10 +163,10 @@ class DhalionAdapted:
         target = max(fleet, grown(fleet, arrival_rps, throughput_rps, factor))
         text = (
             f"{late} and the backlog grows by {rate(growth_rps)}: {rate(arrival_rps)} "
-            f"arrive, {rate(throughput_rps)} are processed, with {self.overprovisioning:.0%} on "
-            f"top: {resized(fleet, target)}"
+            f"arrive, {rate(throughput_rps)} {'reach the sink' if at_sink else 'are processed'}, "
+            f"with {self.overprovisioning:.0%} on top: {resized(fleet, target)}"
         )
-        expected_rps = throughput_rps * target / fleet if fleet > 0 else None
+        expected_rps = read_rps * target / fleet if read_rps and fleet > 0 else None
         return Decision.of(target, Reason("scale_up", text, evidence), expected_rps=expected_rps)
 
     def _in_time(self, lag_s: float, snapshot: Snapshot, knowledge: Knowledge) -> Decision:
@@ -182,3 +197,10 @@ def _mean(
     """The mean over the window, provided that the metric is being measured now."""
     measured = metric(snapshot) is not None
     return window_mean(metric, snapshot, knowledge, window_s) if measured else None
+
+
+def _sink_rps(snapshot: Snapshot) -> float | None:
+    """What comes in at the operators from which no other reads; ``None`` if not measured."""
+    read = {feed for operator in snapshot.operators for feed in operator.upstream}
+    sinks = [o.input_rps for o in snapshot.operators if o.name not in read]
+    return sum(rps or 0.0 for rps in sinks) if sinks and None not in sinks else None
