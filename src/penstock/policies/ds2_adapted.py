@@ -59,8 +59,8 @@ class Ds2Adapted:
 
     Where we differ
     ---------------
-    The lag is the mean over partitions as in the study; where partitions are not told apart, the age
-    of the oldest record of all. In a micro-batch job the lag that the trigger causes by itself, up
+    The lag is the mean over partitions as in the study; where they are not told apart, the age of
+    the oldest record of all. In a micro-batch job the lag that the trigger causes by itself, up
     to two intervals, does not count: otherwise such a job could never shrink. The rest as `ds2`.
 
     Wins and loses
