@@ -125,9 +125,9 @@ def findings(prepared: Prepared, results: Results, testbeds: int) -> Study:
         )
         return mean([*map(mean_relative_error, pairs)])
 
-    fitted_names = ("work_s", "gauge_noise", "swing", "transfer_s")
+    found = ("work_s", "gauge_noise", "swing", "transfer_s")
     fitted = {
-        **{name: getattr(testbed, name) for name in fitted_names},
+        **{name: getattr(testbed, name) for name in found},
         "R": ekf.noise,
         "b_cpu": ekf.rate_effects[0],
         "sized_for_fraction": ekf.sized_for_fraction or 0.0,
@@ -137,11 +137,10 @@ def findings(prepared: Prepared, results: Results, testbeds: int) -> Study:
         "events on Lab": off("events", "Lab"),
         "image_s": off("image_s", *SCENARIOS),
     }
-    fit = {"testbeds": testbeds, "error": prepared.fit_error}
     return TEXT.findings(
         [*tables.values(), break_even(results), prepared.readings],
         claims(results),
-        [TEXT.calibration("testbed", fitted, errors, **fit)],
+        [TEXT.calibration("testbed", fitted, errors, testbeds=testbeds, error=prepared.fit_error)],
         distances({f"{s}: ": table for s, table in tables.items()}, metrics=METRICS[:3]),
         box_plots(results),
         runs=len(results["Lab", "EKF"]),
@@ -232,6 +231,9 @@ def calibrate(
             for name, rule, metric in product(FITTED_LOADS, FILTERS, FITTED_METRICS)
         ]
 
+    def apart(testbed: Cloud) -> float:
+        return sum(abs(log(max(1e-9, ours) / paper)) for paper, ours in pairs(testbed))
+
     remaining = list(grid)
     for seeds, count in stages:
         cells = {
@@ -242,12 +244,8 @@ def calibrate(
         }
         for key, runs in bench.run_groups(run, cells, what).items():
             found.setdefault(key, []).extend(runs)
-        remaining = sorted(remaining, key=lambda each: _apart(pairs(each)))[:count]
+        remaining = sorted(remaining, key=apart)[:count]
     return remaining[0], mean_relative_error(pairs(remaining[0]))
-
-
-def _apart(pairs: Sequence[tuple[float, float]]) -> float:
-    return sum(abs(log(max(1e-9, ours) / paper)) for paper, ours in pairs)
 
 
 def kalman(testbed: Cloud) -> Thresholds:
@@ -286,9 +284,6 @@ def nearest(readings: Comparison) -> float:
     """The load to size for with which EKF comes nearest to the VM time of the paper."""
     apart = [abs(ours - paper) for paper, ours in readings.pairs("vm_hours")]
     return float(readings.entries[apart.index(min(apart))].label)
-
-
-# The tables and the claims ----------------------------------------------------------------------
 
 
 class BorkowskiRun(Struct, frozen=True):
