@@ -107,8 +107,9 @@ class Broker:
         if partitions < 1:
             raise ConfigError(f"topic {name!r} needs at least one partition, not {partitions}")
         topic = NewTopic(name, num_partitions=partitions, replication_factor=1)
+        admin = self._admin()  # in a variable: a client that nobody holds ends its request
         try:
-            self._admin().create_topics([topic], operation_timeout=ASK_TIMEOUT_S)[name].result()
+            admin.create_topics([topic], operation_timeout=ASK_TIMEOUT_S)[name].result()
         except KafkaException as error:
             raise ConfigError(f"cannot create topic {name!r}: {error.args[0].str()}") from None
 
