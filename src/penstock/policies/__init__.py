@@ -19,6 +19,7 @@ from penstock.policies.penstock.penstock import Penstock
 from penstock.policies.phoebe import Phoebe
 from penstock.policies.queueing.queueing import Queueing
 from penstock.policies.spark_dra import SparkDra
+from penstock.policies.spark_trigger_dra import SparkTriggerDra
 from penstock.policies.static import Static
 from penstock.policies.thresholds.thresholds import Thresholds
 from penstock.policies.throughput_table import ThroughputTable
@@ -42,6 +43,7 @@ POLICIES: dict[str, type[Policy]] = {
     "daedalus": Daedalus,
     "phoebe": Phoebe,
     "spark_dra": SparkDra,
+    "spark_trigger_dra": SparkTriggerDra,
     "dstreams_ratio": DstreamsRatio,
     "elastic_scaling": ElasticScaling,
     "keda_lag": KedaLag,
