@@ -18,6 +18,7 @@ from penstock.policies.kubernetes.varga import Varga
 from penstock.policies.penstock.penstock import Penstock
 from penstock.policies.phoebe import Phoebe
 from penstock.policies.queueing.queueing import Queueing
+from penstock.policies.slots_and_queue import SlotsAndQueue
 from penstock.policies.spark_dra import SparkDra
 from penstock.policies.spark_trigger_dra import SparkTriggerDra
 from penstock.policies.static import Static
@@ -44,6 +45,7 @@ POLICIES: dict[str, type[Policy]] = {
     "phoebe": Phoebe,
     "spark_dra": SparkDra,
     "spark_trigger_dra": SparkTriggerDra,
+    "slots_and_queue": SlotsAndQueue,
     "dstreams_ratio": DstreamsRatio,
     "elastic_scaling": ElasticScaling,
     "keda_lag": KedaLag,
