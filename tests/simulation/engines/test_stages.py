@@ -84,7 +84,7 @@ def test_without_executors_a_batch_takes_for_ever() -> None:
 
 def test_state_waits_for_executors_when_there_are_none() -> None:
     state = State(COUNT, load_s=1.0)
-    state.begin(["1", "2"], 2, [1.0, 1.0])
+    state.follow(["1", "2"], 2, [1.0, 1.0])
     assert state.follow([], 2, []) == 0.0
     # Both newcomers load half of the state, at the same time.
     assert state.follow(["3", "4"], 2, [1.0, 1.0]) == 0.5

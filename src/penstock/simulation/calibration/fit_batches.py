@@ -62,17 +62,15 @@ def batches_of(steps: Iterable[Step]) -> list[Seen]:
     snapshots = [step.snapshot for step in steps if step.snapshot is not None]
     snapshots = [one for one in snapshots if one.fleet.active > 0]
     joins = _joins(snapshots)
-    batches: list[Batch] = []
-    fleets: list[int] = []
-    held: list[bool] = []
-    for seen in snapshots:
-        for batch in seen.batches:
-            if batch.input_records > 0:
-                since = sum(batch.started_at_s < at_s <= seen.at_s for at_s in joins)
-                batches.append(batch)
-                fleets.append(max(1, seen.fleet.active - since))
-                held.append(_held_back(seen))
-    return marked(batches, fleets, joins, held)
+    found = [
+        (batch, seen) for seen in snapshots for batch in seen.batches if batch.input_records > 0
+    ]
+    since = [sum(batch.started_at_s < at_s <= seen.at_s for at_s in joins) for batch, seen in found]
+    fleets = [
+        max(1, seen.fleet.active - came) for (_, seen), came in zip(found, since, strict=True)
+    ]
+    held = [_held_back(seen) for _, seen in found]
+    return marked([batch for batch, _ in found], fleets, joins, held)
 
 
 def marked(

@@ -56,12 +56,9 @@ class Errors(Struct, frozen=True):
 
 def rows_of(steps: Iterable[Step]) -> list[RecordedSample]:
     """The rows of a journal: its snapshots with arrivals and at least one worker."""
-    rows = []
-    for step in steps:
-        seen = step.snapshot
-        if seen is not None and seen.arrival_rps is not None and seen.fleet.active > 0:
-            rows.append(row_of(seen, seen.arrival_rps))
-    return rows
+    snapshots = [step.snapshot for step in steps if step.snapshot is not None]
+    seen = [(one, one.arrival_rps) for one in snapshots if one.fleet.active > 0]
+    return [row_of(one, rps) for one, rps in seen if rps is not None]
 
 
 def row_of(seen: Snapshot, arrival_rps: float) -> RecordedSample:

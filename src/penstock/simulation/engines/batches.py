@@ -63,8 +63,7 @@ class MicroBatchRun(InstantActuator):
         self._running = False
         self._start_s = self._end_s = 0.0
         self._next_s = job.trigger_interval_s  # the instant of the grid after `_start_s`
-        self._upto = 0.0  # records committed once it is
-        self._load = 0.0  # its records times its noise
+        self._upto = self._load = 0.0  # records committed once it is; its records times its noise
         self._resumed = (-1.0, 0.0, 0.0)  # which batch (its start), since when, share done then
 
         # All batches that were committed, and the records that they led up to.
@@ -74,7 +73,6 @@ class MicroBatchRun(InstantActuator):
 
         # What was done since the last reading or change of plan.
         self._batches_run = self._load_run = self._records_booked = 0.0
-
         self._base_s = inf  # the cost of a batch before its first record
         self._extra_s = 0.0  # what the next batch pays for state that moves
         self._joining_s = 0.0  # and for executors that have just come
@@ -83,8 +81,7 @@ class MicroBatchRun(InstantActuator):
         self._fleet = Fleet(executors, executors, executors, job.cores_per_executor)
         self._meter = Meter(job)
         self._partitions = max(stage.tasks for stage in job.stages)
-        self._read_at_s = 0.0
-        self._batches_read = 0
+        self._read_at_s, self._batches_read = 0.0, 0
         self._latency_s: float | None = None
         self._look_ahead()
 
@@ -301,9 +298,8 @@ class MicroBatchRun(InstantActuator):
         job, crew, share = self._job, self._crew, self._share_done(now_s)
         self._meter.book(crew.executors, crew.plan, self._done(share))
         self._count_from(share)
-        self._extra_s = max(self._extra_s, crew.replan(self._roster.ready, now_s))
-        self._extra_s += self._joining_s
-        self._joining_s = 0.0
+        moving_s = max(self._extra_s, crew.replan(self._roster.ready, now_s))
+        self._extra_s, self._joining_s = moving_s + self._joining_s, 0.0
         self._base_s = job.fixed_s + crew.plan.base_s
         self._limit = job.max_offsets_per_trigger or inf
         if job.max_batch_s is not None and crew.plan.s_per_record > 0.0:

@@ -264,13 +264,12 @@ class ContinuousRun(InstantActuator):
             self._next_event_s = min(self._next_change_s, self._look_at_s)
             if self._next_change_s > now_s:
                 return
-        fleet_changes = self._roster.next_event_s <= now_s or self._wave_until_s <= now_s
-        if self._roster.next_event_s <= now_s:
-            change = self._roster.advance(now_s)
-            died = any(one in self._running for one in change.lost)
+        roster_changes = self._roster.next_event_s <= now_s
+        fleet_changes = roster_changes or self._wave_until_s <= now_s
+        lost = self._roster.advance(now_s).lost if roster_changes else []
+        if fleet_changes:
+            died = any(one in self._running for one in lost)
             self._regroup(now_s, undetected_s=self._job.detect_loss_s if died else 0.0)
-        elif self._wave_until_s <= now_s:
-            self._regroup(now_s)
         self._take_stock(fleet_changes)
 
     def _turns_late(self) -> bool:

@@ -96,13 +96,12 @@ class Gauges:
         flow, pressing = self._flow, self._flow.ancestors[regime.bottleneck]
         unknown = [None] * len(flow.operators)  # of a job that is idle
         shown = zip(regime.busy or unknown, regime.service_s or unknown, strict=True)
+        known = zip(flow.operators, flow.inputs, shown, strict=True)
         self._dials = []
-        for i, (one, taken, (busy, service_s)) in enumerate(
-            zip(flow.operators, flow.inputs, shown, strict=True)
-        ):
+        for i, (operator, taken, (busy, service_s)) in enumerate(known):
             full, held = job.busy_at_saturation * (busy or 0.0), i in pressing
-            rates = one.name, one.upstream, taken, one.selectivity
-            self._dials.append((*rates, full, held, service_s, one.service_cv2))
+            flows = operator.name, operator.upstream, taken, operator.selectivity
+            self._dials.append((*flows, full, held, service_s, operator.service_cv2))
         self._quiet.clear()
         self._pressed.clear()
 

@@ -51,8 +51,7 @@ class SimulatedSource:
         self.arrived = list(accumulate(self.rates_rps, initial=0.0))
         self.duration_s = float(len(self.rates_rps))
         self._outages = [fault for fault in faults if isinstance(fault, SourceOutage)]
-        self._seen_at_s = 0.0
-        self._seen = 0.0
+        self._seen_at_s = self._seen = 0.0
         self._oldest = 0
 
     def is_out(self, now_s: float) -> bool:

@@ -154,26 +154,22 @@ class State:
         self._load_s = load_s
         self.partitions_of: dict[str, int] = {}
 
-    def begin(self, ids: Sequence[str], cores: int, speeds: Sequence[float]) -> None:
-        """Lay the partitions out as a job does that has been running for a while."""
-        counts = tasks_per_executor(self._tasks, cores, speeds)
-        self.partitions_of = dict(zip(ids, counts, strict=True))
-
     def follow(self, ids: Sequence[str], cores: int, speeds: Sequence[float]) -> float:
         """Adapt to a changed fleet; returns the seconds that the next batch waits for it.
 
-        When two of four leave, each of the others gains a quarter; when they come back, so do they:
+        Of four that load it all, each has a quarter. When two leave, each of the others gains a
+        quarter; when they come back, so do they:
 
         >>> state = State(Stage("count", 200, 1e-4, stateful=True), load_s=2.4)
-        >>> state.begin("abcd", 1, [1.0] * 4)
-        >>> state.follow("ab", 1, [1.0] * 2), state.follow("abcd", 1, [1.0] * 4)
-        (0.6, 0.6)
+        >>> [state.follow(ids, 1, [1.0] * len(ids)) for ids in ("abcd", "ab", "abcd")]
+        [0.6, 0.6, 0.6]
         """
         if not ids:
             return 0.0
         held = self.partitions_of
-        self.begin(ids, cores, speeds)
-        gain = max(self.partitions_of[one] - held.get(one, 0) for one in ids)
+        counts = tasks_per_executor(self._tasks, cores, speeds)
+        self.partitions_of = dict(zip(ids, counts, strict=True))
+        gain = max(count - held.get(one, 0) for one, count in self.partitions_of.items())
         return max(0, gain) / self._tasks * self._load_s
 
 
@@ -185,17 +181,14 @@ class BatchScheduler:
     ) -> None:
         self._job = job
         self._faults = [fault for fault in faults if isinstance(fault, CapacityDrop | SkewSetsIn)]
-        self._cold: list[bool] = [False] * len(ready)
-        self.executors = list(ready)
+        self._cold: list[bool] = []
+        self.executors: list[SimulatedExecutor] = []
         stateful = [stage for stage in job.stages if stage.stateful]
         self._states = {
             stage.name: State(stage, job.state_bytes / len(stateful) / job.state_load_bytes_per_s)
             for stage in stateful
         }
-        ids, speeds = [one.id for one in ready], self._speeds()
-        for state in self._states.values():
-            state.begin(ids, job.cores_per_executor, speeds)
-        self.plan = self._plan(0.0, ids, speeds)
+        self.replan(ready, 0.0)
 
     def replan(self, ready: Sequence[SimulatedExecutor], now_s: float) -> float:
         """Plan for these executors; returns what the next batch waits for their state."""

@@ -41,7 +41,7 @@ NAMED: dict[str, str] = {
     "koper-q3": "cosine:mean=50k,amplitude=25k,peak_executors=12 for 140min",
     "koper-q11": "cosine:mean=100k,amplitude=50k,peak_executors=12 for 140min",
     # Daedalus (2024), section 4: two periods in six hours, 5,000 to 60,000 records/s.
-    "daedalus-wordcount": ("sine:mean=32.5k,amplitude=27.5k,period=3h,peak_executors=12 for 6h"),
+    "daedalus-wordcount": "sine:mean=32.5k,amplitude=27.5k,period=3h,peak_executors=12 for 6h",
     # Borkowski et al. (2019), section 5: images per second, 45 minutes.
     "borkowski-pyramid": "pyramid:high=60,step=15,hold=130s,peak_executors=12 for 45min",
     "borkowski-square": "square:low=1,high=65,hold=370s,peak_executors=12 for 45min",

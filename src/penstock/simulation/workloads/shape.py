@@ -98,8 +98,7 @@ def to_peak(
         raise ConfigError(
             f"{describe()}: cannot be scaled to a peak: its {percentile:g}th percentile is 0"
         )
-    scaled: Series = series * (peak_rps / peak)
-    return scaled
+    return np.asarray(series * (peak_rps / peak))
 
 
 def slow_noise(at_s: Series, random: np.random.Generator) -> Series:
@@ -110,8 +109,7 @@ def slow_noise(at_s: Series, random: np.random.Generator) -> Series:
     # The first value is drawn from the process at rest, the shocks after it keep it there.
     shocks[1:] *= sqrt(1.0 - keep * keep)
     values = list(accumulate(shocks.tolist(), lambda value, shock: keep * value + shock))
-    wandering: Series = np.interp(at_s, np.arange(knots) * SLOW_NOISE_STEP_S, values)
-    return wandering
+    return np.asarray(np.interp(at_s, np.arange(knots) * SLOW_NOISE_STEP_S, values))
 
 
 def intervals(at_s: Series, every_s: float) -> NDArray[np.int64]:
