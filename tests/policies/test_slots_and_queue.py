@@ -59,7 +59,7 @@ def test_utilization_says_when_and_the_queue_how_much(
 def test_full_slots_without_a_queue_say_that_more_would_not_help() -> None:
     assert (
         decided(seen(1.0, tasks=8)).reasons[0].text
-        == "slots 100% busy, 0.0 tasks wait, more executors would not help: 4 executors stay"
+        == "slots 100% busy, 0 tasks wait, more executors would not help: 4 executors stay"
     )
 
 

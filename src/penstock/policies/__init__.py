@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from penstock.core.protocols import Policy
 from penstock.policies.backlog_threshold import BacklogThreshold
+from penstock.policies.conttune import ContTune
 from penstock.policies.daedalus.daedalus import Daedalus
 from penstock.policies.dhalion import Dhalion
 from penstock.policies.dhalion_adapted import DhalionAdapted
@@ -37,6 +38,7 @@ POLICIES: dict[str, type[Policy]] = {
     "dhalion_adapted": DhalionAdapted,
     "ds2": Ds2,
     "ds2_adapted": Ds2Adapted,
+    "conttune": ContTune,
     "throughput_table": ThroughputTable,
     "backlog_threshold": BacklogThreshold,
     "queueing": Queueing,

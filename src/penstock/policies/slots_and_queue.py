@@ -11,7 +11,7 @@ from msgspec import Meta
 
 from penstock.core.knowledge import Knowledge
 from penstock.core.model import Decision, Limits, Reason, Snapshot, not_measured
-from penstock.core.phrases import resized
+from penstock.core.phrases import counted, resized
 from penstock.policies.algorithms.measurements import missing
 
 
@@ -51,7 +51,7 @@ class SlotsAndQueue:
     ...     operators=(OperatorSample("count", busy_fraction=0.9, tasks=20),))
     >>> decision = SlotsAndQueue().decide(now, Knowledge())
     >>> decision.target_executors, decision.reasons[0].text
-    (6, 'slots 90% busy, 5.4 tasks wait, more than 80%: 6 executors instead of 4')
+    (6, 'slots 90% busy, 5 tasks wait, more than 80%: 6 executors instead of 4')
 
     References
     ----------
@@ -100,7 +100,7 @@ class SlotsAndQueue:
             return not_measured(fleet.target, *names)
         queue = queued / max(1, fleet.active * fleet.cores_per_executor)
         waits = queue >= self.least_queue or snapshot.trigger_interval_s is None
-        seen = f"slots {utilization:.0%} busy, {queued:.1f} tasks wait"
+        seen = f"slots {utilization:.0%} busy, {counted(round(queued), 'task', 'wait')}"
         if utilization > self.high_utilization and waits:
             growth = min(self.most_growth, (utilization + queue) / self.target_utilization)
             wanted = max(fleet.target, ceil(fleet.active * growth))
