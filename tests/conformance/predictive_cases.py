@@ -71,8 +71,9 @@ def _skew(case: Mapping[str, Any]) -> dict[str, Any]:
     lines = [
         RunningRegression.through(columns[f"cpu_{name}"], columns[f"thr_{name}"]) for name in names
     ]
-    fractions = full_cpu_fractions([line.x_mean for line in lines])
-    capacities = executor_capacities_rps(lines)
+    # The case is the published code's: its skew is additive.
+    fractions = full_cpu_fractions([line.x_mean for line in lines], skew="additive")
+    capacities = executor_capacities_rps(lines, skew="additive")
     workers = [
         {
             "worker": name,
@@ -157,7 +158,9 @@ def _decision(example: Example) -> dict[str, int]:
         lag_records=example["lag"],
         since_rescale_s=example["since"],
     )
-    return {"paper_variant": Daedalus(most_executors=most).plan(outlook).executors}
+    # The case works off the lag as well, which its paper does not say.
+    policy = Daedalus(most_executors=most, count_lag=True)
+    return {"paper_variant": policy.plan(outlook).executors}
 
 
 # -- Phoebe ----------------------------------------------------------------------------------------

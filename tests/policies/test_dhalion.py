@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import msgspec
 import pytest
@@ -204,7 +205,7 @@ LATE = Snapshot(
 )
 
 
-def adapted(snapshot: Snapshot, backlog_before: float, **parameters: float) -> Decision:
+def adapted(snapshot: Snapshot, backlog_before: float, **parameters: Any) -> Decision:
     knowledge = Knowledge()
     before = Snapshot(
         snapshot.at_s - 10.0,

@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from msgspec import Struct
 
-from penstock.policies.daedalus.regression import RunningRegression, full_cpu_fractions
+from penstock.policies.daedalus.regression import RunningRegression, Skew, full_cpu_fractions
 from penstock.policies.thresholds.filters import (
     KalmanStep,
     bootstrap_step,
@@ -115,13 +115,17 @@ def kalman_run(
     return steps
 
 
-def executor_capacities_rps(lines: Sequence[RunningRegression], full: float = 1.0) -> list[int]:
+def executor_capacities_rps(
+    lines: Sequence[RunningRegression], full: float = 1.0, skew: Skew = "proportional"
+) -> list[int]:
     """What each executor can process, in whole records/s; what they can together is the sum.
 
     >>> even = RunningRegression.through([0.2, 0.4], [200.0, 400.0])
     >>> behind = RunningRegression.through([0.1, 0.3], [100.0, 300.0])
     >>> executor_capacities_rps([even, behind])
+    [1000, 666]
+    >>> executor_capacities_rps([even, behind], skew="additive")
     [1000, 900]
     """
-    fractions = full_cpu_fractions([line.x_mean for line in lines], full)
+    fractions = full_cpu_fractions([line.x_mean for line in lines], full, skew)
     return [int(line.at(cpu)) for line, cpu in zip(lines, fractions, strict=True)]

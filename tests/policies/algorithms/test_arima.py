@@ -116,27 +116,34 @@ def test_no_arrivals_have_no_relative_error() -> None:
 
 def test_trust_is_earned_by_a_promise_that_was_kept() -> None:
     assert not Trust().is_earned
-    promised = Trust().with_promise(np.array([100.0, 120.0]))
-    assert promised.promised_rps == 100.0
-    assert promised.judged(100.0, 0.0, 60.0).is_earned
-    assert not promised.judged(80.0, 0.0, 60.0).is_earned  # 20 of 80 wrong
-    assert promised.judged(81.0, 0.0, 60.0).is_earned
-    assert Trust().judged(100.0, 0.0, 60.0) == Trust()
+    promised = Trust().with_promise([100.0])
+    assert promised.judged([100.0], 0.0, 60.0).is_earned
+    assert not promised.judged([80.0], 0.0, 60.0).is_earned  # 20 of 80 wrong
+    assert promised.judged([81.0], 0.0, 60.0).is_earned
+    assert Trust().judged([100.0], 0.0, 60.0) == Trust()
 
 
-def test_fifteen_bad_forecasts_in_a_row_make_it_forget_the_time_before_them() -> None:
+def test_a_promise_is_judged_measurement_by_measurement() -> None:
+    # 40 + 40 of 400 wrong; the mean alone would have been right.
+    promised = Trust().with_promise([140.0, 60.0, 100.0, 100.0])
+    assert promised.judged([100.0] * 4, 0.0, 60.0).wape == pytest.approx(0.2)
+    # One measurement is missing: only the means can be compared.
+    assert promised.judged([100.0] * 3, 0.0, 60.0).wape == 0.0
+
+
+def test_fifteen_poor_forecasts_in_a_row_make_it_forget_the_time_before_them() -> None:
     trust = Trust()
     for loop in range(15):
-        assert trust.bad_forecasts == loop
-        trust = trust.with_promise(np.array([115.0])).judged(100.0, 60.0 * loop, 60.0)
-    assert trust.bad_forecasts == 0
+        assert trust.poor_forecasts == loop
+        trust = trust.with_promise([125.0]).judged([100.0], 60.0 * loop, 60.0)
+    assert trust.poor_forecasts == 0
     assert trust.trained_from_s == 840.0 - 900.0
 
 
-def test_a_good_forecast_ends_the_row() -> None:
-    bad = Trust(promised_rps=115.0).judged(100.0, 0.0, 60.0)
-    assert bad.bad_forecasts == 1
-    assert bad.with_promise(np.array([109.0])).judged(100.0, 60.0, 60.0).bad_forecasts == 0
+def test_a_forecast_below_a_quarter_wrong_ends_the_row() -> None:
+    poor = Trust(promised_rps=(125.0,)).judged([100.0], 0.0, 60.0)
+    assert poor.poor_forecasts == 1
+    assert poor.with_promise([124.0]).judged([100.0], 60.0, 60.0).poor_forecasts == 0
 
 
 @pytest.mark.skipif(find_spec("statsforecast") is not None, reason="the extra is installed")

@@ -59,8 +59,8 @@ def outlook(
         (outlook(5, 40_000.0, 80_000.0), 9, "scale_up"),
         # A ramp that the present size bears until it would have recovered needs no rescale yet.
         (outlook(6, 40_000.0, 64_000.0), 6, "right_size"),
-        # 6 million waiting and 1.4 million on top need 13,333/s to spare for recovery in 570 s.
-        (outlook(4, 35_000.0, lag=6_000_000.0), 5, "scale_up"),
+        # What waits already is no part of a recovery: 1.4 million at 5,000/s to spare in 281 s.
+        (outlook(4, 35_000.0, lag=6_000_000.0), 4, "right_size"),
         (outlook(10, 125_000.0), 12, "largest"),
         (outlook(6, 25_000.0, since_s=200.0), 6, "lasting"),
         # Soon after a rescale, but the present size is too small: necessary.
@@ -82,6 +82,18 @@ def test_a_size_that_cannot_recover_in_time_is_not_chosen() -> None:
     plan = Daedalus(recovery_target_s=600.0).plan(outlook(3, 28_000.0))
     assert (plan.executors, plan.recovery_s) == (3, 591)
     assert Daedalus(recovery_target_s=590.0).plan(outlook(3, 28_000.0)).executors == 4
+
+
+def test_what_waits_may_count_as_part_of_a_recovery() -> None:
+    # 6 million waiting and 1.4 million on top need 13,333/s to spare for recovery in 570 s.
+    late = outlook(4, 35_000.0, lag=6_000_000.0)
+    plan = Daedalus(count_lag=True).plan(late)
+    assert (plan.executors, plan.code) == (5, "scale_up")
+    # 1,500/s carry 1,000/s: 40,000 records at 500/s take 81 s, 50,000 more take 100 s more.
+    slow = late._replace(capacities_rps=[0.0, 1500.0], executors=1, arrival_rps=1000.0)
+    slow = slow._replace(forecast_rps=np.full(900, 1000.0), lag_records=50_000.0)
+    assert Daedalus().plan(slow).recovery_s == 111
+    assert Daedalus(count_lag=True).plan(slow).recovery_s == 211
 
 
 def test_the_downtime_depends_on_the_direction() -> None:
@@ -162,6 +174,26 @@ def test_with_finer_samples_it_still_plans_once_a_minute() -> None:
     drill = Drill(Daedalus(period_s=15.0), executors=2)
     codes = [drill.look(1500.0 + turn % 3).reasons[0].code for turn in range(9)]
     assert [code == "between_plans" for code in codes] == [False, True, True, True] * 2 + [False]
+
+
+def test_a_sample_is_the_mean_of_cpu_and_throughput_since_the_last_plan() -> None:
+    # Samples of 15 s, plans at 0, 60 and 120 s: the first sees 0.6 at 500/s, the others the mean of
+    # 0.2, 0.6, 0.2 and 0.6 at 100, 500, 100 and 500/s.
+    policy, knowledge = Daedalus(period_s=15.0), Knowledge()
+    for turn in range(9):
+        at_s = 1000.0 + 15.0 * turn
+        cpu, rps = (0.2, 100.0) if turn % 2 else (0.6, 500.0)
+        one = ExecutorSample("1", 0.0, cpu_fraction=cpu, throughput_rps=rps)
+        now = Snapshot(
+            at_s, Fleet(1, 1, 1), arrival_rps=300.0, backlog_records=0.0, executors=(one,)
+        )
+        knowledge.learn(now, at_s)
+        decision = policy.decide(now, knowledge)
+        knowledge.remember(Step(at_s, now, decision))
+    line = memory_of(decision).lines["1"]
+    assert line.samples == 3
+    assert line.x_mean == pytest.approx((0.6 + 0.4 + 0.4) / 3)
+    assert line.at(0.4) == pytest.approx(300.0)
 
 
 def test_young_executors_teach_nothing() -> None:

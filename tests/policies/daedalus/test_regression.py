@@ -68,6 +68,18 @@ def test_a_cloud_is_not_a_line() -> None:
     assert not cloud.is_firm_at(1.0)
 
 
+def test_cpu_that_varies_at_a_steady_load_makes_no_line() -> None:
+    # Cpu is off by up to 2 % of 0.55, throughput by 3 of 7,500: a line through that is level, and
+    # would say that 7,500/s is all that full cpu gives.
+    steady = RunningRegression.through(
+        [0.54, 0.56, 0.55, 0.56, 0.54], [7500.0, 7501.0, 7503.0, 7499.0, 7500.0]
+    )
+    assert steady.slope == pytest.approx(0.0, abs=60.0)
+    assert steady.error_at(1.0) < 0.03 * steady.at(1.0)
+    assert not steady.is_firm_at(1.0)
+    assert fleet_capacity_rps([steady]) == 13_637  # 7,500.6 / 0.55
+
+
 def test_a_line_is_firm_near_its_points_and_not_far_away() -> None:
     line = RunningRegression.through([0.50, 0.52, 0.54, 0.56], [500.0, 525.0, 535.0, 560.0])
     assert line.is_firm_at(0.6)
@@ -81,12 +93,29 @@ def test_a_falling_line_says_nothing_about_capacity() -> None:
 
 
 def test_executors_that_get_less_work_stay_behind_when_the_busiest_is_full() -> None:
-    assert full_cpu_fractions([0.8, 0.6]) == pytest.approx([1.0, 0.8])
-    assert full_cpu_fractions([0.8, 0.6], full=0.9) == pytest.approx([0.9, 0.7])
+    assert full_cpu_fractions([0.8, 0.6]) == pytest.approx([1.0, 0.75])
+    assert full_cpu_fractions([0.8, 0.6], full=0.9) == pytest.approx([0.9, 0.675])
     busiest = RunningRegression.through([0.7, 0.9], [700.0, 900.0])
     behind = RunningRegression.through([0.5, 0.7], [500.0, 700.0])
-    assert executor_capacities_rps([busiest, behind]) == [1000, 800]
+    assert executor_capacities_rps([busiest, behind]) == [1000, 750]
     assert full_cpu_fractions([]) == []
+    assert full_cpu_fractions([0.0, 0.0]) == [1.0, 1.0]
+
+
+def test_skew_by_a_difference_is_that_of_the_published_code() -> None:
+    assert full_cpu_fractions([0.8, 0.6], skew="additive") == pytest.approx([1.0, 0.8])
+    assert full_cpu_fractions([0.8, 0.6], 0.9, "additive") == pytest.approx([0.9, 0.7])
+
+
+def test_half_as_busy_is_half_the_capacity() -> None:
+    # 10,000/s at full cpu each; one gets half of the keys of the other, so it is half as busy at
+    # any load: 10,000 + 5,000. Behind by the same difference, it would count as 0.875 full.
+    lines = [
+        RunningRegression.through([0.2, 0.24, 0.26, 0.3], [2000.0, 2400.0, 2600.0, 3000.0]),
+        RunningRegression.through([0.1, 0.12, 0.13, 0.15], [1000.0, 1200.0, 1300.0, 1500.0]),
+    ]
+    assert fleet_capacity_rps(lines) == 15_000
+    assert fleet_capacity_rps(lines, skew="additive") == 18_750
 
 
 def test_an_unknown_executor_borrows_the_slope_of_the_fleet() -> None:

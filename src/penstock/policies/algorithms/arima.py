@@ -9,15 +9,17 @@ instead, which takes a thousand times as long and needs the extra ``arima``.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from importlib import import_module
 from importlib.util import find_spec
 from math import log
 from operator import itemgetter
+from statistics import fmean
 from typing import Any, TypeAlias
 
 import numpy as np
 from msgspec import Struct
+from msgspec.structs import replace
 from numpy.typing import NDArray
 
 from penstock.core.errors import ConfigError
@@ -28,9 +30,9 @@ Series: TypeAlias = NDArray[np.float64]
 MOST_LAGS = 5  #: Highest order of the autoregression, as in the search of Daedalus.
 FEWEST_BINS = 10  #: Fewer bins than this say nothing about how the load moves.
 MOST_GROWTH = 2.0  #: A forecast leaves the range of the past by no more than this factor.
-#: A forecast is bad from this error on; this many in a row, and the model is trained again.
-BAD_WAPE, MOST_BAD_FORECASTS = 0.1, 15
-USELESS_WAPE = 0.25  #: From this error on the next forecast is not believed.
+#: From this error on a forecast is poor: the next is not believed; this many in a row, and the
+#: model is trained again.
+POOR_WAPE, MOST_POOR_FORECASTS = 0.25, 15
 
 
 def mean_rates(history: Sequence[Snapshot], bin_s: float) -> Series:
@@ -114,37 +116,39 @@ def wape(actual: Sequence[float], forecast: Sequence[float]) -> float | None:
 class Trust(Struct, frozen=True, gc=False, array_like=True):
     """How far the model is believed: its last promise is held against what came.
 
-    Before the first promise is due nothing is believed. After too many bad ones in a row the model
+    Before the first promise is due nothing is believed. After too many poor ones in a row the model
     forgets all that was before them.
 
-    >>> trust = Trust(promised_rps=110.0).judged(100.0, now_s=0.0, loop_s=60.0)
-    >>> trust.wape, trust.is_earned, trust.bad_forecasts
-    (0.1, True, 1)
+    >>> trust = Trust(promised_rps=(90.0, 140.0)).judged([100.0, 100.0], now_s=0.0, loop_s=60.0)
+    >>> trust.wape, trust.is_earned, trust.poor_forecasts
+    (0.25, False, 1)
     """
 
-    promised_rps: float | None = None
+    promised_rps: tuple[float, ...] = ()
     wape: float | None = None
-    bad_forecasts: int = 0
+    poor_forecasts: int = 0
     trained_from_s: float = 0.0
 
     @property
     def is_earned(self) -> bool:
-        return self.wape is not None and self.wape < USELESS_WAPE
+        return self.wape is not None and self.wape < POOR_WAPE
 
-    def judged(self, actual_rps: float, now_s: float, loop_s: float) -> Trust:
-        """The trust after a loop in which `actual_rps` arrived."""
-        if self.promised_rps is None:
+    def judged(self, actual_rps: Sequence[float], now_s: float, loop_s: float) -> Trust:
+        """The trust after a loop in which these rates were measured."""
+        promised_rps = self.promised_rps
+        if not promised_rps:
             return self
-        error = wape([actual_rps], [self.promised_rps])
-        bad = self.bad_forecasts + 1 if error is not None and error >= BAD_WAPE else 0
-        if bad < MOST_BAD_FORECASTS:
-            return Trust(None, error, bad, self.trained_from_s)
-        return Trust(None, error, 0, now_s - bad * loop_s)
+        if len(actual_rps) != len(promised_rps):  # a turn was missed: the means can be compared
+            actual_rps, promised_rps = [fmean(actual_rps)], (fmean(promised_rps),)
+        error = wape(actual_rps, promised_rps)
+        poor = self.poor_forecasts + 1 if error is not None and error >= POOR_WAPE else 0
+        if poor < MOST_POOR_FORECASTS:
+            return Trust((), error, poor, self.trained_from_s)
+        return Trust((), error, 0, now_s - poor * loop_s)
 
-    def with_promise(self, ahead_rps: Series | None) -> Trust:
-        """The same trust, with the first of these rates to be judged next."""
-        promised_rps = None if ahead_rps is None else float(ahead_rps[0])
-        return Trust(promised_rps, self.wape, self.bad_forecasts, self.trained_from_s)
+    def with_promise(self, promised_rps: Iterable[float]) -> Trust:
+        """The same trust, with one rate for each measurement until it is judged next."""
+        return replace(self, promised_rps=tuple(promised_rps))
 
 
 def per_second(now_rps: float, ahead_rps: Series, bin_s: float, seconds: int) -> Series:

@@ -40,19 +40,20 @@ def predicted_recovery_s(
     capacity_rps: float,
     *,
     arrival_rps: float,
-    lag_records: float,
     downtime_s: float,
     checkpoint_interval_s: float,
+    lag_records: float = 0.0,
 ) -> int | None:
     """Seconds from the stop until all is worked off; ``None`` if that lies beyond the forecast.
 
-    The backlog is what arrived since the last checkpoint (at worst a whole interval), what waits
-    already, and what arrives during the stop. Then ``capacity - forecast`` works it off.
+    The backlog is what arrived since the last checkpoint (at worst a whole interval) and what
+    arrives during the stop. Then ``capacity - forecast`` works it off. The published code of
+    Daedalus adds the `lag_records` that wait already; its paper does not.
 
     At 1,000 records/s, 30 s of downtime and 10 s of repetition leave 40,000 records; 2,000
     records/s work off 1,000 of them each second, and more than all of them in 41 s:
 
-    >>> predicted_recovery_s(np.full(900, 1000.0), 2000.0, arrival_rps=1000.0, lag_records=0.0,
+    >>> predicted_recovery_s(np.full(900, 1000.0), 2000.0, arrival_rps=1000.0,
     ...                      downtime_s=30.0, checkpoint_interval_s=10.0)
     71
     """

@@ -15,7 +15,7 @@ from penstock.core.model import Decision, Limits, Reason, Snapshot, not_measured
 from penstock.core.phrases import due, executors, rate
 from penstock.policies.algorithms import arima
 from penstock.policies.algorithms.arima import Series, Trust
-from penstock.policies.algorithms.measurements import hold, missing
+from penstock.policies.algorithms.measurements import excess_backlog_records, hold, missing
 from penstock.policies.algorithms.recovery import (
     FEWEST_SAMPLES,
     Downtime,
@@ -24,7 +24,15 @@ from penstock.policies.algorithms.recovery import (
     predicted_recovery_s,
     repeated_s,
 )
-from penstock.policies.daedalus.regression import RunningRegression, ScaleOuts, fleet_capacity_rps
+from penstock.policies.daedalus.regression import (
+    RunningRegression,
+    ScaleOuts,
+    Skew,
+    cpu_at_full_trigger,
+    executor_means,
+    fleet_capacity_rps,
+    working_fraction,
+)
 
 #: Width of the bins of a forecast, the past that it sees, and how far ahead it goes, in seconds.
 BIN_S, PAST_S, HORIZON_S = 60.0, 3600.0, 900
@@ -80,16 +88,17 @@ class Daedalus:
     ``C_i > max forecast of 15 min`` and, on the way down, ``C_i >= lag``; the largest size if
     there is none. For 180 s after a rescale there is no plan, and before 600 s only if the
     present size does not carry the mean load or the forecast until the next plan. ``C_i`` sums
-    per executor ``throughput = a + b cpu`` at the cpu that it has when the busiest is full; sizes
-    never seen are in proportion. ``recovery_i`` is the downtime plus the time to work off with
-    ``C_i - forecast`` what came since the checkpoint and during the downtime.
+    per executor ``throughput = a + b cpu`` at the cpu that it has when the busiest is full,
+    ``own cpu / cpu of the busiest``; sizes never seen are in proportion. ``recovery_i`` is the
+    downtime plus the time to work off with ``C_i - forecast`` what came since the checkpoint and
+    during the downtime.
 
     Parameters
     ----------
     recovery_target_s
         A size from which the job would not recover this fast is not chosen.
     loop_s
-        Seconds between plans.
+        Seconds between plans; the cpu and throughput of an executor are means over them.
     grace_s
         No plan this soon after a rescale.
     lasting_s
@@ -101,6 +110,11 @@ class Daedalus:
         batch.
     most_executors
         Where the search for a size ends; bounds of the fleet are set apart.
+    skew
+        How far behind the busiest executor another stays: ``proportional`` as in the paper, or
+        ``additive``, by the same difference in cpu, as in its published code.
+    count_lag
+        Whether a recovery also works off what waits already, as in the published code.
     auto_arima
         Forecast with the automatic ARIMA of statsforecast (extra ``arima``) instead of ours. A
         plan then takes a fifth of a second, not of a millisecond.
@@ -133,14 +147,16 @@ class Daedalus:
     ---------------
     The regression is exact: the published update is so only one sample at a time. The downtime
     is counted once, not twice, and lag is held against ``C_i``, as the paper has it and its code
-    has not. Metrics come once per sample, not every second, so forecasts have bins of a minute
-    and the stand-in line goes through five minutes. Instead of auto-ARIMA with orders up to 5 it
-    is an autoregression of order up to 5 on differences, fitted for each plan: 15 bad
-    forecasts in a row make it forget what was before them. An executor whose samples do not make
-    a line borrows the slope of the fleet, or counts as throughput / cpu if that is above 70 %; if
-    not, the table stays as it is. In a micro-batch job full is not 100 % cpu but the cpu at which
-    batches fill the trigger interval, learned by a line as well, and two trigger intervals of
-    arrivals are not lag.
+    has not. Metrics come once per sample, not every second, so forecasts have bins of a minute,
+    their error is taken per sample, and the stand-in line goes through five minutes. The paper
+    takes a sample per second, with cpu as the mean of a minute; here a sample is the mean of cpu
+    and throughput of the minute between two plans, because samples that overlap make any line
+    look firm. Instead of auto-ARIMA with orders up to 5 it is an autoregression of order up to 5
+    on differences, fitted for each plan: 15 poor forecasts in a row make it forget what was before
+    them. An executor whose samples do not make a line borrows the slope of the fleet, or counts as
+    throughput / cpu if that is above 70 %; if not, the table stays as it is. In a micro-batch job
+    full is not 100 % cpu but the cpu at which batches fill the trigger interval, learned by a line
+    as well, and two trigger intervals of arrivals are not lag.
 
     Wins and loses
     --------------
@@ -156,6 +172,8 @@ class Daedalus:
     executor_warmup_s: Annotated[float, Meta(ge=0)] = 120.0
     checkpoint_interval_s: Annotated[float, Meta(ge=0)] = 10.0
     most_executors: Annotated[int, Meta(ge=1)] = 512
+    skew: Skew = "proportional"
+    count_lag: bool = False
     auto_arima: bool = False
     period_s: Annotated[float, Meta(gt=0)] = 60.0
 
@@ -174,13 +192,13 @@ class Daedalus:
         since_s = knowledge.since_rescale_s()
         if since_s is None or since_s < 0.0:
             since_s = inf
-        memory = self._sampled(memory, snapshot, since_s)
         memory = self._watched(memory, snapshot, knowledge)
         last_s = memory.planned_at_s
         wait_s = 0.0 if last_s is None or now_s < last_s else self.loop_s - (now_s - last_s)
         if wait_s > 0.5 * self.period_s:
             why = f"the next plan is due {due(wait_s)}"
             return hold(fleet, "between_plans", why, memory=memory)
+        memory = self._sampled(memory, snapshot, knowledge, since_s)
         memory = self._sized(memory, snapshot, since_s)
         memory, outlook = self._outlook(memory, snapshot, knowledge, since_s)
         if since_s < self.grace_s:
@@ -216,9 +234,9 @@ class Daedalus:
                 forecast,
                 capacity_rps,
                 arrival_rps=now.arrival_rps,
-                lag_records=now.lag_records,
                 downtime_s=now.downtime.of(grows=i >= current),
                 checkpoint_interval_s=now.checkpoint_interval_s,
+                lag_records=now.lag_records if self.count_lag else 0.0,
             )
             if recovery_s is None or recovery_s > self.recovery_target_s:
                 continue
@@ -229,29 +247,42 @@ class Daedalus:
         return SizeChoice(most, "largest")
 
     def _sampled(
-        self, memory: DaedalusMemory, snapshot: Snapshot, since_rescale_s: float
+        self,
+        memory: DaedalusMemory,
+        snapshot: Snapshot,
+        knowledge: Knowledge,
+        since_rescale_s: float,
     ) -> DaedalusMemory:
-        """The lines with one more sample per warm executor.
+        """The lines with one more sample per warm executor, a mean over the time since the last.
 
         They start again after a rescale: with how many an executor shares the work changes it.
         """
         lines: dict[str, RunningRegression] = {}
         is_settled = since_rescale_s >= self.executor_warmup_s
-        known = memory.lines if is_settled else {}
+        last_s = -inf if memory.planned_at_s is None else memory.planned_at_s
+        is_same_fleet = is_settled and since_rescale_s > knowledge.now_s - last_s
+        known = memory.lines if is_same_fleet else {}
         born_by_s = snapshot.at_s - self.executor_warmup_s if is_settled else -inf
+        past = self._since_last_plan(snapshot, knowledge)
+        means = executor_means(past)
         busiest: float | None = None
         for executor in snapshot.executors:
-            cpu, rps, line = executor.cpu_fraction, executor.throughput_rps, known.get(executor.id)
-            is_warm = executor.ready and executor.started_at_s <= born_by_s
-            if is_warm and cpu is not None and rps is not None:
+            line, mean = known.get(executor.id), means.get(executor.id)
+            if mean is not None and executor.ready and executor.started_at_s <= born_by_s:
+                cpu, rps = mean
                 line = (line or RunningRegression()).seen(cpu, rps)
                 busiest = cpu if busiest is None or cpu > busiest else busiest
             if line is not None:
                 lines[executor.id] = line
-        full_cpu, working = memory.full_cpu, _working_fraction(snapshot)
+        full_cpu, working = memory.full_cpu, working_fraction(past)
         if busiest is not None and working is not None:
             full_cpu = full_cpu.seen(working, busiest)
         return structs.replace(memory, lines=lines, full_cpu=full_cpu)
+
+    def _since_last_plan(self, snapshot: Snapshot, knowledge: Knowledge) -> Sequence[Snapshot]:
+        """The snapshots of the last loop, each of which covers the time since the one before it."""
+        past = [s for s in knowledge.window(self.loop_s) if snapshot.at_s - s.at_s < self.loop_s]
+        return past or [snapshot]
 
     def _watched(
         self, memory: DaedalusMemory, snapshot: Snapshot, knowledge: Knowledge
@@ -282,10 +313,11 @@ class Daedalus:
         executors = len(memory.lines)
         if since_rescale_s < self.executor_warmup_s or not 0 < executors == snapshot.fleet.active:
             return memory
-        full = _full_cpu(memory.full_cpu) if snapshot.trigger_interval_s else 1.0
+        full = cpu_at_full_trigger(memory.full_cpu) if snapshot.trigger_interval_s else 1.0
         table = memory.scale_outs
         least_cpu = RELIABLE_CPU * full if table.executors else 0.0
-        capacity_rps = fleet_capacity_rps(list(memory.lines.values()), full, least_cpu)
+        lines = list(memory.lines.values())
+        capacity_rps = fleet_capacity_rps(lines, full, least_cpu, self.skew)
         seen = table.seen(executors, capacity_rps) if capacity_rps else table
         return structs.replace(memory, scale_outs=seen)
 
@@ -297,15 +329,14 @@ class Daedalus:
         turns = max(1, round(self.loop_s / self.period_s))
         recent = [s.arrival_rps for s in past[-turns:] if s.arrival_rps is not None]
         arrival_rps = sum(recent) / len(recent)
-        trust, forecast = self._forecast(memory.trust, past, arrival_rps, knowledge.now_s)
-        trigger_s = snapshot.trigger_interval_s
-        usual_lag = 2.0 * trigger_s * arrival_rps if trigger_s else 0.0
+        trust = memory.trust.judged(recent, knowledge.now_s, self.loop_s)
+        trust, forecast = self._forecast(trust, past, arrival_rps)
         outlook = CapacityOutlook(
             executors=snapshot.fleet.target,
             capacities_rps=memory.scale_outs.up_to(self.most_executors),
             arrival_rps=arrival_rps,
             forecast_rps=forecast,
-            lag_records=max(0.0, (snapshot.backlog_records or 0.0) - usual_lag),
+            lag_records=excess_backlog_records(snapshot) or 0.0,
             since_rescale_s=since_s,
             downtime=memory.downtime,
             checkpoint_interval_s=repeated_s(snapshot, self.checkpoint_interval_s),
@@ -313,15 +344,14 @@ class Daedalus:
         return structs.replace(memory, planned_at_s=knowledge.now_s, trust=trust), outlook
 
     def _forecast(
-        self, trust: Trust, past: Sequence[Snapshot], arrival_rps: float, now_s: float
+        self, trust: Trust, past: Sequence[Snapshot], arrival_rps: float
     ) -> tuple[Trust, Series]:
         """The load of each of the next 900 s: by the model, or by a line while that is wrong."""
-        trust = trust.judged(arrival_rps, now_s, self.loop_s)
         known = [snapshot for snapshot in past if snapshot.at_s >= trust.trained_from_s]
         predict = arima.auto_arima_rps if self.auto_arima else arima.forecast_rps
         bin_s = BIN_S
         ahead = predict(arima.mean_rates(known, bin_s), int(HORIZON_S / bin_s))
-        trust = trust.with_promise(ahead)
+        trust = trust.with_promise(() if ahead is None else self._promise(arrival_rps, ahead))
         if ahead is None or not trust.is_earned:
             bin_s = max(LINE_BIN_S, self.period_s)
             turns = round(LINE_PAST_S / self.period_s) + 1
@@ -330,6 +360,12 @@ class Daedalus:
             ahead = arima.line_rps(recent, int(HORIZON_S / bin_s))
         return trust, arima.per_second(arrival_rps, ahead, bin_s, HORIZON_S)
 
+    def _promise(self, arrival_rps: float, ahead_rps: Series) -> list[float]:
+        """The means that the samples until the next plan will show if the forecast is right."""
+        turns = max(1, round(self.loop_s / self.period_s))
+        seconds = arima.per_second(arrival_rps, ahead_rps, BIN_S, max(turns, round(self.loop_s)))
+        return [float(piece.mean()) for piece in np.array_split(seconds, turns)]
+
 
 def _missing(snapshot: Snapshot) -> list[str]:
     names = missing(arrival_rps=snapshot.arrival_rps, backlog_records=snapshot.backlog_records)
@@ -337,21 +373,6 @@ def _missing(snapshot: Snapshot) -> list[str]:
         if all(getattr(executor, name) is None for executor in snapshot.executors):
             names.append(f"{name} of executors")
     return names
-
-
-def _working_fraction(snapshot: Snapshot) -> float | None:
-    """The share of its trigger interval that a micro-batch job works; ``None`` without batches."""
-    if not snapshot.batches or not snapshot.trigger_interval_s:
-        return None
-    durations = [batch.duration_s for batch in snapshot.batches]
-    return min(1.0, sum(durations) / len(durations) / snapshot.trigger_interval_s)
-
-
-def _full_cpu(line: RunningRegression) -> float:
-    """The cpu of the busiest executor when batches fill the trigger interval."""
-    if line.is_firm_at(1.0):
-        return min(1.0, line.at(1.0))
-    return min(1.0, line.y_mean / line.x_mean) if line.x_mean > 0.0 else 1.0
 
 
 def _decision(plan: SizeChoice, now: CapacityOutlook, memory: DaedalusMemory) -> Decision:

@@ -10,11 +10,18 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from math import inf, sqrt
+from typing import Literal
 
 from msgspec import Struct
 
+from penstock.core.model import Snapshot
+
+#: How far behind the busiest executor another stays as the load grows.
+Skew = Literal["proportional", "additive"]
 #: A line is believed from this many samples on, where its standard error is below this fraction.
 FEWEST_SAMPLES, MOST_ERROR = 4, 0.03
+#: The least part of how throughput varies that a line must explain: at a steady load there is none.
+LEAST_EXPLAINED = 0.5
 #: A line counts for this many times of what proportion to cpu would give, at most.
 MOST_GAIN = 2.0
 
@@ -102,7 +109,8 @@ class RunningRegression(Struct, frozen=True, gc=False, array_like=True):
 
     def is_firm_at(self, x: float) -> bool:
         """Whether the points make a rising line that can be followed as far as x."""
-        rises = self.samples >= FEWEST_SAMPLES and self.slope > 0.0
+        explains = self.xy * self.xy > LEAST_EXPLAINED * self.xx * self.yy
+        rises = self.samples >= FEWEST_SAMPLES and self.slope > 0.0 and explains
         return rises and self.error_at(x) <= MOST_ERROR * self.at(x)
 
     def at(self, x: float) -> float:
@@ -110,18 +118,27 @@ class RunningRegression(Struct, frozen=True, gc=False, array_like=True):
         return self.y_mean + self.slope * (x - self.x_mean)
 
 
-def full_cpu_fractions(mean_cpus: Sequence[float], full: float = 1.0) -> list[float]:
-    """The cpu that each executor has when the busiest is full: it stays as far behind as it is.
+def full_cpu_fractions(
+    mean_cpus: Sequence[float], full: float = 1.0, skew: Skew = "proportional"
+) -> list[float]:
+    """The cpu that each executor has when the busiest is full: as far behind as it is now.
 
-    >>> full_cpu_fractions([0.5, 0.75, 0.25])
-    [0.75, 1.0, 0.5]
+    In proportion as the paper has it, or by the same difference as its published code has it.
+
+    >>> full_cpu_fractions([0.5, 0.75, 0.25]), full_cpu_fractions([0.5, 0.75], skew="additive")
+    ([0.666667, 1.0, 0.333333], [0.75, 1.0])
     """
     busiest = max(mean_cpus, default=0.0)
-    return [full - (busiest - cpu) for cpu in mean_cpus]
+    if skew == "additive":
+        return [full - (busiest - cpu) for cpu in mean_cpus]
+    return [full * cpu / busiest if busiest > 0.0 else full for cpu in mean_cpus]
 
 
 def fleet_capacity_rps(
-    lines: Sequence[RunningRegression], full: float = 1.0, least_cpu: float = 0.0
+    lines: Sequence[RunningRegression],
+    full: float = 1.0,
+    least_cpu: float = 0.0,
+    skew: Skew = "proportional",
 ) -> int | None:
     """What the executors can process together, also while some are hardly known.
 
@@ -135,7 +152,7 @@ def fleet_capacity_rps(
     (2100, 1100)
     >>> fleet_capacity_rps([barely], least_cpu=0.7)
     """
-    fractions = full_cpu_fractions([line.x_mean for line in lines], full)
+    fractions = full_cpu_fractions([line.x_mean for line in lines], full, skew)
     total = 0
     for line, cpu in zip(lines, fractions, strict=True):
         in_proportion_rps = line.y_mean / line.x_mean * cpu if line.x_mean > 0.0 else 0.0
@@ -148,6 +165,35 @@ def fleet_capacity_rps(
         else:
             return None
     return max(0, total)
+
+
+def executor_means(minute: Sequence[Snapshot]) -> dict[str, tuple[float, float]]:
+    """The mean cpu and throughput of each executor over the samples that have both."""
+    samples: dict[str, list[tuple[float, float]]] = {}
+    for snapshot in minute:
+        for one in snapshot.executors:
+            if one.cpu_fraction is not None and one.throughput_rps is not None:
+                samples.setdefault(one.id, []).append((one.cpu_fraction, one.throughput_rps))
+    return {
+        name: (sum([cpu for cpu, _ in seen]) / len(seen), sum([rps for _, rps in seen]) / len(seen))
+        for name, seen in samples.items()
+    }
+
+
+def working_fraction(minute: Sequence[Snapshot]) -> float | None:
+    """The share of its trigger interval that a micro-batch job works; ``None`` without batches."""
+    durations_s = [batch.duration_s for snapshot in minute for batch in snapshot.batches]
+    trigger_s = minute[-1].trigger_interval_s
+    if not durations_s or not trigger_s:
+        return None
+    return min(1.0, sum(durations_s) / len(durations_s) / trigger_s)
+
+
+def cpu_at_full_trigger(line: RunningRegression) -> float:
+    """The cpu of the busiest executor when batches fill the trigger interval."""
+    if line.is_firm_at(1.0):
+        return min(1.0, line.at(1.0))
+    return min(1.0, line.y_mean / line.x_mean) if line.x_mean > 0.0 else 1.0
 
 
 class Observed(Struct, frozen=True, gc=False, array_like=True):
