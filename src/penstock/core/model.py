@@ -109,6 +109,11 @@ class OperatorSample(Struct, frozen=True, gc=False, omit_defaults=True):
 
     Rates and backlog are sums over its instances; fractions are means over them.
     `tasks` is how many instances it runs as.
+
+    Operators of a continuous engine run side by side, each in slots of its own. Stages of
+    micro-batches take turns on the same slots: `busy_fraction` is then a share of the time of all
+    slots, which adds up over the stages, and `idle_fraction`, the same for each stage, is the share
+    in which no stage ran. A stage never waits for the next one: it has no backpressure (``None``).
     """
 
     name: str

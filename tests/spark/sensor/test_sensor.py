@@ -92,6 +92,8 @@ def test_a_stateful_query_is_seen_whole(spark: SparkSession, tmp_path: Path) -> 
     assert (source.name, source.upstream, source.tasks) == ("source", (), 3)
     assert (state.name, state.upstream, state.tasks) == ("state", ("source",), 4)
     assert 0.0 < (state.busy_fraction or 0.0) <= 1.0
+    in_use = (source.busy_fraction or 0.0) + (state.busy_fraction or 0.0)
+    assert source.idle_fraction == state.idle_fraction == pytest.approx(max(0.0, 1.0 - in_use))
 
     assert len(last.executors) == 2
     assert all(each.ready for each in last.executors)

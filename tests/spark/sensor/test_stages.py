@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from penstock.spark.sensor.stages import QueryStages
+from penstock.spark.sensor.stages import QueryStages, share_idle_time
 
 
 def stage(number: int, *, tasks: int = 4, status: str = "COMPLETE", **counts: int) -> Any:
@@ -42,6 +42,28 @@ def test_a_chain_is_a_source_and_the_state_behind_it() -> None:
     assert (kept.name, kept.upstream) == ("state", ("source",))
     assert kept.busy_fraction == pytest.approx(6 / 20)
     assert kept.output_rps is None
+
+
+def test_stages_take_turns_on_the_slots() -> None:
+    """Over 10 s on 2 slots, 4 s and 6 s of task time: half of the slots' time is idle."""
+    query = QueryStages()
+    query.observe(7, [stage(0, executorRunTime=4000, inputRecords=1000)], 4, 1.0)
+    query.observe(7, [stage(1, executorRunTime=6000, shuffleReadRecords=400)], 4, 1.0)
+    stages = share_idle_time(query.operators(wall_s=10.0, slots=2, prefix=""))
+    assert sum(each.busy_fraction or 0.0 for each in stages) == pytest.approx(0.5)
+    assert [each.idle_fraction for each in stages] == [pytest.approx(0.5)] * 2
+    assert [each.backpressured_fraction for each in stages] == [None, None]
+
+
+def test_stages_of_several_queries_share_the_idle_time() -> None:
+    """1 s and 2 s of 10: 0.7 is idle. Finished tasks may have begun earlier: never below zero."""
+    one, other = QueryStages(), QueryStages()
+    one.observe(0, [stage(0, executorRunTime=1000, inputRecords=10)], 0, 1.0)
+    other.observe(0, [stage(1, executorRunTime=2000, inputRecords=10)], 0, 1.0)
+    both = [*one.operators(10.0, 1, "a/"), *other.operators(10.0, 1, "b/")]
+    assert [each.idle_fraction for each in share_idle_time(both)] == [pytest.approx(0.7)] * 2
+    late = [*one.operators(1.0, 1, "a/"), *other.operators(2.0, 1, "b/")]
+    assert [each.idle_fraction for each in share_idle_time(late)] == [0.0, 0.0]
 
 
 def test_a_join_reads_both_its_sources() -> None:

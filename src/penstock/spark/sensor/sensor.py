@@ -36,7 +36,7 @@ from penstock.spark.sensor.executors import ExecutorWatch, SchedulerFleet, share
 from penstock.spark.sensor.kafka import SourceReading
 from penstock.spark.sensor.progress import parse_progress
 from penstock.spark.sensor.query import QueryView, combine_sources, if_all_known
-from penstock.spark.sensor.stages import StageWatch
+from penstock.spark.sensor.stages import StageWatch, share_idle_time
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -252,7 +252,7 @@ class SparkSensor:
                 prefix = f"{view.name}/" if len(views) > 1 else ""
                 operators += queries[view.run_id].operators(wall_s, all_slots, prefix)
         tasks = {run_id: query.most_tasks for run_id, query in queries.items()}
-        return Details(executors, tuple(operators), slots, tasks)
+        return Details(executors, share_idle_time(operators), slots, tasks)
 
     def _warn_once(self, about: str, problem: str) -> None:
         if about not in self._warned:

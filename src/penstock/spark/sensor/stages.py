@@ -3,16 +3,20 @@
 A batch runs jobs of one or more stages, and the next batch runs the same ones under new numbers. So
 a stage is identified by its place in the batch: the first of each batch is one operator, the second
 another. Only finished tasks are counted, so that time and records belong together.
+
+Stages take turns on the same slots. The busy time of a stage is its share of the time of all slots,
+so that the stages of all queries add up to the busy time of the slots. What is left is idle time,
+which belongs to no single stage: `share_idle_time` gives each stage that of the slots.
 """
 
 from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from typing import Literal
 
-from msgspec import Struct
+from msgspec import Struct, structs
 
 from penstock.core.model import OperatorSample
 from penstock.spark.internals import Driver, Json
@@ -157,6 +161,19 @@ def _sample(
         service_time_s=run_s / records_in if records_in >= 1.0 else None,
         tasks=place.tasks,
     )
+
+
+def share_idle_time(samples: Iterable[OperatorSample]) -> tuple[OperatorSample, ...]:
+    """The stages of all queries, each with the idle share of the slots that they take turns on.
+
+    >>> source = OperatorSample("source", busy_fraction=0.5)
+    >>> state = OperatorSample("state", busy_fraction=0.25)
+    >>> [(each.busy_fraction, each.idle_fraction) for each in share_idle_time([source, state])]
+    [(0.5, 0.25), (0.25, 0.25)]
+    """
+    stages = tuple(samples)
+    idle = max(0.0, 1.0 - sum(stage.busy_fraction or 0.0 for stage in stages))
+    return tuple(structs.replace(stage, idle_fraction=idle) for stage in stages)
 
 
 class StageWatch:
