@@ -122,7 +122,8 @@ def test_a_cluster_that_cannot_give_more_says_so_once_and_more_is_refused(
         passes_s(5.0)
         assert len(complaints()) == 1
         assert len([text for text in caplog.messages if "8 are wanted" in text]) == 1
-        assert "and 4 are there: add workers, raise spark.cores.max" in complaints()[0]
+        assert complaints()[0].startswith("the fleet is 4 of 6 executors after ")
+        assert " s: add workers, raise spark.cores.max" in complaints()[0]
         assert Driver(spark).requested_total_executors() == 6  # room may come
         dial.executors = 1
         come_to(spark, 1)

@@ -143,7 +143,7 @@ def test_a_real_demo_grows_its_fleet_and_leaves_a_page_and_nothing_else(tmp_path
     with started(tmp_path, *arguments) as process:
         output, _ = process.communicate(timeout=500)
         assert process.returncode == 0, output
-    assert "A pace is on: each record waits 1 ms" in output
+    assert "Each record waits 1 ms, so that one machine can stand for a cluster." in output
     assert "executors 1 wanted 1 registered 1 working" in output
     assert "executor-seconds" in output
     steps = list(read_steps(tmp_path / "run.jsonl"))
@@ -152,7 +152,7 @@ def test_a_real_demo_grows_its_fleet_and_leaves_a_page_and_nothing_else(tmp_path
     assert max(step.snapshot.fleet.active for step in steps if step.snapshot is not None) > 1
     page = (tmp_path / "page.html").read_text()
     assert "elastic_scaling" in page
-    assert "A pace of 1 ms per record was on" in page
+    assert "Each record waited 1 ms, so that one machine could stand for a cluster." in page
     assert not remaining(tmp_path)
     assert sorted(path.name for path in tmp_path.iterdir()) == ["page.html", "run.jsonl"]
 
