@@ -10,7 +10,7 @@ NEWEST := .venv-newest
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-fast test-newest check java cases bench bench-live results results-live soak docs fmt lock wheel clean
+.PHONY: help setup demo test test-fast test-newest check java cases bench bench-live results results-live recorded soak docs fmt lock wheel clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -60,6 +60,9 @@ results-live: java ## compare five scalers on real Spark, about 45 min; resumes 
 	@test -f runs/live-demo.jsonl || { rm -f runs/part.jsonl; \
 	  $(BIN)/penstock demo --journal runs/part.jsonl && mv runs/part.jsonl runs/live-demo.jsonl; }
 	@$(BIN)/python docs/results_live.py
+
+recorded: java ## record journals of real runs for tests/recorded, about 6 min each (ARGS="q1-follows")
+	@$(BIN)/python -m tools.record_journals record $(ARGS)
 
 soak: java ## scale a real job for hours (ARGS="--minutes 30")
 	@$(BIN)/python -m benchmarks.soak $(ARGS)
