@@ -17,10 +17,10 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 
 from penstock.cli.options import Master, Processes, about
 from penstock.cli.output import console, note
-from penstock.core.errors import ConfigError, unknown
+from penstock.core.errors import ConfigError
 from penstock.core.phrases import counted, duration
 from penstock.lab.experiments.process_pool import run_in_processes
-from penstock.lab.experiments.scenario import ENGINES
+from penstock.lab.experiments.scenario import engine_named
 from penstock.lab.experiments.sweep import CellRunner, ResumeFile, sweep
 from penstock.lab.experiments.tournament import ORACLE, Cell, Row
 from penstock.policies import DEFAULT_POLICY
@@ -50,8 +50,7 @@ def check_runs(grid: Sequence[Cell]) -> None:
         if text != ORACLE:
             read_policy_spec(text, grid[0].bounds)
     for name in dict.fromkeys(cell.scenario.engine for cell in grid):
-        if name not in ENGINES:
-            raise unknown("engine", name, ENGINES)
+        engine_named(name)
     scenarios = {(cell.scenario.workload, cell.scenario.engine): cell.scenario for cell in grid}
     warmup_s = grid[0].goal.warmup_s
     for scenario in scenarios.values():

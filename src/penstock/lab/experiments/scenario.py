@@ -17,6 +17,7 @@ from penstock.lab.experiments.profiling import profiled
 from penstock.lab.experiments.score import Score, score
 from penstock.policies.static import Static
 from penstock.settings.goal import Goal
+from penstock.settings.notation import build, parse
 from penstock.settings.policy_spec import PolicySpec, wire
 from penstock.simulation import MAX_DURATION_S
 from penstock.simulation.engines.continuous import ContinuousJob
@@ -36,10 +37,19 @@ DEFAULT_DURATION_S = 6 * 3600.0  #: How long a load without a natural end is run
 Watcher = Callable[[Step], None]
 
 
-def engine_named(name: str) -> SimulatedJob:
-    if name not in ENGINES:
-        raise unknown("engine", name, ENGINES)
-    return ENGINES[name]
+@lru_cache(maxsize=64)
+def engine_named(text: str) -> SimulatedJob:
+    """The job of an engine; options change what docs/simulated-jobs.md lists.
+
+    >>> engine_named("micro-batch:state=4G").state_bytes
+    4000000000.0
+    """
+    notation = parse(text)
+    if (job := ENGINES.get(notation.name)) is None:
+        raise unknown("engine", notation.name, ENGINES)
+    if notation.positional:
+        raise ConfigError(f"{notation.name}: expected key=value, not '{notation.positional[0]}'")
+    return build(type(job), notation.options, notation.name) if notation.options else job
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +61,7 @@ class Scenario:
     workload
         The load, in the one-line notation.
     engine
-        "micro-batch" or "continuous".
+        "micro-batch" or "continuous", with options of the simulated job if any.
     seed
         The same seed gives the same run.
     duration_s
