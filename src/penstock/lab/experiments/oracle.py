@@ -13,6 +13,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from math import inf
+from operator import attrgetter
 from random import Random
 from typing import ClassVar, NamedTuple
 
@@ -106,10 +107,8 @@ def oracle_score(scenario: Scenario, goal: Goal, limits: Limits) -> Score:
     if _silences(scenario.faults):
         # After a silence the job is further behind than the plan covers.
         tries += tuple(margin._replace(rush=rush) for margin in tries for rush in RUSHES)
-    best = min(
-        (outcome(foresee(scenario, goal, limits, margin)) for margin in tries),
-        key=lambda result: result.cost,
-    )
+    cost = attrgetter("cost")
+    best = min((outcome(foresee(scenario, goal, limits, each)) for each in tries), key=cost)
     hours = best.executor_hours / max(best.mean_executors, 1e-9)
     rates = scenario.rates()
     needed_rps = sum(rates) / len(rates)
@@ -118,7 +117,7 @@ def oracle_score(scenario: Scenario, goal: Goal, limits: Limits) -> Score:
         # where all fall behind, the largest may still be the best.
         carries = size == most or scenario.job.capacity_rps(size) > needed_rps
         if size * hours * goal.price < best.cost and carries:
-            best = min(best, outcome(Static(size)), key=lambda result: result.cost)
+            best = min(best, outcome(Static(size)), key=cost)
     return best
 
 

@@ -156,7 +156,7 @@ def simulate(
     rates, faults = scenario.rates(), scenario.faults
     size = scenario.start_size(limits, policy)
     engine = scenario.job.start(rates, executors=size, seed=scenario.seed, faults=faults)
-    surges_s = scenario.alarms_s() if policy.wakes_on_surge else ()
+    surges_s = scenario.alarms_s() if policy.wakes_on_surge else None
     end_s = float(len(rates))
     return steer(impaired(engine, faults), policy, limits, end_s, watch, journal, surges_s)
 
@@ -168,19 +168,16 @@ def steer(
     end_s: float,
     watch: Watcher = lambda _: None,
     journal: Journal | None = None,
-    surges_s: Sequence[float] = (),
+    surges_s: Sequence[float] | None = None,
     earlier: Iterable[Rescale] = (),
 ) -> Outcome:
     """Let `policy` decide on a job that has been started, to its end.
 
-    `surges_s` is when a surge wakes a policy that asks for it, `earlier` are rescales from before
-    the run.
+    `surges_s` is when a surge wakes it, if any may; `earlier` are rescales from before the run.
     """
     controller = wire(PolicySpec.of(policy, limits), engine, engine, journal=journal)
     controller.knowledge.rescales.extend(earlier)
-    surges = surges_s if policy.wakes_on_surge else None
-    clock = SimulatedClock(end_s, policy.period_s, surges)
-    for step in controller.run(clock):
+    for step in controller.run(SimulatedClock(end_s, policy.period_s, surges_s)):
         watch(step)
     return engine.finish()
 
