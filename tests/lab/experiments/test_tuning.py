@@ -215,6 +215,18 @@ def test_tune_ends_with_one_and_writes_nothing_when_the_defaults_are_best(
     assert not path.exists()
 
 
+def test_a_setting_of_the_users_own_takes_part_in_the_search(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    # Those that are drawn have 9 to 16 executors; 3 carry the load as well.
+    code, out, _ = penstock(
+        capsys, "tune", "static", "--parameter", "executors=9..16", "--also", "static:3",
+        "--workload", "constant:10k", "--candidates", "3", "--seeds", "1,2", "--duration", "20min",
+        "--warmup", "5min", "--processes", "1", "--out", str(tmp_path / "own.toml"), "--json",
+    )  # fmt: skip
+    assert (code, json.loads(out)["found"]) == (0, {"executors": 3})
+
+
 BAD = {
     "unknown policy": (("hpaa",), "did you mean 'hpa'"),
     "unknown parameter": (("ds2", "--parameter", "windw"), "did you mean 'window'"),
@@ -223,6 +235,8 @@ BAD = {
     "no candidate": (("ds2", "--candidates", "0"), "--candidates must be a whole number from 1"),
     "one seed": (("ds2", "--seeds", "4"), "at least 2 seeds"),
     "unknown load": (("ds2", "--validate", "sinus"), "did you mean 'sine'"),
+    "of another policy": (("ds2", "--also", "hpa"), "other settings of ds2, not of hpa"),
+    "no such setting": (("ds2", "--also", "ds2:windw=5"), "did you mean 'window'"),
     "no folder": (("ds2", "--out", "no/where.toml"), "cannot write no/where.toml"),
 }
 

@@ -40,6 +40,7 @@ def tune(
     parameter: Annotated[Listed, about("tune.parameter")] = None,
     candidates: Annotated[int, whole(1, MAX_CANDIDATES), about("tune.candidates")] = 27,
     draw: Annotated[int, whole(), about("tune.draw")] = 1,
+    also: Annotated[Listed, about("tune.also")] = None,
     options: RunOptions | None = None,
     execution: ExecutionOptions | None = None,
     out: Annotated[Path, about("tune.out")] = Path(toml.FILE_NAME),
@@ -57,7 +58,10 @@ def tune(
     settings = options.settings()
     goal, bounds = settings.goal, bounds_of(settings)
     dimensions = tuning.space(policy, ranges(parameter or ()))
-    drawn = tuning.candidates(policy, dimensions, candidates, draw)
+    drawn = [
+        *others(policy, listed(also or ())),
+        *tuning.candidates(policy, dimensions, candidates, draw),
+    ]
     parts = tuning.split(
         grid.workloads(),
         listed(validate or ()),
@@ -89,6 +93,15 @@ def tune(
     else:
         _print_search(found, dimensions, out)
     return 0 if found.better else 1
+
+
+def others(policy: str, settings: Sequence[str]) -> Sequence[str]:
+    """Settings that take part besides those that are drawn: of the same policy, or refused."""
+    for setting in settings:
+        if (other := parse(setting).name) != (name := parse(policy).name):
+            raise ConfigError(f"--also takes other settings of {name}, not of {other}")
+        read_policy_spec(setting)
+    return settings
 
 
 def ranges(texts: Sequence[str]) -> dict[str, tuple[float, float] | None]:
