@@ -67,7 +67,7 @@ def page(trials: Sequence[Trial], steps: Sequence[Step] = (), note: str = "") ->
     found = contest.results(trials)
     load = trials[0].plan
     head = HEAD.format(
-        slots=plan.MAX_EXECUTORS, query=load.job, load_s=load.load_s, low=plan.LOW_RPS,
+        slots=plan.MAX_EXECUTORS, query=load.job, load_s=load.load_s, low=load.low_rps,
         peak=load.peak_rps, pace=1e3 * load.pace_s, speed=load.speed, runs=len(trials),
         machine=f"{_machine(trials)} {note}".rstrip(), slo=plan.SLO_S, together=ONE_RESCALE_S,
     )  # fmt: skip

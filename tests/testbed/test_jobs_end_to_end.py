@@ -32,14 +32,14 @@ def test_a_job_reads_every_event_that_the_producer_sent_once(
     topic, job = f"events-of-{name}", find_job(name)
     bed.create_topic(topic, partitions=4)
     load = "constant:rate=1k for 1s then constant:rate=3k for 1s"
-    produced = produce(bed, "--topic", topic, "--stream", job.stream, "--workload", load)
+    produced = produce(bed, "--topic", topic, "--stream", *job.streams, "--workload", load)
     assert produced.returncode == 0, produced.stderr
     report = json.loads(produced.stdout)
     assert (report["sent_records"], report["failed_records"]) == (4000, 0)
     query = job.start(
         spark,
         bootstrap=bed.bootstrap_servers,
-        topic=topic,
+        topics=[topic],
         checkpoint=str(tmp_path / "checkpoint"),
         trigger_s=0.5,
     )

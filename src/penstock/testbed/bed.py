@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import sys
 import tempfile
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
@@ -133,6 +134,8 @@ class Testbed:
             "SPARK_LOCAL_DIRS": str(directory / "cluster" / "scratch"),
             "SPARK_LOCAL_IP": LOOPBACK,
             "SPARK_SCALA_VERSION": "2.13",
+            # Workers of this Python, which has what the jobs compute with.
+            "PYSPARK_PYTHON": sys.executable,
         }
         foreign = ("SPARK_", "PYSPARK_", "KAFKA_", "CLASSPATH")
         kept = {key: value for key, value in os.environ.items() if not key.startswith(foreign)}

@@ -56,8 +56,8 @@ def observed(
     at_s, done, batches = sizes.TRIGGER_S, 0, []
     while at_s < span_s:
         there = arrived[int(at_s)][1]
-        waves = ceil(sizes.PARTITIONS / seen.fleet_at(at_s))
-        duration_s = fixed_s + CORE_S * (there - done) * waves / sizes.PARTITIONS
+        waves = ceil(PLAN.partitions / seen.fleet_at(at_s))
+        duration_s = fixed_s + CORE_S * (there - done) * waves / PLAN.partitions
         batches.append(Committed(at_s, duration_s, there - done, there))
         done = there
         at_s = max(at_s + duration_s, sizes.TRIGGER_S * (at_s // sizes.TRIGGER_S + 1.0))

@@ -13,24 +13,24 @@ from penstock.policies import POLICIES
 from penstock.policies.kubernetes.hpa import Hpa
 from penstock.policies.penstock.penstock import Penstock
 from penstock.testbed.demo.plan import (
-    LOW_RPS,
     MAX_EXECUTORS,
-    PEAK_RPS,
     SLO_S,
     DemoPlan,
     make_plan,
     with_scaled_time,
 )
+from penstock.testbed.jobs.benchmark_jobs import JOBS
 
 
-@given(st.integers(30, 86_400))
-def test_the_load_rises_once_and_falls_once_between_its_bounds(load_s: int) -> None:
-    plan = DemoPlan("q11", load_s)
+@given(st.integers(30, 86_400), st.sampled_from(sorted(JOBS)))
+def test_the_load_rises_once_and_falls_once_between_its_bounds(load_s: int, job: str) -> None:
+    plan = DemoPlan(job, load_s)
+    demo = JOBS[job].demo
     rates = plan.rates_rps()
     top = rates.index(max(rates))
     assert len(rates) == load_s
-    assert rates[0] == rates[-1] == LOW_RPS
-    assert 0.97 * plan.peak_rps < max(rates) <= plan.peak_rps <= PEAK_RPS
+    assert rates[0] == rates[-1] == demo.low_rps
+    assert 0.97 * plan.peak_rps < max(rates) <= plan.peak_rps <= demo.peak_rps
     assert all(now <= later + 1e-6 for now, later in pairwise(rates[: top + 1]))
     assert all(now >= later - 1e-6 for now, later in pairwise(rates[top:]))
 
@@ -88,7 +88,7 @@ def test_what_is_given_is_taken_as_it_is() -> None:
 @pytest.mark.parametrize(
     ("job", "minutes", "fast", "sentence"),
     [
-        ("q12", None, False, "unknown job 'q12': did you mean 'q1"),
+        ("qq11", None, False, "unknown job 'qq11': did you mean 'q11'"),
         ("q11", 0.1, False, "--minutes must be between 0.5 and 1440, not 0.1"),
         ("q11", float("nan"), False, "--minutes must be between 0.5 and 1440, not nan"),
         ("q11", 2.0, True, "--fast is a length: give it or --minutes, not both"),

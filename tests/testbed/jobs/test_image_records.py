@@ -34,7 +34,7 @@ def test_a_missing_package_is_named_with_the_extra_that_brings_it(
     monkeypatch: pytest.MonkeyPatch, module: str, package: str
 ) -> None:
     monkeypatch.setitem(sys.modules, module, None)
-    expected = f"the job 'x' needs {package}: install penstock with the extra 'jobs'"
+    expected = rf"the job 'x' needs {package}: install penstock\[jobs\]"
     with pytest.raises(ConfigError, match=expected):
         require_packages("the job 'x'")
 

@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from penstock.testbed.jobs.benchmark_jobs import JOBS, BenchmarkJob
+from penstock.testbed.jobs.benchmark_jobs import JOBS
+from penstock.testbed.jobs.job import BenchmarkJob
 from penstock.testbed.jobs.nexmark_events import NexmarkEvents
 from penstock.testbed.jobs.timeline import Timeline
 from penstock.testbed.jobs.wordcount import TextLines
@@ -250,5 +251,5 @@ def test_the_pace_sees_each_record_of_the_source(spark: SparkSession) -> None:
         return source.where("length(value) > 0")
 
     values = [b"", bid(1, BASE_MS), person(2, "OR")]
-    assert JOBS["q1"].over(table(spark, values), pace).count() == 1
+    assert JOBS["q1"].over(table(spark, values), pace=pace).count() == 1
     assert seen == [3]

@@ -20,7 +20,8 @@ from penstock.core.clock import SimulatedClock, WallClock
 from penstock.core.errors import ConfigError
 from penstock.testbed import wait_until
 from penstock.testbed.jobs.playback import Report, play
-from penstock.testbed.jobs.producer import KafkaSender, main, open_stream, produce, read_rates
+from penstock.testbed.jobs.producer import KafkaSender, main, produce, read_rates
+from penstock.testbed.jobs.streams import open_stream
 from penstock.testbed.jobs.timeline import Timeline
 from penstock.testbed.jobs.wordcount import TextLines
 

@@ -24,7 +24,6 @@ from penstock.policies import DEFAULT_POLICY
 from penstock.settings.policy_spec import PolicySpec
 from penstock.testbed.demo.attached import AttachedDemo, attached_demo, elapsed
 from penstock.testbed.demo.plan import (
-    LOW_RPS,
     MAX_EXECUTORS,
     SLO_S,
     DemoPlan,
@@ -102,7 +101,7 @@ def _introduction(plan: DemoPlan, entry: PolicySpec) -> list[str]:
     """What the demo will show, and what of it is artificial."""
     lines = [
         f"{entry.label} keeps {plan.job} within {SLO_S:g} s with 1 to {MAX_EXECUTORS} executors, "
-        f"while the load goes from {rate(LOW_RPS)} to {rate(plan.peak_rps)} and back "
+        f"while the load goes from {rate(plan.low_rps)} to {rate(plan.peak_rps)} and back "
         f"in {seconds(float(plan.load_s))}.",
         f"Each record waits {plan.pace_s * 1e3:g} ms, so that one machine can stand for a cluster. "
         "Broker, cluster and query are real.",

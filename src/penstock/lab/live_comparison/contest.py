@@ -170,7 +170,7 @@ def fitted_job(seen: Sequence[Observation]) -> MicroBatchJob:
     """The job whose batches, starts and joins are those that were seen."""
     batches = [batch for one in seen for batch in _batches(one)]
     task_s = sum(one.task_s for one in seen)
-    job = fit_batches.job_of(batches, sizes.TRIGGER_S, sizes.PARTITIONS, 1, task_s)
+    job = fit_batches.job_of(batches, sizes.TRIGGER_S, LOAD.partitions, 1, task_s)
     startup = job.startup
     if starts_s := startups_s(seen):
         startup = Startup(Ecdf.of(starts_s).quantile(0.1), Ecdf.of(starts_s).quantile(0.9))
@@ -208,7 +208,7 @@ def forecast(one: LiveScaler, trials: Sequence[Trial], *, executors: int, span_s
     every_s = plan.every_s if one.policy else entry.policy.period_s
     rates_rps = plan.rates_rps()
     # Before the load of the plan began, the rate was low.
-    rates_rps = [sizes.LOW_RPS] * max(0, round(span_s) - len(rates_rps)) + rates_rps
+    rates_rps = [plan.low_rps] * max(0, round(span_s) - len(rates_rps)) + rates_rps
     found = []
     for seed in SEEDS:
         engine = job.start(rates_rps, executors=executors, seed=seed)

@@ -17,8 +17,7 @@ from msgspec import Struct
 from penstock.core.clock import WallClock
 from penstock.core.errors import PenstockError
 from penstock.simulation.engines.engine import Curve, Level, Outcome
-from penstock.testbed.demo import plan as sizes
-from penstock.testbed.demo.environment import TOPIC, DemoEnvironment
+from penstock.testbed.demo.environment import DemoEnvironment
 
 SAMPLE_EVERY_S = 0.5
 ONE_RESCALE_S = 5.0  #: Executors that come, or go, closer together than this are one rescale.
@@ -144,7 +143,10 @@ class Observer:
         self._driver = Driver(environment.spark)
         self._task_s_before = self._task_s()
         self._brokers = Brokers({"bootstrap.servers": environment.bed.bootstrap_servers})
-        self._partitions = [(TOPIC, number) for number in range(sizes.PARTITIONS)]
+        plan = environment.plan
+        self._partitions = [
+            (topic, number) for topic in plan.topics.values() for number in range(plan.partitions)
+        ]
         self._seen_at_s: dict[str, float] = {}
         self._gone_at_s: dict[str, float] = {}
         self._ends: list[tuple[float, int]] = []

@@ -78,7 +78,7 @@ def attached_demo(
 ) -> Iterator[AttachedDemo]:
     """Start everything, hand it over when the load begins, and end everything."""
     goal = Goal(slo_s=sizes.SLO_S)
-    workload = f"wave of {plan.load_s} s, {sizes.LOW_RPS:g} to {plan.peak_rps:g} records/s"
+    workload = f"wave of {plan.load_s} s, {plan.low_rps:g} to {plan.peak_rps:g} records/s"
     facts = {"workload": workload, "job": plan.job, "pace": f"{plan.pace_s:g} s per record"}
     starting = parts.demo_environment(plan, say, kafka_port=kafka_port, warmup_s=warmup_s)
     with WarningLog().taken() as log, starting as environment:

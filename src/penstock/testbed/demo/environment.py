@@ -26,7 +26,7 @@ from penstock.testbed import Testbed, paced, wait_until
 from penstock.testbed.demo import plan as sizes
 from penstock.testbed.demo.plan import DemoPlan
 from penstock.testbed.jobs.benchmark_jobs import find_job
-from penstock.testbed.jobs.playback import Report
+from penstock.testbed.jobs.playback import Report, join_reports
 from penstock.testbed.processes import Process, cause
 from penstock.testbed.sessions import interrupt_once, start_session
 
@@ -34,7 +34,6 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.streaming.query import StreamingQuery
 
-TOPIC = "events"
 #: After this many batches, the last of them within its trigger, the code is compiled.
 WARM_UP_BATCHES = 3
 FIRST_BATCH_TIMEOUT_S = 180.0
@@ -55,6 +54,7 @@ class DemoError(PenstockError):
 class DemoEnvironment:
     """A query whose load has begun; its fleet stays as it is until a scaler changes it."""
 
+    plan: DemoPlan
     bed: Testbed
     spark: SparkSession
     query: StreamingQuery
@@ -68,27 +68,45 @@ class DemoEnvironment:
 
 @dataclass(frozen=True)
 class Producer:
-    """The process that sends the events; it ends with the testbed."""
+    """The processes that send the events, one for each stream; they end with the testbed."""
 
-    process: Process
+    processes: tuple[Process, ...]
 
     @classmethod
     def start(cls, bed: Testbed, plan: DemoPlan, name: str, *load: str) -> Producer:
+        """Each stream gets that load."""
         argv = [sys.executable, "-m", "penstock.testbed.jobs.producer"]
-        argv += ["--bootstrap", bed.bootstrap_servers, "--topic", TOPIC, "--stream", plan.stream]
-        return cls(bed.start_program(name, [*argv, *load]))
+        argv += ["--bootstrap", bed.bootstrap_servers, *load]
+        streams = plan.topics.items()
+        return cls(
+            tuple(
+                bed.start_program(
+                    name if len(streams) == 1 else f"{name}-{stream}",
+                    [*argv, "--topic", topic, "--stream", stream],
+                )
+                for stream, topic in streams
+            )
+        )
 
     def ended(self) -> bool:
-        code = self.process.exit_code()
-        if code:
-            raise DemoError(f"the producer failed: {cause(self.process.log.read_text())}")
-        return code is not None
+        codes = []
+        for process in self.processes:
+            if code := process.exit_code():
+                raise DemoError(f"the producer failed: {cause(process.log.read_text())}")
+            codes.append(code)
+        return None not in codes
+
+    def stop(self) -> None:
+        for process in self.processes:
+            process.stop()
 
     def report(self) -> Report | None:
-        """What it sent, once it has ended by itself: the one line of JSON in its log."""
-        lines = self.process.log.read_bytes().splitlines()
-        reports = [line for line in lines if line.startswith(b"{")]
-        return msgspec.json.decode(reports[-1], type=Report) if reports else None
+        """What they sent, once all have ended by themselves: the line of JSON in each log."""
+        lines = [process.log.read_bytes().splitlines() for process in self.processes]
+        found = [[line for line in each if line.startswith(b"{")] for each in lines]
+        if not all(found):
+            return None
+        return join_reports([msgspec.json.decode(each[-1], type=Report) for each in found])
 
 
 @contextmanager
@@ -122,29 +140,33 @@ def demo_environment(
         slots = sizes.MAX_EXECUTORS
         say(f"starting a Kafka broker and a Spark cluster with {slots} slots ...")
         bed = stack.enter_context(Testbed(slots, directory, kafka_port=kafka_port, say=say))
-        bed.create_topic(TOPIC, sizes.PARTITIONS)
+        job = find_job(plan.job)
+        for topic in plan.topics.values():
+            bed.create_topic(topic, plan.partitions)
         fleet = "one executor" if executors == 1 else f"{executors} executors"
         say(f"starting the driver on {bed.master_url}, with {fleet} ...")
         stack.callback(_end_driver)
-        spark = _session(bed, executors, settings or {})
+        spark = _session(bed, executors, {**job.settings, **(settings or {})})
         say(f"starting the job {plan.job}; its first batches compile code ...")
-        low = f"constant:rate={sizes.WARM_UP_RPS:g}"
+        streams = len(plan.topics)
+        low = f"constant:rate={plan.warm_up_rps / streams:g}"
         warm_up = Producer.start(bed, plan, "warm-up", "--workload", low, "--seconds", "86400")
-        query = find_job(plan.job).start(
+        query = job.start(
             spark,
             bootstrap=bed.bootstrap_servers,
-            topic=TOPIC,
+            topics=list(plan.topics.values()),
             checkpoint=str(directory / "checkpoint"),
             trigger_s=sizes.TRIGGER_S,
-            pace=lambda source: paced_source(source, plan.pace_s),
+            pace=lambda source: paced_source(source, plan),
         )
-        _warm_up(query, warm_up, say, warmup_s)
+        _warm_up(query, warm_up, plan, say, warmup_s)
         rates = directory / "rates.json"
-        rates.write_text(json.dumps([sizes.LOW_RPS] * LEAD_S + plan.rates_rps()))
+        load = [plan.low_rps] * LEAD_S + plan.rates_rps()
+        rates.write_text(json.dumps([each / streams for each in load]))
         producer = Producer.start(bed, plan, "producer", "--rates", str(rates))
-        warm_up.process.stop()
-        _settle(query)
-        yield DemoEnvironment(bed, spark, query, producer)
+        warm_up.stop()
+        _settle(query, plan)
+        yield DemoEnvironment(plan, bed, spark, query, producer)
 
 
 @contextmanager
@@ -183,15 +205,17 @@ def _session(bed: Testbed, executors: int, more: dict[str, str]) -> SparkSession
     return start_session(conf, bed.run_directory / "logs" / "driver.log")
 
 
-def paced_source(source: DataFrame, pace_s: float) -> DataFrame:
-    """Records of Kafka that wait for `pace_s` each; one of several waits for all of them."""
+def paced_source(source: DataFrame, plan: DemoPlan) -> DataFrame:
+    """Records of Kafka that wait as the plan says; one of several waits for all of them."""
     from pyspark.sql import functions as f
 
-    waits = f.col("offset") % sizes.WAITING_TOGETHER == 0
-    return paced(source, f.when(waits, sizes.WAITING_TOGETHER * pace_s).otherwise(0.0))
+    waits = f.col("offset") % plan.waiting_together == 0
+    return paced(source, f.when(waits, plan.waiting_together * plan.pace_s).otherwise(0.0))
 
 
-def _warm_up(query: StreamingQuery, producer: Producer, say: Say, patience_s: float) -> None:
+def _warm_up(
+    query: StreamingQuery, producer: Producer, plan: DemoPlan, say: Say, patience_s: float
+) -> None:
     """Wait for the first batches, which last many times as long as all others.
 
     What they cost says nothing about the job, and a policy that learned from them would be misled.
@@ -221,17 +245,17 @@ def _warm_up(query: StreamingQuery, producer: Producer, say: Say, patience_s: fl
     except TimeoutError:
         say(
             f"this machine is busy: a batch takes {last_batch()[1]:.1f} s at "
-            f"{sizes.WARM_UP_RPS:g} records/s; expect a larger fleet and longer delays"
+            f"{plan.warm_up_rps:g} records/s; expect a larger fleet and longer delays"
         )
 
 
-def _settle(query: StreamingQuery) -> None:
+def _settle(query: StreamingQuery, plan: DemoPlan) -> None:
     """Wait for a batch of the usual size, so that the first that is seen is one of many."""
 
     def usual() -> bool:
         progress: Any = query.lastProgress
         rows = 0 if progress is None else int(progress["numInputRows"])
-        return rows >= 0.75 * sizes.LOW_RPS * sizes.TRIGGER_S
+        return rows >= 0.75 * plan.low_rps * sizes.TRIGGER_S
 
     with suppress(TimeoutError):  # then the load begins all the same
         wait_until(usual, LEAD_S, "", every_s=0.25)

@@ -15,26 +15,21 @@ from penstock.settings.goal import Goal
 from penstock.settings.policy_spec import PolicySpec, read_policy_spec
 from penstock.testbed.jobs.benchmark_jobs import find_job
 
+TOPIC = "events"
 SLO_S = 10.0
 TRIGGER_S = 2.0
-#: Twelve tasks share out evenly over 1, 2, 3, 4 and 6 executors.
-PARTITIONS = 12
 STATE_PARTITIONS = 6
 MAX_EXECUTORS = 8
 #: Each new executor takes seconds of a processor to start: more of them at once, or again sooner,
 #: would starve the job on a small machine.
 MAX_STEP = 2
 LEAST_COOLDOWN_S = 8.0
-#: What a record costs its executor, so that one executor does at most 1,000 records a second.
-PACE_S = 0.001
-#: Not every record waits, but one in this many for all of them: on a busy machine each waking up
+#: Not every record waits, but one of several for all of them: on a busy machine each waking up
 #: comes a millisecond or more late, which would be most of a short wait.
 WAITING_TOGETHER = 20
-#: Enough to compile code, too little to leave a backlog behind.
-WARM_UP_RPS = 100.0
-LOW_RPS = 400.0
-#: About five executors' worth: what a batch costs besides its records comes on top of the pace.
-PEAK_RPS = 3400.0
+LONGEST_WAIT_S = 0.02
+#: A share of the lowest load: enough to compile code, too little to leave a backlog behind.
+WARM_UP_SHARE = 0.25
 #: A wave that is shorter than this rises less high.
 FULL_WAVE_S = 160.0
 
@@ -57,7 +52,7 @@ PRICES = frozenset({"move_price"})
 class DemoPlan(Struct, frozen=True):
     """A demo: which job, for how long, and how often Penstock decides.
 
-    `full_peak_rps` is how high a wave rises that is long enough.
+    `full_peak_rps` is how high a wave rises that is long enough; by default what suits the job.
 
     Examples
     --------
@@ -70,16 +65,42 @@ class DemoPlan(Struct, frozen=True):
 
     job: str = "q11"
     load_s: int = round(60 * DEFAULT_MINUTES)
-    full_peak_rps: float = PEAK_RPS
+    full_peak_rps: float | None = None
 
     @property
-    def stream(self) -> str:
-        return find_job(self.job).stream
+    def topics(self) -> dict[str, str]:
+        """The topic of each stream of the job."""
+        streams = find_job(self.job).streams
+        return {each: TOPIC if len(streams) == 1 else f"{TOPIC}-{each}" for each in streams}
+
+    @property
+    def partitions(self) -> int:
+        """Of each topic."""
+        return find_job(self.job).partitions
 
     @property
     def pace_s(self) -> float:
-        """What each record of the source costs; q3 reads the source twice and pays twice."""
-        return PACE_S / 2 if self.job == "q3" else PACE_S
+        """How long each record of a source waits; q3 reads its source twice and waits twice."""
+        job = find_job(self.job)
+        return job.demo.pace_s / job.reads
+
+    @property
+    def waiting_together(self) -> int:
+        """One record in this many waits for all of them.
+
+        >>> DemoPlan("q11").waiting_together, DemoPlan("images-store").waiting_together
+        (20, 1)
+        """
+        return min(WAITING_TOGETHER, max(1, round(LONGEST_WAIT_S / self.pace_s)))
+
+    @property
+    def low_rps(self) -> float:
+        """The load before and after the wave."""
+        return find_job(self.job).demo.low_rps
+
+    @property
+    def warm_up_rps(self) -> float:
+        return WARM_UP_SHARE * self.low_rps
 
     @property
     def every_s(self) -> float:
@@ -104,17 +125,18 @@ class DemoPlan(Struct, frozen=True):
         >>> [round(DemoPlan("q11", load_s).peak_rps) for load_s in (81, 180, 300)]
         [1900, 3400, 3400]
         """
-        rise = (self.full_peak_rps - LOW_RPS) * min(1.0, self.load_s / FULL_WAVE_S)
-        return LOW_RPS + round(rise, -2)
+        full_rps = self.full_peak_rps or find_job(self.job).demo.peak_rps
+        rise = (full_rps - self.low_rps) * min(1.0, self.load_s / FULL_WAVE_S)
+        return self.low_rps + round(rise, -2 if rise > 1000.0 else 0)
 
     def rates_rps(self) -> list[float]:
         """The load of each second: a tenth of the time low, one wave, and low again."""
         head = self.load_s // 10
         wave = round(0.72 * self.load_s)
-        rise = (self.peak_rps - LOW_RPS) / 2
-        hump = [LOW_RPS + rise * (1 - cos(2 * pi * (at + 0.5) / wave)) for at in range(wave)]
+        low, rise = self.low_rps, (self.peak_rps - self.low_rps) / 2
+        hump = [low + rise * (1 - cos(2 * pi * (at + 0.5) / wave)) for at in range(wave)]
         tail = self.load_s - head - wave
-        return [LOW_RPS] * head + hump + [LOW_RPS] * tail
+        return [low] * head + hump + [low] * tail
 
 
 def make_plan(job: str, minutes: float | None, fast: bool) -> DemoPlan:
@@ -123,7 +145,7 @@ def make_plan(job: str, minutes: float | None, fast: bool) -> DemoPlan:
     >>> make_plan("q11", None, fast=True).load_s
     81
     """
-    find_job(job)
+    find_job(job).check_packages()
     if fast and minutes is not None:
         raise ConfigError("--fast is a length: give it or --minutes, not both")
     length = minutes if minutes is not None else FAST_MINUTES if fast else DEFAULT_MINUTES

@@ -46,7 +46,7 @@ def require_packages(user: str, modules: Sequence[str] = tuple(PACKAGES)) -> Non
     for module in modules:
         if find_spec(module) is None:
             package = PACKAGES.get(module, module)
-            raise ConfigError(f"{user} needs {package}: install penstock with the extra 'jobs'")
+            raise ConfigError(f"{user} needs {package}: install penstock[jobs]")
 
 
 def image_record(

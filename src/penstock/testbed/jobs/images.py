@@ -55,7 +55,7 @@ Cost by Reducing Scaling Operations in Distributed Stream Processing, PVLDB 12(7
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
 from penstock.testbed.jobs.image_filters import count_by_channel
 from penstock.testbed.jobs.image_records import (
@@ -77,8 +77,6 @@ if TYPE_CHECKING:
 STORED_PX = 160
 
 KEY_SCHEMA = "id BIGINT, sample INT, x INT, y INT, time_ms BIGINT"
-
-Pipeline = Callable[["DataFrame"], "DataFrame"]
 
 
 def recognise_photos(source: DataFrame) -> DataFrame:
@@ -161,11 +159,3 @@ def _computed(
     computed = pd.DataFrame(results, columns=names, index=batch.index, dtype=object)
     computed[MALFORMED] = computed[names[0]].isna()
     return batch[list(KEYS)].join(computed)
-
-
-#: Name, pipeline, stream and output mode of each job. All need the extra `jobs`.
-IMAGE_JOBS: tuple[tuple[str, Pipeline, Literal["photos", "tissue"], Literal["append"]], ...] = (
-    ("images-recognise", recognise_photos, "photos", "append"),
-    ("images-store", store_photos, "photos", "append"),
-    ("images-cells", count_cells, "tissue", "append"),
-)

@@ -33,6 +33,9 @@ _AUCTION = (
 )
 _BID = b'{"event_type":2,"bid":{"auction":%d,"bidder":%d,"price":%d,%s,"dateTime":%d,"extra":"%s"}}'
 
+#: Events of each kind per epoch, in their order.
+_SIZES = (nexmark.PERSONS_PER_EPOCH, nexmark.AUCTIONS_PER_EPOCH, nexmark.BIDS_PER_EPOCH)
+
 Generator = np.random.Generator
 
 
@@ -68,19 +71,24 @@ class NexmarkEvents:
 
     def block(self, number: int) -> list[bytes]:
         """Events `number * block_size` up to the next block's first."""
+        return _interleave(*zip(self.kinds(number), _SIZES, strict=True))
+
+    def kinds(self, number: int, count: int = 3) -> list[list[bytes]]:
+        """The persons, auctions and bids of a block, or the first `count` of these."""
         rng = np.random.default_rng([self._seed, 0, number])
         first = number * EVENTS_PER_BLOCK
         due_ms = self._due_ms(np.arange(first, first + EVENTS_PER_BLOCK, dtype=np.int64))
         by_epoch = due_ms.reshape(EPOCHS_PER_BLOCK, nexmark.EVENTS_PER_EPOCH)
-        sizes = (nexmark.PERSONS_PER_EPOCH, nexmark.AUCTIONS_PER_EPOCH, nexmark.BIDS_PER_EPOCH)
-        person_ms, auction_ms, bid_ms = np.split(by_epoch, np.cumsum(sizes[:2]), axis=1)
+        person_ms, auction_ms, bid_ms = np.split(by_epoch, np.cumsum(_SIZES[:2]), axis=1)
         epochs = range(first, first + EVENTS_PER_BLOCK, nexmark.EVENTS_PER_EPOCH)
         sellers = np.array([nexmark.hot_seller(event) for event in epochs])
         people = _bounds([nexmark.cold_persons(event) for event in epochs])
-        persons = self._persons(rng, epochs, person_ms)
-        auctions = self._auctions(rng, epochs, auction_ms, sellers, people)
-        bids = self._bids(rng, epochs, bid_ms, people)
-        return _interleave(*zip((persons, auctions, bids), sizes, strict=True))
+        kinds = [self._persons(rng, epochs, person_ms)]
+        if count > 1:
+            kinds.append(self._auctions(rng, epochs, auction_ms, sellers, people))
+        if count > 2:
+            kinds.append(self._bids(rng, epochs, bid_ms, people))
+        return kinds
 
     def _persons(self, rng: Generator, epochs: range, due_ms: Times) -> list[bytes]:
         count = len(epochs)
@@ -203,6 +211,45 @@ class NexmarkEvents:
             query = b"&channel_id=%d" % nexmark.channel_id(channel) if named[channel] else b""
             channels.append(form % (b"channel-%d" % channel, path, query))
         return channels
+
+
+class NexmarkPersons:
+    """The persons of the stream alone, with the same ids and texts, each due by its own number.
+
+    >>> stream = NexmarkPersons(seed=1, due_ms=lambda persons: 1000 * persons)
+    >>> stream.block(0)[2][:39], b'"dateTime":2000,' in stream.block(0)[2]
+    (b'{"event_type":0,"person":{"id":1002,"na', True)
+    """
+
+    block_size: ClassVar[int] = EPOCHS_PER_BLOCK * nexmark.PERSONS_PER_EPOCH
+
+    def __init__(self, seed: int, due_ms: Callable[[Events], Times]) -> None:
+        self._events = NexmarkEvents(seed, lambda n: due_ms(n // nexmark.EVENTS_PER_EPOCH))
+
+    def block(self, number: int) -> list[bytes]:
+        return self._events.kinds(number, 1)[0]
+
+
+class NexmarkAuctions:
+    """The auctions of the stream alone, with the same ids and texts, each due by its own number.
+
+    >>> stream = NexmarkAuctions(seed=1, due_ms=lambda auctions: 1000 * auctions)
+    >>> stream.block(0)[4][:40], b'"dateTime":4000,' in stream.block(0)[4]
+    (b'{"event_type":1,"auction":{"id":1004,"it', True)
+    """
+
+    block_size: ClassVar[int] = EPOCHS_PER_BLOCK * nexmark.AUCTIONS_PER_EPOCH
+
+    def __init__(self, seed: int, due_ms: Callable[[Events], Times]) -> None:
+        def of_auctions(events: Events) -> Times:
+            epochs, places = np.divmod(events, nexmark.EVENTS_PER_EPOCH)
+            in_epoch = np.clip(places - nexmark.PERSONS_PER_EPOCH, 0, nexmark.AUCTIONS_PER_EPOCH)
+            return due_ms(nexmark.AUCTIONS_PER_EPOCH * epochs + in_epoch)
+
+        self._events = NexmarkEvents(seed, of_auctions)
+
+    def block(self, number: int) -> list[bytes]:
+        return self._events.kinds(number, 2)[1]
 
 
 def _characters(rng: Generator, *, spaces: bool) -> bytes:

@@ -13,6 +13,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from penstock.testbed.jobs import nexmark
+from penstock.testbed.jobs.parsing import parse_json, timestamp_of_millis
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -23,7 +24,7 @@ EUROS_PER_DOLLAR = "0.908"
 Q3_CATEGORY = 10
 Q3_STATES = ("OR", "ID", "CA")
 
-_PERSON, _AUCTION, _BID = 0, 1, 2
+EVENT_TYPES = {"person": 0, "auction": 1, "bid": 2}
 
 
 def currency_conversion(source: DataFrame) -> DataFrame:
@@ -31,10 +32,11 @@ def currency_conversion(source: DataFrame) -> DataFrame:
 
     Gives auction, bidder, price, dateTime, extra.
     """
-    fields = "auction BIGINT, bidder BIGINT, price BIGINT, dateTime BIGINT, extra STRING"
-    price, at = f"{EUROS_PER_DOLLAR} * price AS price", "timestamp_millis(dateTime) AS dateTime"
-    bids = _of_kind(source, _BID, "bid", fields)
-    return bids.selectExpr("auction", "bidder", price, at, "extra")
+    bids = events_of_kind(
+        source, "bid", "auction BIGINT, bidder BIGINT, price BIGINT, extra STRING"
+    )
+    price = f"{EUROS_PER_DOLLAR} * price AS price"
+    return bids.selectExpr("auction", "bidder", price, "at AS dateTime", "extra")
 
 
 def local_item_suggestion(source: DataFrame) -> DataFrame:
@@ -44,12 +46,20 @@ def local_item_suggestion(source: DataFrame) -> DataFrame:
     order and any time apart, so the state only grows. Spark reads the source once for each side:
     its progress counts each record twice, and a pace is paid twice.
     """
-    auctions = _of_kind(source, _AUCTION, "auction", "id BIGINT, seller BIGINT, category BIGINT")
-    fields = "id BIGINT, name STRING, city STRING, state STRING"
-    persons = _of_kind(source, _PERSON, "person", fields)
+    return _sales(source, source, f"category = {Q3_CATEGORY}")
+
+
+def local_sellers(auctions: DataFrame, persons: DataFrame) -> DataFrame:
+    """Query 3 as in the thesis of Koper: auctions and persons of two topics, any category."""
+    return _sales(auctions, persons, "true")
+
+
+def _sales(auctions: DataFrame, persons: DataFrame, wanted: str) -> DataFrame:
+    opened = events_of_kind(auctions, "auction", "id BIGINT, seller BIGINT, category BIGINT")
+    people = events_of_kind(persons, "person", "id BIGINT, name STRING, city STRING, state STRING")
     states = ", ".join(f"'{state}'" for state in Q3_STATES)
-    offers = auctions.where(f"category = {Q3_CATEGORY}").selectExpr("id AS auction", "seller")
-    sellers = persons.where(f"state IN ({states})").withColumnRenamed("id", "person")
+    offers = opened.where(wanted).selectExpr("id AS auction", "seller")
+    sellers = people.where(f"state IN ({states})").withColumnRenamed("id", "person")
     joined = offers.join(sellers, offers["seller"] == sellers["person"])
     return joined.selectExpr("name", "city", "state", "auction AS id")
 
@@ -62,8 +72,7 @@ def user_sessions(source: DataFrame) -> DataFrame:
     """
     from pyspark.sql import functions as f
 
-    bids = _of_kind(source, _BID, "bid", "bidder BIGINT, dateTime BIGINT")
-    timed = bids.selectExpr("bidder", "timestamp_millis(dateTime) AS at")
+    timed = events_of_kind(source, "bid", "bidder BIGINT")
     session = f.session_window("at", f"{SESSION_GAP_S} seconds").alias("session")
     counted = (
         timed.withWatermark("at", f"{nexmark.WATERMARK_S} seconds")
@@ -74,8 +83,18 @@ def user_sessions(source: DataFrame) -> DataFrame:
     return counted.selectExpr("bidder", "bid_count", *times)
 
 
-def _of_kind(source: DataFrame, event_type: int, name: str, fields: str) -> DataFrame:
-    """The events of one kind, with those fields as columns; what is not JSON is left out."""
-    schema = f"event_type INT, {name} STRUCT<{fields}>"
-    parsed = source.selectExpr(f"from_json(CAST(value AS STRING), '{schema}') AS event")
-    return parsed.where(f"event.event_type = {event_type}").select(f"event.{name}.*")
+def events_of_kind(source: DataFrame, kind: str, fields: str) -> DataFrame:
+    """The persons, auctions or bids of a source: those fields, and when it was, as `at`.
+
+    What is no event, or has no time, is left out and counted under the name of the kind.
+    """
+    at = timestamp_of_millis(f"{kind}.dateTime")
+    is_other = f"event_type <> {EVENT_TYPES[kind]}"
+    events = parse_json(
+        source,
+        f"event_type INT, {kind} STRUCT<{fields}, dateTime: BIGINT>",
+        observation=f"{kind}s",
+        required=(f"CASE WHEN {is_other} OR {at} IS NOT NULL THEN true END",),
+    )
+    names = [f"{kind}.{field.split()[0]}" for field in fields.split(", ")]
+    return events.where(f"event_type = {EVENT_TYPES[kind]}").selectExpr(*names, f"{at} AS at")

@@ -36,13 +36,13 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterable, Iterator
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from penstock.core.errors import ConfigError
 from penstock.testbed.jobs.image_records import KEYS, decode, parse_records, require_packages
-from penstock.testbed.jobs.images import KEY_SCHEMA, Pipeline, without_malformed
+from penstock.testbed.jobs.images import KEY_SCHEMA, without_malformed
 from penstock.testbed.jobs.parsing import MALFORMED
 
 if TYPE_CHECKING:
@@ -202,12 +202,3 @@ def _answer_group(
         state.update(window.packed())
     if answers:
         yield pd.DataFrame(answers, columns=[*KEYS, "intensities"])
-
-
-#: Name, pipeline, stream and output mode of the job. It needs the extra `jobs`.
-PIXEL_QUERIES: tuple[str, Pipeline, Literal["tissue"], Literal["append"]] = (
-    "pixel-queries",
-    answer_pixel_queries,
-    "tissue",
-    "append",
-)

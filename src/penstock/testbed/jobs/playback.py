@@ -6,7 +6,7 @@ Nothing is skipped: what is late is sent late, and an event always says when it 
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Protocol
 
 import numpy as np
@@ -77,6 +77,23 @@ class Report(Struct, frozen=True):
             return text
         missing = self.shortfall_records
         return f"{text}: could not keep up" + (f", {missing} are missing" if missing else "")
+
+
+def join_reports(reports: Sequence[Report]) -> Report:
+    """One report of several streams that were sent at the same time.
+
+    >>> join_reports([Report(10, 9, 1, 5.0, 3, 0.5), Report(10, 10, 0, 6.0, 2, 0.9)])
+    Report(planned_records=20, sent_records=19, failed_records=1, elapsed_s=6.0, \
+behind_max_records=3, behind_max_s=0.9)
+    """
+    return Report(
+        planned_records=sum(each.planned_records for each in reports),
+        sent_records=sum(each.sent_records for each in reports),
+        failed_records=sum(each.failed_records for each in reports),
+        elapsed_s=max(each.elapsed_s for each in reports),
+        behind_max_records=max(each.behind_max_records for each in reports),
+        behind_max_s=max(each.behind_max_s for each in reports),
+    )
 
 
 def play(

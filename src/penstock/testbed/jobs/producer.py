@@ -25,13 +25,12 @@ import msgspec
 from msgspec import structs
 
 from penstock.core.clock import WallClock
-from penstock.core.errors import ConfigError, PenstockError, unknown
+from penstock.core.errors import ConfigError, PenstockError
 from penstock.core.protocols import Clock
 from penstock.simulation.workloads.expressions import parse_workload
-from penstock.testbed.jobs.nexmark_events import NexmarkEvents
 from penstock.testbed.jobs.playback import TICK_S, EventStream, Report, play
+from penstock.testbed.jobs.streams import STREAMS, open_stream
 from penstock.testbed.jobs.timeline import Timeline
-from penstock.testbed.jobs.wordcount import TextLines
 
 QUEUE_RECORDS = 200_000
 #: The first event is due this long after the start, when its stream is prepared.
@@ -138,21 +137,6 @@ def produce(
     return structs.replace(report, failed_records=sender.close())
 
 
-def open_stream(name: str, seed: int, timeline: Timeline, base_ms: int) -> EventStream:
-    """The stream of that name: `nexmark` events or `words`.
-
-    >>> open_stream("nexmrk", 1, Timeline([1.0]), 0)
-    Traceback (most recent call last):
-    penstock.core.errors.ConfigError: unknown stream 'nexmrk': did you mean 'nexmark'? Known: ...
-    """
-    match name:
-        case "nexmark":
-            return NexmarkEvents(seed, lambda events: timeline.due_ms(events, base_ms))
-        case "words":
-            return TextLines(seed)
-    raise unknown("stream", name, ["nexmark", "words"])
-
-
 def read_rates(text: str, where: str) -> list[float]:
     """Rates as a JSON list, or one on each line.
 
@@ -237,7 +221,9 @@ def _parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--bootstrap", required=True, help="broker addresses, host:port,...")
     parser.add_argument("--topic", required=True, help="a topic that exists")
-    parser.add_argument("--stream", default="nexmark", help="nexmark (default) or words")
+    parser.add_argument(
+        "--stream", default="nexmark", help=f"{', '.join(STREAMS)} (default nexmark)"
+    )
     parser.add_argument("--seed", type=int, default=1, help="same seed, same events (default 1)")
     rate = parser.add_mutually_exclusive_group(required=True)
     rate.add_argument("--workload", metavar="TEXT", help='such as "sine:mean=5k,amplitude=3k"')
