@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import re
+from math import inf
+
 import msgspec
 import pytest
 
+from penstock import simulate
 from penstock.core.knowledge import Knowledge
-from penstock.core.model import Decision, Fleet, OperatorSample, Snapshot, Step
+from penstock.core.model import Batch, Decision, Fleet, OperatorSample, Snapshot, Step
+from penstock.policies.queueing.formulas import BatchStation
 from penstock.policies.queueing.queueing import Queueing, QueueingMemory
 
 
@@ -85,11 +90,90 @@ def test_what_the_guards_refuse_does_not_pile_up() -> None:
     assert decision.target_executors == 3
 
 
-def test_stages_that_take_turns_are_summed() -> None:
-    # 0.6, 3 and 0.3 executors' time: the fewest stable are 1, 4 and 1.
-    policy = Queueing(goal="operator")
+@pytest.mark.parametrize(
+    ("goal_s", "target"),
+    [
+        # 3.9 executors' time: five are busy for 0.78 of theirs. A record waits 1 s for the trigger,
+        # 1.56 s for the batch and 0.61 / (0.22 x 30) = 0.09 s for bursts: 2.65 s.
+        (3.0, 5),
+        (2.66, 5),
+        (2.64, 6),
+        # No fleet answers within the second that the trigger takes: then within two.
+        (1.0, 8),
+        (0.01, 8),
+    ],
+)
+def test_a_response_on_micro_batches_holds_trigger_and_batch(goal_s: float, target: int) -> None:
+    policy = Queueing(max_response_s=goal_s, goal="operator")
     decision = policy.decide(seen(*IMAGES, trigger_interval_s=2.0), Knowledge())
-    assert decision.target_executors == 6
+    assert decision.target_executors == target
+
+
+@pytest.mark.parametrize(
+    ("executors", "target", "words"),
+    [
+        (4, 5, "4.22 s in all, more than 3 s"),
+        (3, 4, "the fleet cannot keep up"),
+        (5, 5, "2.65 s in all, of 3 s"),
+        (20, 19, "1.39 s in all, of 3 s"),
+        (12, 12, "1.66 s in all, of 3 s"),
+    ],
+)
+def test_the_path_goal_moves_by_one_executor_on_micro_batches(
+    executors: int, target: int, words: str
+) -> None:
+    # Below half of 3 s it gives one back.
+    snapshot = seen(*IMAGES, executors=executors, trigger_interval_s=2.0)
+    # Busy time is that of eight executors.
+    snapshot = msgspec.structs.replace(snapshot, fleet=Fleet(executors, 8, 8))
+    decision = Queueing(max_response_s=3.0).decide(snapshot, Knowledge())
+    assert decision.target_executors == target
+    assert words in decision.reasons[0].text
+
+
+def test_the_fixed_cost_of_a_batch_is_what_its_tasks_do_not_fill() -> None:
+    # In 20 s ten batches of 1.2 s keep the slots busy for 0.4875 x 20 = 9.75 s: 0.225 s each are
+    # left. A record waits 1 s, 0.225 s, 3.9 x 2 / 8 = 0.975 s and 0.0155 s.
+    knowledge = Knowledge()
+    for at_s in (0.0, 20.0):
+        batches = tuple(Batch(i, at_s + 2.0 * i, 1.2, 60) for i in range(10))
+        now = msgspec.structs.replace(
+            seen(*IMAGES, trigger_interval_s=2.0), at_s=at_s, batches=batches
+        )
+        knowledge.learn(now, at_s)
+    text = Queueing(max_response_s=3.0).decide(now, knowledge).reasons[0].text
+    assert "1 s for the trigger and 1.2 s for its batch, 2.22 s in all" in text
+
+
+@pytest.mark.parametrize("executors", [5, 8])
+def test_it_reports_what_records_of_a_micro_batch_job_really_wait(executors: int) -> None:
+    # Seen before: milliseconds, while half of the records waited for more than 2.9 s.
+    fixed = {"min_executors": executors, "max_executors": executors}
+    run = simulate(
+        "queueing", "constant:50k", duration_s=1800.0, start_executors=executors, limits=fixed
+    )
+    said = re.search(r"([\d.]+) s in all", run.steps[-1].decision.reasons[0].text)
+    assert said is not None
+    assert float(said[1]) == pytest.approx(run.score.p50_s, rel=0.05)
+
+
+def test_records_in_bursts_wait_longer_for_the_same_batches() -> None:
+    # Tq = (16 + 4) / 2 x 0.4875^2 / (0.5125 x 30) = 0.155 s instead of 0.0155 s.
+    bursty = tuple(msgspec.structs.replace(o, arrival_cv2=16.0, service_cv2=4.0) for o in IMAGES)
+    decision = Queueing(max_response_s=2.0).decide(
+        seen(*bursty, trigger_interval_s=2.0), Knowledge()
+    )
+    assert "2.13 s in all, more than 2 s" in decision.reasons[0].text
+    assert decision.target_executors == 9
+
+
+def test_batches_longer_than_their_trigger_start_one_after_the_other() -> None:
+    # Half of the time goes into 2 s of fixed cost: a batch of 4 s reads what came in 4 s.
+    station = BatchStation(arrival_rps=1000.0, work_executors=2.0, trigger_s=1.0, fixed_s=2.0)
+    assert station.response_time_s(4) == pytest.approx(2.0 + 4.0, abs=0.001)
+    assert station.response_time_s(2) == inf
+    assert station.shortest_s == 3.0
+    assert BatchStation(0.0, 0.0, 2.0).response_time_s(1) == 1.0
 
 
 def test_a_goal_out_of_reach_asks_for_no_more_waiting_than_work() -> None:

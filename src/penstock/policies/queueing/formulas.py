@@ -101,6 +101,71 @@ def fewest_servers(station: Station, within_s: float) -> int:
         servers += 1
 
 
+class BatchStation(Struct, frozen=True, gc=False):
+    """A micro-batch job as one queue: a batch takes all that waits, and the fleet is its server.
+
+    `work_executors` is how many executors the records keep busy, `fixed_s` what a batch takes
+    besides. Batches start every `trigger_s`, or at once when they take longer than that.
+    """
+
+    arrival_rps: float
+    work_executors: float
+    trigger_s: float
+    fixed_s: float = 0.0
+    arrival_cv2: float = 1.0
+    service_cv2: float = 1.0
+
+    @property
+    def shortest_s(self) -> float:
+        """What remains with any number of executors: half a trigger, and the fixed cost."""
+        return max(self.trigger_s, self.fixed_s) / 2.0 + self.fixed_s
+
+    def response_time_s(self, executors: int) -> float:
+        """Mean seconds from arrival to commit; infinite if the executors cannot keep up.
+
+        ``T = P/2 + fixed + rho P + Tq``: half the time ``P`` between two batches until the next
+        one starts, and all of that batch, because its records are committed together. ``Tq`` is
+        the wait of a GI/G/1 queue whose server is the fleet: what records that come in bursts
+        and differ in work add.
+
+        30 records/s keep 3.9 executors busy. Eight are busy for 0.4875 of the time: 1 s until the
+        trigger of 2 s, 0.975 s for the batch, and 0.0155 s for bursts.
+
+        >>> BatchStation(arrival_rps=30, work_executors=3.9, trigger_s=2).response_time_s(8)
+        1.990457
+        """
+        rho = self.work_executors / executors if executors > 0 else inf
+        if rho >= 1.0:
+            return inf
+        period_s = max(self.trigger_s, self.fixed_s / (1.0 - rho))
+        batch_s = self.fixed_s + rho * period_s
+        if self.arrival_rps == 0.0 or rho == 0.0:
+            return period_s / 2.0 + batch_s
+        fleet = Station(
+            self.arrival_rps, self.arrival_rps / rho, self.arrival_cv2, self.service_cv2
+        )
+        waits_s = response_time_s(fleet, 1) - 1.0 / fleet.service_rps
+        return period_s / 2.0 + batch_s + waits_s
+
+    def fewest_executors(self, within_s: float) -> int:
+        """The smallest fleet whose response time is at most `within_s`, above `shortest_s`.
+
+        >>> BatchStation(arrival_rps=30, work_executors=3.9, trigger_s=2).fewest_executors(3.0)
+        5
+        """
+        low = floor(self.work_executors)
+        high = low + 1
+        while self.response_time_s(high) > within_s:
+            low, high = high, 2 * high
+        while high - low > 1:
+            middle = (low + high) // 2
+            if self.response_time_s(middle) > within_s:
+                low = middle
+            else:
+                high = middle
+        return high
+
+
 def fewest_stable(station: Station) -> int:
     """The smallest number of servers that keeps up at all.
 
