@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
@@ -26,20 +27,25 @@ def bed(
 
 
 @pytest.fixture(scope="module")
-def spark(bed: Testbed) -> Iterator[SparkSession]:
-    """A session with two executors and four shuffle partitions."""
+def spark(request: pytest.FixtureRequest, bed: Testbed) -> Iterator[SparkSession]:
+    """A session with two executors, or ``EXECUTORS`` of the module, and four shuffle partitions."""
     from pyspark import SparkConf
     from pyspark.sql import SparkSession
 
+    executors: int = getattr(request.module, "EXECUTORS", 2)
     end_driver()  # another session's Java would not have this cluster's class path
     with pytest.MonkeyPatch.context() as patch:
         for name, value in bed.driver_environment.items():
             patch.setenv(name, value)
+        # Workers of this Python, which has pandas, whatever `python3` is.
+        patch.setenv("PYSPARK_PYTHON", sys.executable)
         own = {
             "spark.sql.shuffle.partitions": "4",
             "spark.sql.streaming.noDataProgressEventInterval": "500",
         }
-        settings = SparkConf().setAll(list(bed.spark_conf(initial_executors=2, **own).items()))
+        settings = SparkConf().setAll(
+            list(bed.spark_conf(initial_executors=executors, **own).items())
+        )
         session = SparkSession.builder.config(conf=settings).getOrCreate()
         session.sparkContext.setLogLevel("OFF")
         yield session

@@ -7,7 +7,7 @@ are known to work (`scaling.probe`). A call that fails raises one of `JVM_ERRORS
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 import msgspec
@@ -37,19 +37,28 @@ _TRIGGERS: dict[str, Trigger] = {
 }
 # Fields of the status store that nobody here reads, by kind of entry.
 _UNREAD = {
-    "ExecutorSummary": "hostPort rddBlocks memoryUsed diskUsed totalGCTime totalInputBytes "
-    "totalShuffleRead totalShuffleWrite isBlacklisted maxMemory removeTime removeReason "
-    "executorLogs memoryMetrics blacklistedInStages peakMemoryMetrics attributes resources "
-    "resourceProfileId isExcluded excludedInStages",
-    "StageData": "details accumulatorUpdates peakExecutorMetrics rddIds killedTasksSummary "
+    "ExecutorSummary": "hostPort rddBlocks memoryUsed diskUsed totalGCTime isBlacklisted "
+    "maxMemory removeTime removeReason executorLogs memoryMetrics blacklistedInStages "
+    "peakMemoryMetrics attributes resources resourceProfileId isExcluded excludedInStages",
+    "ExecutorStageSummary": "taskTime failedTasks succeededTasks killedTasks inputBytes "
+    "inputRecords outputBytes outputRecords shuffleRead shuffleReadRecords shuffleWrite "
+    "shuffleWriteRecords memoryBytesSpilled isBlacklistedForStage isExcludedForStage",
+    "StageData": "details accumulatorUpdates rddIds killedTasksSummary "
     "executorSummary tasks speculationSummary taskMetricsDistributions "
     "executorMetricsDistributions",
-    "TaskData": "taskId index attempt partitionId resultFetchStart duration host taskLocality "
+    "TaskData": "taskId index attempt partitionId resultFetchStart host taskLocality "
     "speculative accumulatorUpdates errorMessage executorLogs schedulerDelay gettingResultTime",
     "TaskMetrics": "executorDeserializeTime executorDeserializeCpuTime resultSize jvmGcTime "
     "resultSerializationTime memoryBytesSpilled diskBytesSpilled peakExecutionMemory "
-    "outputMetrics shuffleReadMetrics shuffleWriteMetrics",
+    "outputMetrics shuffleWriteMetrics",
+    "ShuffleReadMetrics": "remoteBlocksFetched localBlocksFetched remoteBytesRead "
+    "remoteBytesReadToDisk localBytesRead remoteReqsDuration shufflePushReadMetrics",
+    "SQLExecutionUIData": "rootExecutionId description details physicalPlanDescription "
+    "modifiedConfigs metrics submissionTime completionTime errorMessage jobs jobTags "
+    "jobGroupId metricValues queryId sparkSessionId",
 }
+_PACKAGES = {"SQLExecutionUIData": "org.apache.spark.sql.execution.ui"}
+_STATUS_PACKAGE = "org.apache.spark.status.api.v1"
 _parse = msgspec.json.Decoder().decode
 
 
@@ -58,6 +67,13 @@ class SourceFacts(Struct, frozen=True):
 
     format: str
     options: dict[str, str]
+
+
+class SqlMetrics(Struct, frozen=True):
+    """The stages of a SQL execution, and names and values of its metrics as Spark writes them."""
+
+    stages: frozenset[int]
+    metrics: tuple[tuple[str, str], ...]
 
 
 class Driver:
@@ -74,6 +90,8 @@ class Driver:
         self.backend: Any = self.context.schedulerBackend()
         self.store: Any = self.context.statusStore()
         self._dag: Any = self.context.dagScheduler()
+        java_session: Any = spark._jsparkSession
+        self._sql_store: Any = java_session.sharedState().statusStore()
         # Handles are looked up once: each dot of a Java name costs a round trip.
         store_api: Any = self.jvm.org.apache.spark.status.api.v1
         features: Any = self.jvm.com.fasterxml.jackson.databind.SerializationFeature
@@ -260,20 +278,30 @@ class Driver:
         unread_value = getattr(annotations, "JsonIgnoreProperties$Value")
         loader = self.jvm.java.lang.Thread.currentThread().getContextClassLoader()
         for kind, unread in _UNREAD.items():
-            java_class = loader.loadClass(f"org.apache.spark.status.api.v1.{kind}")
+            java_class = loader.loadClass(f"{_PACKAGES.get(kind, _STATUS_PACKAGE)}.{kind}")
             override = self._to_json.configOverride(java_class)
             override.setIgnorals(unread_value.forIgnoredProperties(set(unread.split())))
 
-    def heap_peaks(self) -> dict[str, int]:
-        """The most heap in bytes that each executor ever held, from its heartbeats.
+    def stage_executors(self, stage_id: int, attempt: int) -> dict[str, Json]:
+        """``ExecutorStageSummary`` of each executor of a stage: its peaks and what it spilled."""
+        summaries = self.store.executorSummary(stage_id, attempt)
+        found: dict[str, Json] = _parse(self._to_json.writeValueAsString(summaries))
+        return found
 
-        Costly (see `_leave_out_unread`): ask no more often than heartbeats come, every 10 s.
-        """
-        return {
-            each["id"]: each["peakMemoryMetrics"]["JVMHeapMemory"]
-            for each in self._executors(self._to_full_json, active_only=True)
-            if each.get("peakMemoryMetrics")
-        }
+    def sql_metrics(self, stages: Collection[int], newest: int) -> list[SqlMetrics]:
+        """The metrics of those of the newest SQL executions that ran one of the stages."""
+        store = self._sql_store
+        listed = store.executionsList(max(0, store.executionsCount() - newest), newest)
+        found = []
+        for place, execution in enumerate(_parse(self._to_json.writeValueAsString(listed))):
+            if set(stages).isdisjoint(execution["stages"]):
+                continue
+            names = _parse(self._to_json.writeValueAsString(listed.apply(place).metrics()))
+            values = store.executionMetrics(execution["executionId"])
+            texts = _parse(self._to_json.writeValueAsString(values))
+            pairs = [(each["name"], texts.get(str(each["accumulatorId"]), "")) for each in names]
+            found.append(SqlMetrics(frozenset(execution["stages"]), tuple(pairs)))
+        return found
 
     def _executors(self, writer: Any, *, active_only: bool) -> list[Json]:
         summaries = _parse(writer.writeValueAsString(self.store.executorList(active_only)))

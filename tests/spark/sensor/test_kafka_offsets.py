@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import random
 from itertools import pairwise
+from statistics import fmean
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from penstock.core.errors import ConfigError
-from penstock.spark.sensor.kafka import CURVE_INSTANTS, Brokers, OffsetCurve, client_settings
+from penstock.spark.sensor.kafka import Brokers, client_settings
+from penstock.spark.sensor.offsets import CURVE_INSTANTS, ArrivalCounts, OffsetCurve
 
 A, B = ("bids", 0), ("bids", 1)
 PLAIN = {"kafka.bootstrap.servers": "broker:9092"}
@@ -28,6 +31,56 @@ def test_the_partition_that_lags_most_in_time_decides_the_age() -> None:
     assert drawn.oldest_at_s({A: 50, B: 15}) == 5.0
     assert drawn.oldest_at_s({A: 200, B: 15}) == 15.0
     assert drawn.oldest_at_s({A: 200, B: 20}) is None
+
+
+def test_each_partition_has_an_age_of_its_own() -> None:
+    """Partition 0 waits since 5 s, partition 1 for nothing."""
+    drawn = curve((0.0, 0, 0), (10.0, 100, 10), (20.0, 200, 20))
+    assert drawn.waiting_since_s({A: 50, B: 15}) == {A: 5.0, B: 15.0}
+    assert drawn.waiting_since_s({A: 50, B: 20}) == {A: 5.0}
+
+
+def counts(records: list[float], seconds: list[float] | None = None) -> ArrivalCounts:
+    counted, at_s = ArrivalCounts(), 0.0
+    for number, length in zip(records, seconds or [1.0] * len(records), strict=True):
+        at_s += length
+        counted.add(at_s, length, number)
+    return counted
+
+
+def test_poisson_arrivals_have_a_dispersion_of_one_in_intervals_of_any_length() -> None:
+    draw = random.Random(7)
+    lengths = [draw.choice((0.5, 1.0, 1.5)) for _ in range(55)]
+    means = [fmean(_dispersion(draw, lengths) for _ in range(40)) for _ in range(2)]
+    assert means == [pytest.approx(1.0, abs=0.15)] * 2
+
+
+def _dispersion(draw: random.Random, lengths: list[float]) -> float:
+    """Of records with exponential gaps at 20 per second."""
+    records = []
+    for length in lengths:
+        number, at_s = 0, draw.expovariate(20.0)
+        while at_s < length:
+            number, at_s = number + 1, at_s + draw.expovariate(20.0)
+        records.append(float(number))
+    return counts(records, lengths).cv2 or 0.0
+
+
+def test_a_load_that_rises_evenly_does_not_vary() -> None:
+    """From 1,000 to 1,590 records per second; plain variance over mean would be about 23."""
+    assert counts([1000.0 + 10 * second for second in range(60)]).cv2 == pytest.approx(0.0, abs=0.1)
+
+
+def test_without_arrivals_or_with_few_intervals_nothing_is_said() -> None:
+    assert counts([0.0] * 30).cv2 is None
+    assert counts([100.0] * 9).cv2 is None
+    assert counts([100.0] * 10).cv2 == 0.0
+
+
+def test_only_the_last_minute_counts() -> None:
+    varied = [0.0, 400.0] * 10
+    assert (counts([*varied, *[100.0] * 30]).cv2 or 0.0) > 10.0
+    assert counts([*varied, *[100.0] * 62]).cv2 == 0.0
 
 
 def test_a_pause_of_the_stream_does_not_make_records_older() -> None:

@@ -127,6 +127,10 @@ def test_what_a_cap_leaves_behind_is_the_backlog_and_grows_old(
                 done += sum(batch.input_records for batch in seen.batches)
             assert seen.backlog_records == 800 - done
             assert seen.delay_s == pytest.approx(seen.at_s - produced_at_s, abs=1.5)
+            # Each of the four partitions has a quarter of it, and each waits since then.
+            assert sum(seen.partition_backlog_records) == seen.backlog_records
+            assert len(seen.partition_backlog_records) == 4
+            assert seen.mean_delay_s == pytest.approx(seen.delay_s, abs=1.5)
 
 
 def test_records_from_before_the_sensor_came_have_their_age(

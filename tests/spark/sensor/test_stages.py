@@ -93,6 +93,15 @@ def test_a_stage_that_is_read_while_it_runs_is_counted_once() -> None:
     assert query.places[0].tally.run_s == pytest.approx(0.6)
 
 
+def test_a_complete_stage_of_a_job_that_still_runs_is_counted_once() -> None:
+    query = QueryStages()
+    for records in (250, 0):
+        query.begin()
+        query.observe(3, [stage(9, executorRunTime=1000, inputRecords=250)], 0, 1.0)
+        query.observe(3, [stage(10, status="ACTIVE")], 0, 1.0)
+        assert query.places[0].tally.records_in == records
+
+
 def test_an_empty_batch_does_not_change_what_a_stage_is() -> None:
     query = QueryStages()
     for batch, records in ((0, 40), (1, 0)):

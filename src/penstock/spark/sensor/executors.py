@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from itertools import chain
 from typing import TypeAlias
 
@@ -12,15 +12,11 @@ from msgspec import Struct
 from penstock.core.model import ExecutorSample, Fleet
 from penstock.spark.internals import Driver, Json
 from penstock.spark.sensor.progress import parse_instant
+from penstock.spark.sensor.python_time import PythonTimes
+from penstock.spark.sensor.stage_executors import StageExecutorWatch
 from penstock.spark.sensor.stages import Place, QueryStages
+from penstock.spark.sensor.tasks import FinishedTask, finished_tasks
 
-#: How often executors report their memory.
-HEARTBEAT_S = 10.0
-#: A stage with more tasks than this is judged by its first ones.
-TASKS_PER_STAGE = 128
-
-#: An executor and the metrics of a task that it finished.
-FinishedTask: TypeAlias = tuple[str, Json]
 #: Amounts by executor; an executor may occur more than once.
 Amounts: TypeAlias = list[tuple[str, float]]
 
@@ -54,57 +50,95 @@ class Shares(Struct, frozen=True):
     """What each executor did, by the newest batch.
 
     `records` that it read in the interval, partitions of state that it holds, and the processor
-    time per second of its tasks. ``None`` until a stage has reported.
+    time per second of its tasks, Python workers included. ``None`` until a stage has reported.
     """
 
     records: dict[str, float] | None
     state_partitions: dict[str, int] | None
-    cpu_per_run: dict[str, float]
+    cpu_per_busy: dict[str, float]
 
 
-def shares(driver: Driver, queries: Iterable[QueryStages], *, stateful: bool) -> Shares:
-    """Who ran the newest stage of each place that reads a source or holds state."""
-    places = [
-        (place, role)
-        for query in queries
-        for place, role in zip(query.places, query.roles(), strict=True)
-        if role != "shuffle"
-    ]
-    ran = [(place, role, _finished_tasks(driver, place)) for place, role in places]
-    records = _sums(_records_read(place, tasks) for place, role, tasks in ran if role == "source")
-    held = _sums(_state_held(place, tasks) for place, role, tasks in ran if role == "state")
-    done = [task for *_, tasks in ran for task in tasks]
-    run_s = _sums([[(name, metrics["executorRunTime"] / 1e3) for name, metrics in done]])
-    cpu_s = _sums([[(name, metrics["executorCpuTime"] / 1e9) for name, metrics in done]])
-    was_read = any(place.tally.records_in for place, role in places if role == "source")
-    return Shares(
-        records if records or not was_read else None,
-        {name: round(count) for name, count in held.items()} if held or not stateful else None,
-        {name: cpu_s[name] / spent_s for name, spent_s in run_s.items() if spent_s > 0.0},
-    )
+class ShareWatch:
+    """Who ran the newest stage of each place."""
+
+    def __init__(self, driver: Driver) -> None:
+        self._driver = driver
+        self._python = PythonTimes(driver)
+
+    def read(self, queries: Iterable[QueryStages], *, stateful: bool) -> Shares:
+        """The shares by the places that read a source, hold state or run Python."""
+        ran = [
+            (place, role, finished_tasks(self._driver, place.newest))
+            for query in queries
+            for place, role in zip(query.places, query.roles(), strict=True)
+            if role != "shuffle" or place.may_run_python
+        ]
+        python = self._python_fractions([(place, tasks) for place, _, tasks in ran])
+        for place, _, tasks in ran:
+            place.observe_tasks(tasks, runs_python=python.get(_stage(place), 0.0) > 0.0)
+        sources = [(place, tasks) for place, role, tasks in ran if role == "source"]
+        records = _sums(_records_read(place, tasks) for place, tasks in sources)
+        held = _sums(_state_held(place, tasks) for place, role, tasks in ran if role == "state")
+        was_read = any(place.tally.records_in for place, _ in sources)
+        return Shares(
+            records if records or not was_read else None,
+            {name: round(count) for name, count in held.items()} if held or not stateful else None,
+            cpu_per_busy([(python.get(_stage(place), 0.0), tasks) for place, _, tasks in ran]),
+        )
+
+    def _python_fractions(
+        self, ran: Iterable[tuple[Place, list[FinishedTask]]]
+    ) -> dict[int, float]:
+        """By stage: how much of the time that its tasks spent off the cpu Python workers ran."""
+        off_cpu_s = {
+            # If not all tasks were read, those that were stand for all.
+            _stage(place): sum(task.off_cpu_s for task in tasks) * place.tasks / len(tasks)
+            for place, tasks in ran
+            if tasks and place.may_run_python
+        }
+        seconds = self._python.read(off_cpu_s) if off_cpu_s else {}
+        return {
+            stage: min(1.0, seconds[stage] / spent_s)
+            for stage, spent_s in off_cpu_s.items()
+            if spent_s and stage in seconds
+        }
 
 
-def _finished_tasks(driver: Driver, place: Place) -> list[FinishedTask]:
-    """The executor and the metrics of each task of the newest complete stage of a place."""
-    if place.newest is None:
-        return []
-    return [
-        (task["executorId"], task["taskMetrics"])
-        for task in driver.tasks(*place.newest, TASKS_PER_STAGE)
-        if task["status"] == "SUCCESS" and "taskMetrics" in task
-    ]
+def _stage(place: Place) -> int:
+    return -1 if place.newest is None else place.newest[0]
+
+
+def cpu_per_busy(ran: Iterable[tuple[float, list[FinishedTask]]]) -> dict[str, float]:
+    """Processor time by time in a slot, by executor.
+
+    Each stage comes with the fraction of its tasks' time off the cpu in which Python workers ran;
+    each executor gets that fraction of its own tasks' time off the cpu, so never more than all.
+
+    A task held its slot for 2 s and ran 1.9 s: 0.2 s in Java, 0.1 s waiting for a shuffle. Of the
+    1.6 s that are left, Python ran for three quarters: 0.2 + 1.2 s of 2 s.
+
+    >>> cpu_per_busy([(0.75, [FinishedTask("1", 2.0, 1.9, 0.2, 0.1)])])
+    {'1': 0.7}
+    """
+    busy_s: dict[str, float] = defaultdict(float)
+    cpu_s: dict[str, float] = defaultdict(float)
+    for python_fraction, tasks in ran:
+        for task in tasks:
+            busy_s[task.executor] += task.duration_s
+            cpu_s[task.executor] += task.cpu_s + python_fraction * task.off_cpu_s
+    return {name: cpu_s[name] / spent_s for name, spent_s in busy_s.items() if spent_s > 0.0}
 
 
 def _records_read(place: Place, tasks: list[FinishedTask]) -> Amounts:
     """The records of the interval, divided as the newest stage divided its own."""
-    read = [(name, metrics["inputMetrics"]["recordsRead"]) for name, metrics in tasks]
-    total = sum(records for _, records in read)
-    return [(name, records / total * place.tally.records_in) for name, records in read if total]
+    total = sum(task.records for task in tasks)
+    of_interval = place.tally.records_in / total if total else 0.0
+    return [(task.executor, task.records * of_interval) for task in tasks if total]
 
 
 def _state_held(place: Place, tasks: list[FinishedTask]) -> Amounts:
     """Partitions of state; if not all tasks were read, those that were stand for all."""
-    return [(name, place.tasks / len(tasks)) for name, _ in tasks]
+    return [(task.executor, place.tasks / len(tasks)) for task in tasks]
 
 
 def _sums(amounts: Iterable[Amounts]) -> dict[str, float]:
@@ -115,20 +149,26 @@ def _sums(amounts: Iterable[Amounts]) -> dict[str, float]:
     return sums
 
 
+class Totals(Struct, frozen=True, gc=False):
+    """What an executor has spent in tasks and moved since it started."""
+
+    spent_s: float = 0.0
+    network_bytes: float = 0.0
+    disk_bytes: float = 0.0
+
+
 class ExecutorWatch:
-    """Task time of each executor between two readings.
+    """Task time, memory, network and disk of each executor between two readings.
 
     Spark adds the time of a task when it ends. Running tasks count by how long they have run, so
-    that a long task does not look like an idle executor followed by an overloaded one. Memory is
-    the highest heap so far, garbage included: Spark reports no other.
+    that a long task does not look like an idle executor followed by an overloaded one.
     """
 
     def __init__(self, driver: Driver) -> None:
         self._driver = driver
         self._heap_bytes = driver.executor_memory_bytes()
-        self._spent_s: dict[str, float] = {}
-        self._peaks: dict[str, int] = {}
-        self._peaks_at_s = -HEARTBEAT_S
+        self._totals: dict[str, Totals] = {}
+        self._in_stages = StageExecutorWatch(driver)
 
     def read(
         self,
@@ -137,25 +177,34 @@ class ExecutorWatch:
         wall_s: float | None,
         *,
         running: Iterable[tuple[int, int]],
+        reported: Iterable[tuple[int, int]],
         done: Shares,
     ) -> tuple[tuple[ExecutorSample, ...], int]:
-        """A sample of each executor, and the slots that one has."""
+        """A sample of each executor, and the slots that one has.
+
+        `running` stages have running tasks; `reported` ones have peaks of memory, or spilled.
+        """
         listed = self._driver.executors()
         slots = max((each["maxTasks"] for each in listed), default=1)
         running_s = self._running_s(running, now_s, at_most=slots * len(listed))
-        spent_s = {
-            each["id"]: each["totalDuration"] / 1e3 + running_s.get(each["id"], 0.0)
-            for each in listed
-        }
-        if now_s - self._peaks_at_s >= HEARTBEAT_S:
-            self._peaks, self._peaks_at_s = self._driver.heap_peaks(), now_s
+        self._in_stages.read(reported, now_s)
+        self._in_stages.heap.keep(each["id"] for each in listed)
+        totals = {each["id"]: self._total(each, running_s.get(each["id"], 0.0)) for each in listed}
         samples = tuple(
-            self._sample(each, fleet, now_s, wall_s, spent_s, done)
+            self._sample(each, fleet, now_s, wall_s, totals[each["id"]], done)
             for each in listed
             if each["isActive"]
         )
-        self._spent_s = spent_s
+        self._totals = totals
         return samples, max(1, slots)
+
+    def _total(self, summary: Json, running_s: float) -> Totals:
+        spilled = self._in_stages.spilled_bytes.get(summary["id"], 0)
+        return Totals(
+            summary["totalDuration"] / 1e3 + running_s,
+            summary["totalShuffleRead"] + summary["totalShuffleWrite"],
+            summary["totalInputBytes"] + spilled,
+        )
 
     def _sample(
         self,
@@ -163,29 +212,32 @@ class ExecutorWatch:
         fleet: SchedulerFleet,
         now_s: float,
         wall_s: float | None,
-        spent_s: Mapping[str, float],
+        total: Totals,
         done: Shares,
     ) -> ExecutorSample:
         name: str = summary["id"]
         started_at_s = parse_instant(summary["addTime"])
         ready = name in fleet.active
-        peak = self._peaks.get(name)
-        memory = peak / self._heap_bytes if peak else None
+        in_use = self._in_stages.heap.in_use(name, now_s)
+        memory = None if in_use is None else in_use / self._heap_bytes
         if wall_s is None:
             return ExecutorSample(name, started_at_s, ready, memory_fraction=memory)
         there_s = min(wall_s, max(1e-3, now_s - started_at_s))
-        worked_s = max(0.0, spent_s[name] - self._spent_s.get(name, 0.0))
-        cpu_per_run, held = done.cpu_per_run.get(name), done.state_partitions
+        before = self._totals.get(name, Totals())
+        worked_s = max(0.0, total.spent_s - before.spent_s)
+        cpu, held = done.cpu_per_busy.get(name), done.state_partitions
         busy = min(1.0, worked_s / (max(1, summary["maxTasks"]) * there_s))
         return ExecutorSample(
             name,
             started_at_s,
             ready,
-            cpu_fraction=None if cpu_per_run is None else busy * cpu_per_run,
+            cpu_fraction=None if cpu is None else busy * cpu,
             busy_fraction=busy,
             memory_fraction=memory,
             throughput_rps=None if done.records is None else done.records.get(name, 0.0) / wall_s,
             state_partitions=None if held is None else held.get(name, 0),
+            network_bytes_per_s=max(0.0, total.network_bytes - before.network_bytes) / wall_s,
+            disk_bytes_per_s=max(0.0, total.disk_bytes - before.disk_bytes) / wall_s,
         )
 
     def _running_s(

@@ -5,7 +5,7 @@ reports none, however late it is. So the end offsets are read here once a second
 curve over time. Its slope is the arrival rate, its height above the processed offsets the backlog,
 and the instant at which it passed them the arrival of the oldest waiting record.
 
-`OffsetCurve` is arithmetic, `Brokers` asks, `KafkaWatch` asks once a second, and `client_settings`
+`offsets` is arithmetic, `Brokers` asks, `KafkaWatch` asks once a second, and `client_settings`
 gives Penstock's client (librdkafka) the settings that the query gives the Java client, which has
 other names for some of them and reads other kinds of key files.
 """
@@ -14,26 +14,19 @@ from __future__ import annotations
 
 import logging
 import re
-from bisect import bisect_right
 from collections.abc import Callable, Iterable, Mapping
-from operator import itemgetter
 from threading import Event, Lock, Thread
 from typing import Any
-
-from msgspec import Struct
 
 from penstock.core.alarm import RateBaseline
 from penstock.core.clock import WallClock
 from penstock.core.errors import ConfigError, SensorError
 from penstock.core.model import Batch
+from penstock.spark.sensor.offsets import ArrivalCounts, OffsetCurve, Offsets, SourceReading
 from penstock.spark.sensor.progress import Partition, SourceProgress, partition_offsets
 
 log = logging.getLogger(__name__)
 
-Offsets = Mapping[Partition, int]
-
-#: With more instants than this, every second one of the older half is dropped.
-CURVE_INSTANTS = 1024
 #: If the curve does not reach back far enough, earlier offsets are asked for: up to 12 days.
 FIRST_AGE_S = 1.0
 DOUBLINGS = 20
@@ -63,86 +56,6 @@ _JAAS_LOGIN = {
     "keyTab": "sasl.kerberos.keytab",
 }
 _JAAS_PAIR = re.compile(r'(\w+)\s*=\s*(?:"((?:[^"\\]|\\.)*)"|([^\s;"]+))')
-
-
-class SourceReading(Struct, frozen=True):
-    """What waits at a source. ``None`` is not measured."""
-
-    arrival_rps: float | None = None
-    backlog_records: float | None = None
-    delay_s: float | None = None
-
-
-class OffsetCurve:
-    """End offsets over time, as far back as a record waits.
-
-    >>> curve = OffsetCurve()
-    >>> curve.add(100.0, {("bids", 0): 0, ("bids", 1): 0})
-    >>> curve.add(110.0, {("bids", 0): 100, ("bids", 1): 50})
-
-    The first 30 of partition 0 are processed: the next one came 7 s before the end.
-
-    >>> processed = {("bids", 0): 30, ("bids", 1): 50}
-    >>> curve.backlog(processed), curve.oldest_at_s(processed)
-    ({('bids', 0): 70, ('bids', 1): 0}, 103.0)
-    """
-
-    def __init__(self) -> None:
-        self._instants: list[tuple[float, Offsets]] = []
-
-    def __len__(self) -> int:
-        return len(self._instants)
-
-    @property
-    def last(self) -> tuple[float, Offsets] | None:
-        return self._instants[-1] if self._instants else None
-
-    @property
-    def first(self) -> tuple[float, Offsets]:
-        return self._instants[0]
-
-    def add(self, at_s: float, ends: Offsets) -> None:
-        """Add the end offsets of an instant, the newest or an earlier one."""
-        place = bisect_right(self._instants, at_s, key=itemgetter(0))
-        self._instants.insert(place, (at_s, ends))
-        if len(self._instants) > CURVE_INSTANTS:
-            del self._instants[1 : len(self._instants) // 2 : 2]
-
-    def forget_before(self, processed: Offsets) -> None:
-        """Drop instants before the oldest waiting record, except the last of them."""
-        kept = 0
-        for place, (_, ends) in enumerate(self._instants[:-1]):
-            if any(ends.get(name, 0) > offset for name, offset in processed.items()):
-                break
-            kept = place
-        del self._instants[:kept]
-
-    def backlog(self, processed: Offsets) -> dict[Partition, int]:
-        """What waits in each partition."""
-        ends = self._instants[-1][1]
-        return {
-            name: max(0, ends[name] - offset) for name, offset in processed.items() if name in ends
-        }
-
-    def reaches(self, processed: Offsets) -> bool:
-        """Whether it begins before the oldest waiting record came."""
-        ends = self._instants[0][1]
-        return all(ends.get(name, 0) <= offset for name, offset in processed.items())
-
-    def oldest_at_s(self, processed: Offsets) -> float | None:
-        """When the oldest waiting record came, or the curve began; ``None`` if none waits."""
-        waiting = [name for name, records in self.backlog(processed).items() if records]
-        return min((self._passed_at_s(name, processed[name]) for name in waiting), default=None)
-
-    def _passed_at_s(self, name: Partition, offset: int) -> float:
-        """When the end of a partition passed an offset, interpolated between two instants."""
-        place = bisect_right(self._instants, offset, key=lambda instant: instant[1].get(name, 0))
-        after_s, after = self._instants[place]
-        if place == 0:
-            return after_s
-        before_s, before = self._instants[place - 1]
-        low, high = before.get(name, 0), after[name]
-        return before_s + (offset - low) / (high - low) * (after_s - before_s)
 
 
 class Brokers:
@@ -217,6 +130,7 @@ class KafkaWatch:
         self._last_read: tuple[float, Offsets] | None = None
         self._last_sample: tuple[float, Offsets] | None = None
         self._baseline = RateBaseline()
+        self._counts = ArrivalCounts()
         self.has_surged = False
         self._lock = Lock()
         self._closed = Event()
@@ -246,13 +160,17 @@ class KafkaWatch:
             if not self._curve.reaches(processed):
                 self._reach_back(processed)
             before, self._last_read = self._last_read, last
-            oldest_s = self._curve.oldest_at_s(processed)
-            backlog = sum(self._curve.backlog(processed).values())
+            since_s = self._curve.waiting_since_s(processed)
+            delays_s = {name: max(0.0, last[0] - at_s) for name, at_s in since_s.items()}
+            backlog = self._curve.backlog(processed)
             self._curve.forget_before(processed)
             return SourceReading(
                 arrival_rps=None if before is None else _rate_rps(before, last),
-                backlog_records=float(backlog),
-                delay_s=0.0 if oldest_s is None else max(0.0, last[0] - oldest_s),
+                backlog_records=float(sum(backlog.values())),
+                delay_s=max(delays_s.values(), default=0.0),
+                mean_delay_s=sum(delays_s.values()) / len(backlog) if backlog else None,
+                partition_backlog=tuple(backlog[name] for name in sorted(backlog)),
+                arrival_cv2=self._counts.cv2,
             )
 
     def _follow(self) -> None:
@@ -271,6 +189,8 @@ class KafkaWatch:
         rate_rps = _rate_rps(before, self._last_sample)
         if rate_rps is None:
             return
+        at_s = self._last_sample[0]
+        self._counts.add(at_s, at_s - before[0], rate_rps * (at_s - before[0]))
         if not self._baseline.is_surge(rate_rps):
             self._baseline = self._baseline.updated(rate_rps)
         elif not self.has_surged:

@@ -10,12 +10,15 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Mapping
+from itertools import chain
+from operator import mul
 from typing import TYPE_CHECKING, TypeAlias
 
 from penstock.core.errors import ConfigError
 from penstock.core.model import Batch
 from penstock.spark.internals import Driver, SourceFacts
-from penstock.spark.sensor.kafka import Brokers, KafkaWatch, SourceReading, client_settings
+from penstock.spark.sensor.kafka import Brokers, KafkaWatch, client_settings
+from penstock.spark.sensor.offsets import SourceReading
 from penstock.spark.sensor.progress import (
     Progress,
     SourceProgress,
@@ -43,7 +46,7 @@ class PlainSource:
     >>> read = SourceProgress(input_records=100)
     >>> source.take(Batch(0, 10.0, 1.0, 100), read)
     >>> source.read(12.0, lambda: None)
-    SourceReading(arrival_rps=None, backlog_records=None, delay_s=2.0)
+    SourceReading(delay_s=2.0)
 
     The next batch, two seconds later, found 100 records: 50 arrive each second. At 13.5 s those of
     the last 1.5 s wait.
@@ -240,13 +243,34 @@ def combine_sources(readings: list[SourceReading]) -> SourceReading:
     """Several sources or queries as one: rates and backlogs are sums, the oldest record counts.
 
     >>> combine_sources([SourceReading(10.0, 5.0, 2.0), SourceReading(20.0, None, 3.0)])
-    SourceReading(arrival_rps=30.0, backlog_records=None, delay_s=3.0)
+    SourceReading(arrival_rps=30.0, delay_s=3.0)
+
+    The mean delay is that over all partitions; how much arrivals vary is weighted by their rates.
+
+    >>> bids = SourceReading(30.0, 9.0, 4.0, 2.0, (9, 0), arrival_cv2=1.0)
+    >>> both = combine_sources([bids, SourceReading(10.0, 1.0, 5.0, 5.0, (1,), arrival_cv2=3.0)])
+    >>> both.mean_delay_s, both.partition_backlog, both.arrival_cv2
+    (3.0, (9, 0, 1), 1.5)
     """
+    backlogs = [each.partition_backlog for each in readings]
+    partitions = [float(len(backlog)) for backlog in backlogs]
+    rates = [each.arrival_rps or 0.0 for each in readings]
     return SourceReading(
         arrival_rps=if_all_known([each.arrival_rps for each in readings], sum),
         backlog_records=if_all_known([each.backlog_records for each in readings], sum),
         delay_s=if_all_known([each.delay_s for each in readings], max),
+        mean_delay_s=_weighted([each.mean_delay_s for each in readings], partitions),
+        partition_backlog=tuple(chain.from_iterable(backlogs)) if all(backlogs) else (),
+        arrival_cv2=_weighted([each.arrival_cv2 for each in readings], rates),
     )
+
+
+def _weighted(values: list[float | None], weights: list[float]) -> float | None:
+    """The weighted mean, if all values are known and any weighs."""
+    total = sum(weights)
+    if not total:
+        return None
+    return if_all_known(values, lambda known: sum(map(mul, known, weights)) / total)
 
 
 def if_all_known(values: list[float | None], combine: Combine) -> float | None:

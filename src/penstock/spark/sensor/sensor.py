@@ -8,7 +8,7 @@ that a slow store costs details and not the turn. The Kafka brokers know what wa
 A session may run several queries, which share one fleet. They make one snapshot:
 
 - arrival, throughput, backlog and state are sums; if one query's is unknown, so is the sum;
-- delay and latency are the largest of all queries;
+- delay and latency are the largest of all queries, the mean delay is that over all partitions;
 - trigger and batches are those of the most demanding query, whose batches fill their trigger most;
 - operators have the name of their query as a prefix;
 - partitions add up, since the queries' tasks run side by side.
@@ -27,13 +27,13 @@ from concurrent.futures import TimeoutError as NotInTimeError
 from typing import TYPE_CHECKING
 
 import msgspec
-from msgspec import Struct
+from msgspec import Struct, structs
 
 from penstock.core.errors import SensorError
 from penstock.core.model import Batch, ExecutorSample, OperatorSample, Snapshot
 from penstock.spark.internals import JVM_ERRORS, Driver, Errors, first_line
-from penstock.spark.sensor.executors import ExecutorWatch, SchedulerFleet, shares
-from penstock.spark.sensor.kafka import SourceReading
+from penstock.spark.sensor.executors import ExecutorWatch, SchedulerFleet, ShareWatch
+from penstock.spark.sensor.offsets import SourceReading
 from penstock.spark.sensor.progress import parse_progress
 from penstock.spark.sensor.query import QueryView, combine_sources, if_all_known
 from penstock.spark.sensor.stages import StageWatch, share_idle_time
@@ -89,6 +89,7 @@ class SparkSensor:
         # The first batch of each query that was asked for before the listener reported it.
         self._unreported: dict[str, Batch] = {}
         self._stages = StageWatch(driver)
+        self._shares = ShareWatch(driver)
         self._executors = ExecutorWatch(driver)
         self._read_at_s: float | None = None
         self._details_at_s: float | None = None
@@ -119,7 +120,8 @@ class SparkSensor:
         self._take_reports(views, now_s)
         details = self._details(fleet, views, now_s)
         batches = {view.run_id: view.batches() for view in views}
-        waiting = combine_sources([self._read_sources(view, now_s) for view in views])
+        sources = {_prefix(view, views): self._read_sources(view, now_s) for view in views}
+        waiting = combine_sources(list(sources.values()))
         leader = max(views, key=lambda view: view.demand, default=None)
         self._read_at_s = now_s
         return Snapshot(
@@ -130,10 +132,12 @@ class SparkSensor:
             arrival_rps=waiting.arrival_rps,
             throughput_rps=_throughput_rps(batches, wall_s),
             backlog_records=waiting.backlog_records,
+            partition_backlog_records=waiting.partition_backlog,
             delay_s=waiting.delay_s,
+            mean_delay_s=waiting.mean_delay_s,
             latency_s=if_all_known([view.latency_s for view in views], max),
             executors=details.executors,
-            operators=details.operators,
+            operators=_with_arrivals(details.operators, sources),
             partitions=_partitions(views, details),
             state_bytes=if_all_known([view.state_bytes for view in views], sum),
         )
@@ -243,14 +247,15 @@ class SparkSensor:
             now_s,
             wall_s,
             running=self._stages.running,
-            done=shares(self._driver, queries.values(), stateful=stateful),
+            reported=self._stages.reported,
+            done=self._shares.read(queries.values(), stateful=stateful),
         )
         operators: list[OperatorSample] = []
         all_slots = slots * len(fleet.active)
         if wall_s is not None:
             for view in views:
-                prefix = f"{view.name}/" if len(views) > 1 else ""
-                operators += queries[view.run_id].operators(wall_s, all_slots, prefix)
+                own = queries[view.run_id]
+                operators += own.operators(wall_s, all_slots, _prefix(view, views))
         tasks = {run_id: query.most_tasks for run_id, query in queries.items()}
         return Details(executors, share_idle_time(operators), slots, tasks)
 
@@ -263,6 +268,29 @@ class SparkSensor:
         if about in self._warned:
             self._warned.discard(about)
             log.info("%s can be read again", about)
+
+
+def _prefix(view: QueryView, views: list[QueryView]) -> str:
+    """What the names of a query's operators begin with; by its run where names are the same."""
+    if len(views) == 1:
+        return ""
+    is_unique = sum(each.name == view.name for each in views) == 1
+    return f"{view.name if is_unique else view.run_id[:8]}/"
+
+
+def _with_arrivals(
+    operators: tuple[OperatorSample, ...], sources: Mapping[str, SourceReading]
+) -> tuple[OperatorSample, ...]:
+    """The operators; those that read a source with how much its arrivals vary."""
+    cv2 = {prefix: reading.arrival_cv2 for prefix, reading in sources.items()}
+    return tuple(
+        operator
+        if operator.upstream
+        else structs.replace(
+            operator, arrival_cv2=cv2.get(operator.name[: operator.name.rfind("/") + 1])
+        )
+        for operator in operators
+    )
 
 
 def _throughput_rps(batches: Mapping[str, tuple[Batch, ...]], wall_s: float | None) -> float | None:

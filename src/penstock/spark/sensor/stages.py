@@ -12,19 +12,26 @@ which belongs to no single stage: `share_idle_time` gives each stage that of the
 from __future__ import annotations
 
 import re
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Collection, Iterable, Mapping
+from math import inf
 from typing import Literal
 
 from msgspec import Struct, structs
 
 from penstock.core.model import OperatorSample
 from penstock.spark.internals import Driver, Json
+from penstock.spark.sensor.stage_executors import has_something
+from penstock.spark.sensor.tasks import FinishedTask, Spread
 
 Role = Literal["source", "state", "shuffle"]
 
 #: At most this many jobs are read at once; older ones are taken to be like them.
 JOBS_PER_READING = 60
+#: The time per record is judged by this number of stages of a place.
+SPREADS = 12
+#: After this number of batches with records and without Python a place is known to run none.
+BATCHES_WITHOUT_PYTHON = 3
 
 _BATCH = re.compile(r"batch = (\d+)")
 
@@ -64,6 +71,30 @@ class Place:
         self.widest = 0  # the most tasks that it had with something to read
         self.newest: tuple[int, int] | None = None  # the last complete stage, and its attempt
         self.tally = Tally()
+        self._observed: tuple[int, int] | None = None  # whose tasks were read last
+        self._without_python = 0.0  # batches with records
+        self._spreads: deque[Spread] = deque(maxlen=SPREADS)
+
+    @property
+    def may_run_python(self) -> bool:
+        """The plan of a query stays: a place that ran no Python in a few batches never will."""
+        return self._without_python < BATCHES_WITHOUT_PYTHON
+
+    @property
+    def service_cv2(self) -> float | None:
+        squares = sum(spread.squares for spread in self._spreads)
+        return Spread(squares, sum(spread.freedom for spread in self._spreads)).cv2
+
+    def observe_tasks(self, tasks: list[FinishedTask], *, runs_python: bool) -> None:
+        """Take what the tasks of the newest stage show."""
+        if self.newest == self._observed or not any(task.records for task in tasks):
+            return
+        self._observed = self.newest
+        self._spreads.append(Spread.of(tasks))
+        if runs_python:
+            self._without_python = -inf
+        else:
+            self._without_python += 1
 
     def observe(self, stage: Json, state_partitions: int) -> None:
         """Take the role of this place from the newest attempt at a stage."""
@@ -85,7 +116,7 @@ class QueryStages:
     def __init__(self) -> None:
         self._batch: int | None = None
         self._stages: dict[int, int] = {}  # stage to place, of the current batch
-        self._counted: dict[int, Tally] = {}  # of stages that were not complete
+        self._counted: dict[int, Tally] = {}  # of stages of the current batch
         self.places: list[Place] = []
 
     def begin(self) -> None:
@@ -102,16 +133,16 @@ class QueryStages:
             return
         number: int = stage["stageId"]
         if batch != self._batch:
-            self._batch, self._stages = batch, {}
+            self._batch, self._stages, self._counted = batch, {}, {}
         at = self._stages.setdefault(number, len(self._stages))
         if at == len(self.places):
             self.places.append(Place())
         place = self.places[at]
         place.observe(stage, state_partitions)
         tally = Tally.of(attempts)
-        new = tally.plus(self._counted.pop(number, Tally()), -1.0)
-        if stage["status"] in ("ACTIVE", "PENDING"):
-            self._counted[number] = tally
+        # A stage is read again while its job runs, also when it is complete.
+        new = tally.plus(self._counted.get(number, Tally()), -1.0)
+        self._counted[number] = tally
         place.tally = place.tally.plus(new, times)
 
     @property
@@ -159,6 +190,7 @@ def _sample(
         output_rps=records_out / wall_s if records_out or not records_in else None,
         busy_fraction=min(1.0, run_s / (max(1, slots) * wall_s)),
         service_time_s=run_s / records_in if records_in >= 1.0 else None,
+        service_cv2=place.service_cv2,
         tasks=place.tasks,
     )
 
@@ -184,7 +216,9 @@ class StageWatch:
         self._next_job = driver.jobs_begun()
         self._open: dict[int, int] = {}  # jobs to read again, and how often they were missing
         self._queries: dict[str, QueryStages] = {}
-        self.running: list[tuple[int, int]] = []  # stages with running tasks, and their attempts
+        # Stages and their attempts: with running tasks, and with reports of their executors.
+        self.running: list[tuple[int, int]] = []
+        self.reported: list[tuple[int, int]] = []
 
     def read(self, state_partitions: Mapping[str, int]) -> dict[str, QueryStages]:
         """What happened since the last reading, by run id.
@@ -196,7 +230,7 @@ class StageWatch:
         skipped, taken = first - self._next_job, begun - first
         times = 1.0 + skipped / taken if taken else 1.0
         again = self._open
-        self._open, self.running, self._next_job = {}, [], begun
+        self._open, self.running, self.reported, self._next_job = {}, [], [], begun
         self._queries = {run: self._queries.get(run) or QueryStages() for run in state_partitions}
         for query in self._queries.values():
             query.begin()
@@ -223,5 +257,7 @@ class StageWatch:
             query.observe(int(batch[1]), attempts, partitions, times)
             if attempts[-1]["status"] == "ACTIVE":
                 self.running.append((stage, attempts[-1]["attemptId"]))
+            if has_something(attempts[-1]):
+                self.reported.append((stage, attempts[-1]["attemptId"]))
         if job["status"] == "RUNNING":
             self._open[job["jobId"]] = 0
