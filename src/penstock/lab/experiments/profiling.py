@@ -129,14 +129,12 @@ def _start(job: SimulatedJob, executors: int, rate_rps: float, seed: int) -> Eng
 def _processed_rps(outcome: Outcome) -> float:
     """The mean rate of departures from the first rise after a while to the last one."""
     departures = outcome.departures
-    at_s = np.asarray(departures.at_s)
-    rises = np.array(_rises(departures))
-    rises = rises[rises > WATCH_S]
+    rises = [at_s for at_s in _rises(departures) if at_s > WATCH_S]
     if len(rises) < 2:
         return departures.records[-1] / outcome.duration_s
-    first, last = float(rises[0]), float(rises[-1])
-    records = np.asarray(departures.records)[np.searchsorted(at_s, [first, last], "right") - 1]
-    return float(records[1] - records[0]) / (last - first)
+    ends = np.searchsorted(departures.at_s, [rises[0], rises[-1]], "right") - 1
+    first, last = (departures.records[place] for place in ends.tolist())
+    return (last - first) / (rises[-1] - rises[0])
 
 
 def _rises(curve: Curve) -> list[float]:

@@ -179,13 +179,13 @@ def fitted(one: Fit) -> ContinuousJob:
     seen seldom. On query 11 16 workers under the HPA, minutes late, bring out 111,000 records/s
     from minute 76 on, fewer than 4 that are in time (136,000).
     """
-    parts = [rows[: int(len(rows) * one.part)] for rows in _rows(one.query)]
+    parts = [rows[: int(len(rows) * one.part)] for rows in map(rows_of, _runs(one.query))]
     return fit(template(one.query), parts, WINDOW_S, one.rounds)
 
 
 def calibration(query: str, job: ContinuousJob, judged_job: ContinuousJob) -> Calibration:
     """What was fitted, and how far off a fit to the first halves is on the second."""
-    recorded = _rows(query)
+    recorded = [*map(rows_of, _runs(query))]
     judged = []
     for rows in recorded:
         middle = int(len(rows) * JUDGED_AFTER)
@@ -205,10 +205,6 @@ def calibration(query: str, job: ContinuousJob, judged_job: ContinuousJob) -> Ca
 
 def _runs(query: str) -> list[KoperRecording]:
     return [run for run in recordings().runs if run.query == query]
-
-
-def _rows(query: str) -> list[list[RecordedSample]]:
-    return [rows_of(run) for run in _runs(query)]
 
 
 def replayed(query: str, job: ContinuousJob) -> list[Chart]:
