@@ -133,8 +133,8 @@ def _processed_rps(outcome: Outcome) -> float:
     if len(rises) < 2:
         return departures.records[-1] / outcome.duration_s
     ends = np.searchsorted(departures.at_s, [rises[0], rises[-1]], "right") - 1
-    first, last = (departures.records[place] for place in ends.tolist())
-    return (last - first) / (rises[-1] - rises[0])
+    first, last = np.asarray(departures.records)[ends]
+    return float(last - first) / (rises[-1] - rises[0])
 
 
 def _rises(curve: Curve) -> list[float]:
