@@ -246,7 +246,7 @@ def test_throughput_is_what_comes_in_at_the_sink() -> None:
     decision = adapted(_through_a_filter(80.0), 400.0)
     assert (decision.target_executors, decision.expected_rps) == (12, 300.0)
     assert "200/s arrive, 80/s reach the sink" in decision.reasons[0].text
-    assert decision.reasons[0].evidence["sink_rps"] == 80.0
+    assert decision.reasons[0].evidence["mean_sink_rps"] == 80.0
 
 
 @pytest.mark.parametrize("sink_rps", [None, 0.0])

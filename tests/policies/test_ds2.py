@@ -74,7 +74,7 @@ def test_arrivals_count_and_not_what_a_throttled_job_takes_in() -> None:
 def test_rates_are_means_over_the_window_only() -> None:
     old, one, two = seen(9e9, at_s=0.0), seen(300.0, at_s=50.0), seen(900.0, at_s=70.0)
     decision = decide(Ds2(overprovisioning=0.0), old, one, two)
-    assert decision.reasons[0].evidence["arrival_rps"] == 600.0
+    assert decision.reasons[0].evidence["mean_arrival_rps"] == 600.0
     assert decision.target_executors == 2
 
 

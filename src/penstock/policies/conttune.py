@@ -180,7 +180,7 @@ class ContTune:
         evidence = {
             "held_back_fraction": held_back,
             "usage": usage,
-            "arrival_rps": flow.arrival_rps,
+            "mean_arrival_rps": flow.arrival_rps,
         }
         since_s = snapshot.at_s - window[0].at_s
         if fleet.active != fleet.target or since_s < self.window_s - self.period_s:

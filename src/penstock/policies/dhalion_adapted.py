@@ -151,8 +151,8 @@ class DhalionAdapted:
         evidence = {
             "lag_s": lag_s,
             "backlog_growth_rps": growth_rps,
-            "arrival_rps": arrival_rps,
-            "sink_rps" if at_sink else "throughput_rps": throughput_rps,
+            "mean_arrival_rps": arrival_rps,
+            "mean_sink_rps" if at_sink else "mean_throughput_rps": throughput_rps,
         }
         late = f"{lag_s:.1f} s late"
         if growth_rps <= 0.0:
@@ -178,7 +178,7 @@ class DhalionAdapted:
         )
         if held_back is None or cpu is None:
             return not_measured(fleet, *missing(backpressured_fraction=held_back, cpu_fraction=cpu))
-        evidence = {"lag_s": lag_s, "backpressured_fraction": held_back, "cpu_fraction": cpu}
+        evidence = {"lag_s": lag_s, "backpressured_fraction": held_back, "mean_cpu_fraction": cpu}
         state = f"{lag_s:.1f} s late, {held_back:.0%} backpressured, cpu at {cpu:.0%}"
         target = max(1, shrunk(fleet, self.shrink_fraction))
         has_room = held_back < self.backpressure_fraction and cpu < self.cpu_fraction

@@ -203,7 +203,7 @@ class Phoebe:
         evidence = {"forecast_peak_rps": peak_rps, "best_executors": float(best.executors)}
         text = f"{executors(best.executors)}: "
         if isfinite(best.latency_s):
-            evidence["latency_s"] = best.latency_s
+            evidence["expected_latency_s"] = best.latency_s
             text += f"latency {best.latency_s:.2f} s at {rate(peak_rps)}, "
         else:
             text += f"overloaded at {rate(peak_rps)}, "

@@ -128,7 +128,7 @@ class ThroughputTable:
         arrival_rps = knowledge.mean(lambda s: s.arrival_rps, self.window_s) or arrival_rps
         growth_rps = knowledge.slope(lambda s: s.backlog_records, self.window_s)
         late, growing = lag_s > self.up_lag_s, growth_rps is not None and growth_rps > 0.0
-        evidence = {"lag_s": lag_s, "arrival_rps": arrival_rps}
+        evidence = {"lag_s": lag_s, "mean_arrival_rps": arrival_rps}
         if (late and not growing) or self.down_lag_s <= lag_s <= self.up_lag_s:
             why = f"{lag_s:.1f} s late and not falling behind"
             return hold(fleet, "catching_up", why, evidence, memory)

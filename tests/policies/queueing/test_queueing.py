@@ -167,6 +167,21 @@ def test_records_in_bursts_wait_longer_for_the_same_batches() -> None:
     assert decision.target_executors == 9
 
 
+def test_nothing_is_given_back_while_records_are_late() -> None:
+    # With twenty executors 1.39 s of 3 s are enough; but a record waits for 9 s, 5 s of them
+    # beyond two triggers.
+    late = msgspec.structs.replace(
+        seen(*IMAGES, trigger_interval_s=2.0), fleet=Fleet(20, 8, 8), delay_s=9.0
+    )
+    for goal in ("operator", "path"):
+        policy = Queueing(max_response_s=3.0, goal="path" if goal == "path" else "operator")
+        decision = policy.decide(late, Knowledge())
+        assert decision.target_executors == 20
+        assert "records that wait now are 5 s late" in decision.reasons[0].text
+    calm = msgspec.structs.replace(late, delay_s=6.9)
+    assert Queueing(max_response_s=3.0).decide(calm, Knowledge()).target_executors == 19
+
+
 def test_batches_longer_than_their_trigger_start_one_after_the_other() -> None:
     # Half of the time goes into 2 s of fixed cost: a batch of 4 s reads what came in 4 s.
     station = BatchStation(arrival_rps=1000.0, work_executors=2.0, trigger_s=1.0, fixed_s=2.0)

@@ -252,7 +252,7 @@ def sized(
         f"{rate(flow.arrival_rps)} need {needed:.2f} executors, most for {flow.slowest}; "
         f"with {overprovisioning:.0%} on top: {resized(fleet, target)}"
     )
-    evidence = {"arrival_rps": flow.arrival_rps, "needed_executors": needed}
+    evidence = {"mean_arrival_rps": flow.arrival_rps, "needed_executors": needed}
     expected_rps = flow.arrival_rps * target / needed if target != fleet and needed > 0.0 else None
     return Decision.of(target, Reason(code, text, evidence), expected_rps=expected_rps)
 

@@ -380,7 +380,7 @@ def _decision(plan: SizeChoice, now: CapacityOutlook, memory: DaedalusMemory) ->
     capacity_rps = float(now.capacities_rps[plan.executors])
     peak_rps = float(now.forecast_rps.max())
     evidence = {
-        "arrival_rps": now.arrival_rps,
+        "mean_arrival_rps": now.arrival_rps,
         "forecast_peak_rps": peak_rps,
         "capacity_rps": capacity_rps,
         "lag_records": now.lag_records,

@@ -19,6 +19,7 @@ from penstock.policies.algorithms.dataflow import (
     measure,
     topological_order,
 )
+from penstock.policies.algorithms.measurements import excess_delay_s
 from penstock.policies.queueing.formulas import (
     BatchStation,
     Station,
@@ -126,7 +127,8 @@ class Queueing:
     work cannot be reached by any number: there the paper takes all that it may, we ask that
     records wait no longer than they are worked on. On micro-batches it is what no fleet can
     shorten, half a trigger interval and the fixed cost of a batch, that is doubled. Micro-batches
-    are ours; Pulsar has none. The fixed cost is what batches take beyond the time that their tasks
+    are ours; Pulsar has none. There nothing is given back while records are later than the goal:
+    the model knows no backlog. The fixed cost is what batches take beyond the time that their tasks
     keep all slots busy.
 
     Wins and loses
@@ -221,7 +223,12 @@ class Queueing:
             fewer = max(1, fleet - 1)
             is_relaxed = now_s < self._relaxed_s(goal_s, shortest_s)
             target = fewer if is_relaxed and station.response_time_s(fewer) <= goal_s else fleet
-        return _resized(flow, target, _batch_story(station, now_s, goal_s, fleet), fleet)
+        story = _batch_story(station, now_s, goal_s, fleet)
+        late_s = excess_delay_s(snapshot) or 0.0
+        if target < fleet and late_s > goal_s:
+            story = f"{story[:-1]}, but records that wait now are {late_s:.3g} s late:"
+            target = fleet
+        return _resized(flow, target, story, fleet)
 
     def _relaxed_s(self, goal_s: float, work_s: float) -> float:
         """Below this instances are given back; the mere work is not in their power to shorten."""
@@ -382,7 +389,7 @@ def _resized(
     memory: QueueingMemory | None = None,
 ) -> Decision:
     needed = flow.executors
-    evidence = {"arrival_rps": flow.arrival_rps, "stable_executors": needed}
+    evidence = {"mean_arrival_rps": flow.arrival_rps, "stable_executors": needed}
     code = "right_size" if target == fleet else "scale_up" if target > fleet else "scale_down"
     expected_rps = flow.arrival_rps * target / needed if target != fleet and needed > 0 else None
     reason = Reason(code, f"{story} {resized(fleet, target)}", evidence)
