@@ -36,6 +36,8 @@ RUNS: dict[str, tuple[str, str]] = {
     "q3-follows": ("q3", "penstock"),
     "q3-idle": ("q3", "static:6"),
     "q11-saturated": ("q11", "static:1"),
+    "images-follows": ("images-recognise", "penstock"),
+    "images-saturated": ("images-recognise", "static:1"),
 }
 
 
