@@ -46,10 +46,12 @@ def step(at_s: float, target: int = 3, *, moved: bool = False) -> Step:
     snapshot = Snapshot(
         at_s,
         Fleet(2, 2, 2),
-        batches=(Batch(1, at_s, 1.5, 100, {"addBatch": 1.2}),),
+        batches=(Batch(1, at_s, 1.5, 100, {"addBatch": 1.2}, {"input.malformed": 3.0}),),
         arrival_rps=10.5,
-        executors=(ExecutorSample("1", 0.0, cpu_fraction=0.5),),
-        operators=(OperatorSample("map", ("source",), input_rps=1.0),),
+        mean_delay_s=1.5,
+        partition_backlog_records=(7, 0, 12),
+        executors=(ExecutorSample("1", 0.0, cpu_fraction=0.5, disk_bytes_per_s=2e6),),
+        operators=(OperatorSample("map", ("source",), input_rps=1.0, idle_fraction=0.25),),
     )
     decision = Decision.of(target, Reason("test", "because", {"x": 1.5}), memory=Count(int(at_s)))
     return Step(at_s, snapshot, decision, Receipt(True) if moved else None)

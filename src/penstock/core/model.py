@@ -56,14 +56,19 @@ class Fleet(Struct, frozen=True, gc=False, omit_defaults=True):
             raise _refusal(self)
 
 
-class Batch(Struct, frozen=True, gc=False, omit_defaults=True):
-    """A micro-batch that was committed. `phases` are seconds by Spark's names of them."""
+class Batch(Struct, frozen=True, gc=False, omit_defaults=True, repr_omit_defaults=True):
+    """A micro-batch that was committed. `phases` are seconds by Spark's names of them.
+
+    `observed` are numbers that the job observed (``DataFrame.observe``), such as a count of
+    malformed records: ``{"input.malformed": 3.0}``.
+    """
 
     id: int
     started_at_s: float
     duration_s: float
     input_records: int
     phases: dict[str, float] = {}
+    observed: dict[str, float] = {}
 
     def __post_init__(self) -> None:
         if not (0.0 <= self.started_at_s < inf and 0.0 <= self.duration_s < inf) or (

@@ -133,3 +133,21 @@ def test_offsets_come_back_by_partition(topics: dict[str, dict[int, int]]) -> No
 def test_offsets_of_other_sources_are_not_taken_for_partitions(offset: object) -> None:
     found = partition_offsets(offset)
     assert found is None or all(at >= 0 for at in found.values())
+
+
+@both_versions
+def test_observed_numbers_are_in_the_batch(version: str) -> None:
+    """A count of malformed records reaches the journal; texts and missing rows do not."""
+    seen = {"input": {"malformed": 3, "ok": True, "last": "EOF", "share": 0.25}, "none": None}
+    report = recorded(version, "rate_counts_in_memory") | {"observedMetrics": seen}
+    batch = parsed(report).batch
+    assert batch is not None
+    assert batch.observed == {"input.malformed": 3.0, "input.share": 0.25}
+
+
+@both_versions
+def test_a_job_that_observes_much_does_not_fill_the_journal(version: str) -> None:
+    many = {"all": {f"m{number}": number for number in range(50)}}
+    batch = parsed(recorded(version, "rate_counts_in_memory") | {"observedMetrics": many}).batch
+    assert batch is not None
+    assert list(batch.observed) == [f"all.m{number}" for number in range(20)]

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from datetime import datetime
+from itertools import islice
 from math import isfinite
 from typing import Any, TypeAlias
 
@@ -19,6 +20,9 @@ from penstock.core.model import Batch
 
 #: A topic and the number of one of its partitions.
 Partition: TypeAlias = tuple[str, int]
+
+#: At most this many observed numbers of a batch are kept.
+MOST_OBSERVED = 20
 
 _decode = msgspec.json.Decoder().decode
 #: A whole batch; the other entries of ``durationMs`` are its phases.
@@ -107,7 +111,25 @@ def _batch(
     records = sum(source.input_records for source in sources)
     if not sources:
         records = _count(report.get("numInputRows")) or 0
-    return Batch(int(report["batchId"]), started_at_s, duration_s, records, phases)
+    seen = observed(report.get("observedMetrics") or {})
+    return Batch(int(report["batchId"]), started_at_s, duration_s, records, phases, seen)
+
+
+def observed(metrics: Mapping[str, Mapping[str, Any] | None]) -> dict[str, float]:
+    """Numbers that the job observed, by the name of the observation and that of the metric.
+
+    Texts, NaN and what exceeds `MOST_OBSERVED` are left out: they go into every line of a journal.
+
+    >>> observed({"input": {"malformed": 3, "rows": 1000, "last": "EOF", "mean": float("nan")}})
+    {'input.malformed': 3.0, 'input.rows': 1000.0}
+    """
+    numbers = {
+        f"{name}.{metric}": float(value)
+        for name, row in metrics.items()
+        for metric, value in (row or {}).items()
+        if type(value) in (int, float) and isfinite(value)
+    }
+    return dict(islice(numbers.items(), MOST_OBSERVED))
 
 
 def _source(source: Mapping[str, Any]) -> SourceProgress:
