@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from math import exp
-from typing import Literal
+from pathlib import Path
+from typing import Any, Literal
 
 import msgspec
 import pytest
@@ -12,9 +14,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from penstock.core.errors import ConfigError
+from penstock.core.journal import FileJournal, read_tail
 from penstock.core.knowledge import Knowledge
-from penstock.core.model import Decision, ExecutorSample, Fleet, Snapshot, Step
+from penstock.core.model import Decision, ExecutorSample, Fleet, Receipt, Snapshot, Step
+from penstock.core.protocols import InstantActuator
 from penstock.policies.thresholds.thresholds import FilterMemory, Thresholds
+from penstock.settings.goal import Goal
+from penstock.settings.header import journal_header
+from penstock.settings.policy_spec import PolicySpec, policy_text, read_policy_spec, wire
 
 Metric = float | None
 
@@ -265,6 +272,151 @@ def test_a_warm_start_asks_for_the_mean_of_the_last_run_once() -> None:
     decisions = drive(Thresholds(initial_executors=6), series(2, lambda _: 0.6))
     assert [d.target_executors for d in decisions] == [6, 4]
     assert decisions[0].reasons[0].text == "warm start with 6 executors"
+
+
+class HandMade(InstantActuator):
+    """A job as sensor and actuator: executors of one run, all at the same cpu."""
+
+    def __init__(self, started_at_s: float, executors: int, cpu: float = 0.6) -> None:
+        self.started_at_s, self.executors, self.cpu = started_at_s, executors, cpu
+
+    def read(self, now_s: float) -> Snapshot:
+        count = self.executors
+        samples = tuple(
+            ExecutorSample(str(i), self.started_at_s, cpu_fraction=self.cpu, memory_fraction=0.3)
+            for i in range(count)
+        )
+        # The rate wobbles, so that the filter learns what it does to the metrics.
+        arrival_rps = 100.0 + now_s % 2.0
+        return Snapshot(
+            now_s, Fleet(count, count, count), executors=samples, arrival_rps=arrival_rps
+        )
+
+    def apply(self, target_executors: int, now_s: float) -> Receipt:
+        self.executors = target_executors
+        return Receipt(accepted=True)
+
+
+def continued(path: Path, job: HandMade, first_s: float, turns: int, **parameters: Any) -> Step:
+    """The last step of a controller that continues a journal, as `attach` does."""
+    spec = PolicySpec.of(replace(Thresholds(), **parameters))
+    past = list(read_tail(path)) if path.exists() else []
+    with FileJournal(path, journal_header(spec, Goal())) as journal:
+        controller = wire(spec, job, job, journal=journal, past=past)
+        for turn in range(turns):
+            step = controller.turn(first_s + 0.5 * turn)
+    return step
+
+
+def test_the_next_run_starts_with_the_mean_fleet_of_the_journal_it_continues(
+    tmp_path: Path,
+) -> None:
+    # 40 turns with 4 executors, then 120 with 8: 7 on average.
+    path = tmp_path / "job.jsonl"
+    first = HandMade(started_at_s=900.0, executors=4)
+    continued(path, first, 1000.0, 40)
+    first.executors = 8
+    last = continued(path, first, 1020.0, 120)
+    assert last.decision.reasons[0].code == "inside_band"
+    # The job starts again an hour later, with executors of the same names.
+    second = HandMade(started_at_s=4600.0, executors=1)
+    step = continued(path, second, 4610.0, 1)
+    assert step.decision.target_executors == second.executors == 7
+    text = step.decision.reasons[0].text
+    assert text == "warm start with 7 executors, the mean of the last run"
+    memory = step.decision.memory
+    assert memory.tracks == {}
+    assert len(memory.fits) == 2
+    # From then on it is a run like any other, with filters that start afresh.
+    step = continued(path, second, 4610.5, 20)
+    assert step.decision.reasons[0].code == "bootstrapping"
+
+
+@pytest.mark.parametrize(
+    ("started_at_s", "first_s", "parameters"),
+    [
+        pytest.param(900.0, 4600.0, {}, id="the same executors: only the scaler was restarted"),
+        pytest.param(1025.0, 1029.0, {}, id="no pause: the fleet was replaced"),
+        pytest.param(4590.0, 4600.0, {"warm_start": False}, id="not wanted"),
+    ],
+)
+def test_what_is_no_new_run_is_no_warm_start(
+    tmp_path: Path, started_at_s: float, first_s: float, parameters: dict[str, Any]
+) -> None:
+    path = tmp_path / "job.jsonl"
+    continued(path, HandMade(900.0, 8), 1000.0, 40)
+    step = continued(path, HandMade(started_at_s, 2), first_s, 1, **parameters)
+    assert step.decision.target_executors == 2
+    assert step.decision.reasons[0].code != "warm_start"
+
+
+def test_a_fleet_given_by_hand_wins_over_the_last_run(tmp_path: Path) -> None:
+    path = tmp_path / "job.jsonl"
+    continued(path, HandMade(900.0, 8), 1000.0, 40, initial_executors=5)
+    step = continued(path, HandMade(4590.0, 2), 4600.0, 1, initial_executors=5)
+    assert step.decision.target_executors == 5
+
+
+def _shuffling(network: Metric, disk: Metric = None, cpu: float = 0.6) -> Snapshot:
+    executors = tuple(
+        ExecutorSample(
+            str(i),
+            0.0,
+            cpu_fraction=cpu,
+            memory_fraction=0.3,
+            network_bytes_per_s=network,
+            disk_bytes_per_s=disk,
+        )
+        for i in range(4)
+    )
+    return Snapshot(0.0, Fleet(4, 4, 4), executors=executors, arrival_rps=100.0)
+
+
+@pytest.mark.parametrize(
+    ("snapshot", "target", "words"),
+    [
+        (_shuffling(60e6, 1e6), 5, "network 60.0 MB/s is above 50.0 MB/s"),
+        (_shuffling(20e6, 90e6), 5, "disk 90.0 MB/s is above 80.0 MB/s"),
+        (_shuffling(20e6, 1e6, cpu=0.1), 4, "network 20.0 MB/s is between 10.0 MB/s and 50.0 MB/s"),
+        (_shuffling(9e6, 1e6, cpu=0.1), 3, "network 9.0 MB/s is below 10.0 MB/s"),
+    ],
+)
+def test_network_and_disk_have_thresholds_of_their_own(
+    snapshot: Snapshot, target: int, words: str
+) -> None:
+    policy = Thresholds(filter="pure", network_bytes=(10e6, 50e6), disk_bytes=(5e6, 80e6))
+    decision = policy.decide(snapshot, Knowledge())
+    assert decision.target_executors == target
+    assert words in decision.reasons[0].text
+    sample = snapshot.executors[0]
+    evidence = decision.reasons[0].evidence
+    assert evidence["network_bytes_per_s"] == pytest.approx(sample.network_bytes_per_s)
+
+
+def test_ekf_sizes_by_the_network_too() -> None:
+    # 4 x 75 MB/s at no more than 50 MB/s each: 6 executors.
+    policy = Thresholds(network_bytes=(10e6, 50e6))
+    run = [msgspec.structs.replace(_shuffling(75e6), at_s=0.5 * i) for i in range(60)]
+    assert drive(policy, run)[-1].target_executors == 6
+    assert drive(Thresholds(), run)[-1].target_executors == 4
+
+
+def test_a_metric_that_counts_has_to_be_measured() -> None:
+    policy = Thresholds(filter="pure", network_bytes=(10e6, 50e6))
+    reason = policy.decide(_shuffling(None), Knowledge()).reasons[0]
+    assert reason.text == "holding 4 executors: network_bytes_per_s not measured"
+
+
+@pytest.mark.parametrize("band", [(10e6,), (50e6, 10e6), (-1.0, 5.0), (1.0, 2.0, 3.0)])
+def test_a_band_is_a_lower_and_a_higher_threshold(band: tuple[float, ...]) -> None:
+    with pytest.raises(ConfigError, match="network_bytes must be a lower and a higher threshold"):
+        Thresholds(network_bytes=band)
+
+
+def test_bands_can_be_written_on_the_command_line() -> None:
+    spec = read_policy_spec("thresholds:network=10M|50M")
+    assert spec.policy == Thresholds(network_bytes=(10e6, 50e6))
+    assert policy_text(spec.policy) == "thresholds:network=10M|50M"
 
 
 @pytest.mark.parametrize("kind", ["gauss", "ekf"])

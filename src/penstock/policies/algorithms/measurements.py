@@ -159,3 +159,24 @@ def excess_backlog_records(snapshot: Snapshot) -> float | None:
     arrival_rps = snapshot.arrival_rps
     rps = (snapshot.throughput_rps or 0.0) if arrival_rps is None else arrival_rps
     return max(0.0, backlog - USUAL_TRIGGERS * trigger_s * rps)
+
+
+def last_run(snapshot: Snapshot, knowledge: Knowledge, pause_s: float) -> list[Snapshot]:
+    """The turns of the last run of the job if a new one has just begun; else none.
+
+    It has if there was a pause, and no executor was there before it.
+    """
+    ready = [executor for executor in snapshot.executors if executor.ready]
+    past = (s for s in reversed(knowledge.history) if s is not snapshot)
+    seen = (s for s in past if any(executor.ready for executor in s.executors))
+    last = next(seen, None)
+    if last is None or not ready or snapshot.at_s - last.at_s <= pause_s:
+        return []
+    if any(executor.started_at_s <= last.at_s for executor in ready):
+        return []
+    run = [last]
+    for earlier in seen:
+        if run[-1].at_s - earlier.at_s > pause_s:
+            break
+        run.append(earlier)
+    return run

@@ -150,6 +150,35 @@ def half_gaussian(
     return total / weights if weights > 0.0 else None
 
 
+def kernel_means(
+    times_s: Sequence[float],
+    past: Sequence[tuple[tuple[float, ...], ...]],
+    now_s: float,
+    *,
+    variance_s2: float,
+    window_s: float,
+) -> tuple[float, ...]:
+    """Per metric, the mean over executors of what `half_gaussian` makes of the past of each.
+
+    `past` has a series per metric of each executor, whose last value is that of the last of
+    `times_s`. The kernel is linear: of executors that have been there equally long, it may as well
+    filter the mean.
+    """
+    by_length: dict[int, list[tuple[tuple[float, ...], ...]]] = {}
+    for series in past:
+        by_length.setdefault(len(series[0]), []).append(series)
+    smoothed = []
+    for index in range(len(past[0])):
+        total = 0.0
+        for length, members in by_length.items():
+            sums = [sum(values) for values in zip(*(m[index] for m in members), strict=True)]
+            dated = zip(times_s[-length:], sums, strict=True)
+            filtered = half_gaussian(dated, now_s, variance_s2=variance_s2, window_s=window_s)
+            total += filtered or 0.0
+        smoothed.append(total / len(past))
+    return tuple(smoothed)
+
+
 class Estimate(Struct, frozen=True, gc=False, array_like=True):
     """One metric of one executor: estimate, its variance, system noise, last measurement."""
 

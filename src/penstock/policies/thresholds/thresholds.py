@@ -1,10 +1,10 @@
-"""Two thresholds on filtered cpu and memory (Borkowski et al., VLDB 2019)."""
+"""Two thresholds on filtered cpu, memory and other metrics (Borkowski et al., VLDB 2019)."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from math import ceil, sqrt
+from math import ceil, inf, sqrt
 from typing import Annotated, ClassVar, Literal
 
 from msgspec import Meta, Struct, structs
@@ -14,22 +14,26 @@ from penstock.core.knowledge import Knowledge
 from penstock.core.model import Decision, ExecutorSample, Limits, Reason, Snapshot, not_measured
 from penstock.core.phrases import executors as count_executors
 from penstock.core.phrases import resized
-from penstock.policies.algorithms.measurements import executor_mean, hold
+from penstock.policies.algorithms.measurements import hold, last_run
+from penstock.policies.thresholds.bands import (
+    ROUNDING,
+    Metric,
+    MetricBand,
+    compared,
+    metric_bands,
+)
 from penstock.policies.thresholds.filters import (
     Estimate,
     ExecutorFilter,
     InputFit,
     growth_of,
-    half_gaussian,
+    kernel_means,
 )
-
-Metric = Literal["cpu_fraction", "memory_fraction"]
 
 #: Beyond six standard deviations a Gaussian weight is below 1.6e-8: not worth remembering.
 KERNEL_DEVIATIONS = 6.0
-
-#: The mean of 0.8, 0.8 and 0.8 is 0.8000000000000002 in floats: at the threshold, not above it.
-ROUNDING = 1e-9
+#: After this many periods without a turn, a fleet of new executors is another run of the job.
+RESTART_PERIODS = 20
 
 
 class FilterMemory(Struct, frozen=True, tag=True, omit_defaults=True):
@@ -76,6 +80,10 @@ class Thresholds:
         What is compared with the thresholds.
     lower_fraction, upper_fraction
         The band to stay inside.
+    network_bytes, disk_bytes
+        Two further metrics, each by its own lower and upper threshold per executor and second,
+        such as ``network=10M|50M``. Network is what shuffles read and write, disk what is read and
+        spilled. Empty: they do not count.
     variance_s2, window_s
         Of the Gaussian kernel.
     sized_for_fraction
@@ -89,8 +97,10 @@ class Thresholds:
         Variance of a measurement (R), for the Kalman filter; 0.005 is a deviation of 0.07.
     dead_time_s, ease_in_s
         How long a new Kalman filter only collects, and then only runs, before it is trusted.
+    warm_start
+        Whether a run starts with the mean fleet of the last one, if it continues its journal.
     initial_executors
-        Warm start: ask for this many (the mean of the last run) on the first turn.
+        Start with this many instead.
     period_s
         Seconds between decisions.
 
@@ -106,6 +116,19 @@ class Thresholds:
     >>> decision = Thresholds(filter="pure").decide(snapshot, Knowledge())
     >>> decision.target_executors, decision.reasons[0].text
     (4, 'cpu 0.85 is above 0.8: 4 executors instead of 3')
+
+    A job whose shuffles fill the network, at any cpu:
+
+    >>> shuffling = Snapshot(0.0, Fleet(3, 3, 3), executors=tuple(
+    ...     ExecutorSample(str(i), 0.0, cpu_fraction=0.2, memory_fraction=0.3,
+    ...                    network_bytes_per_s=60e6) for i in range(3)))
+    >>> policy = Thresholds(filter="pure", network_bytes=(10e6, 50e6))
+    >>> policy.decide(shuffling, Knowledge()).reasons[0].text
+    'network 60.0 MB/s is above 50.0 MB/s: 4 executors instead of 3'
+
+    The second run of a job starts with the mean fleet of the first, if it continues its journal:
+    ``attach(spark, "thresholds", journal="job.jsonl")`` in both. What the Kalman filter has learned
+    of the rate is kept as well; estimates of executors that are gone are not.
 
     References
     ----------
@@ -129,6 +152,9 @@ class Thresholds:
       lets no one act while executors come and go.
     - The paper does not print for which load `ekf` sizes; that it is the upper threshold is ours.
     - `gauss` starts again for an executor that once was not measured.
+    - The last run is the part of the journal before a pause of 20 periods after which all executors
+      are new; its mean is over at most the last 4,096 turns.
+    - Network and disk are what the paper leaves for later; off by default.
 
     Wins and loses
     --------------
@@ -142,6 +168,8 @@ class Thresholds:
     metrics: Annotated[tuple[Metric, ...], Meta(min_length=1)] = ("cpu_fraction", "memory_fraction")
     lower_fraction: Annotated[float, Meta(ge=0)] = 0.45
     upper_fraction: Annotated[float, Meta(gt=0)] = 0.8
+    network_bytes: tuple[float, ...] = ()
+    disk_bytes: tuple[float, ...] = ()
     variance_s2: Annotated[float, Meta(gt=0)] = 9.0
     window_s: Annotated[float, Meta(gt=0)] = 60.0
     sized_for_fraction: Annotated[float, Meta(gt=0)] | None = None
@@ -150,6 +178,7 @@ class Thresholds:
     noise: Annotated[float, Meta(gt=0)] = 0.005
     dead_time_s: Annotated[float, Meta(ge=0)] = 10.0
     ease_in_s: Annotated[float, Meta(ge=0)] = 10.0
+    warm_start: bool = True
     initial_executors: Annotated[int, Meta(ge=1)] | None = None
     period_s: Annotated[float, Meta(gt=0)] = 0.5
 
@@ -157,22 +186,27 @@ class Thresholds:
     wakes_on_surge: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
-        if self.rate_effects and len(self.rate_effects) != len(self.metrics):
-            counts = f"({len(self.metrics)}), not {len(self.rate_effects)}"
+        for name in ("network_bytes", "disk_bytes"):
+            band = getattr(self, name)
+            if band and not (len(band) == 2 and 0.0 <= band[0] < band[1] < inf):
+                shown = "|".join(f"{value:g}" for value in band)
+                raise ConfigError(f"{name} must be a lower and a higher threshold, not {shown}")
+        count = len(self._bands)
+        if self.rate_effects and len(self.rate_effects) != count:
+            counts = f"({count}), not {len(self.rate_effects)}"
             raise ConfigError(f"rate_effects need one number per metric {counts}")
 
     def decide(self, snapshot: Snapshot, knowledge: Knowledge) -> Decision:
         memory = self._recalled(knowledge)
-        target = snapshot.fleet.target
-        if not memory.started:
-            memory = structs.replace(memory, started=True)
-            if (initial := self.initial_executors) is not None:
-                reason = Reason("warm_start", f"warm start with {count_executors(initial)}")
-                return Decision.of(initial, reason, memory=memory)
+        target, bands = snapshot.fleet.target, self._bands
+        before = last_run(snapshot, knowledge, RESTART_PERIODS * self.period_s)
+        if before or not memory.started:
+            memory = FilterMemory(started=True, fits=memory.fits)
+            if (start := self._start(before, memory)) is not None:
+                return start
         executors = [executor for executor in snapshot.executors if executor.ready]
-        means = tuple(executor_mean(executors, metric) for metric in self.metrics)
-        named = zip(self.metrics, means, strict=True)
-        missing: list[str] = [name for name, mean in named if mean is None]
+        means = tuple(band.mean(executors) for band in bands)
+        missing = [band.name for band, mean in zip(bands, means, strict=True) if mean is None]
         if self.filter == "ekf" and snapshot.arrival_rps is None:
             missing.append("arrival_rps")
         if missing:
@@ -186,13 +220,40 @@ class Thresholds:
             return self._sized(snapshot, load, memory)
         if self.filter == "gauss":
             memory = self._kept(snapshot.at_s, executors, memory)
-            measured = self._smoothed(snapshot.at_s, memory)
+            measured = kernel_means(
+                memory.times_s,
+                list(memory.past.values()),
+                snapshot.at_s,
+                variance_s2=self.variance_s2,
+                window_s=self.window_s,
+            )
         return self._stepped(snapshot, measured, memory)
+
+    @property
+    def _bands(self) -> tuple[MetricBand, ...]:
+        return metric_bands(
+            self.metrics,
+            self.lower_fraction,
+            self.upper_fraction,
+            self.network_bytes,
+            self.disk_bytes,
+        )
+
+    def _start(self, before: Sequence[Snapshot], memory: FilterMemory) -> Decision | None:
+        """A warm start: with what the user gives, or with the mean fleet of the last run."""
+        initial, words = self.initial_executors, ""
+        if initial is None and before and self.warm_start:
+            used = [snapshot.fleet.active for snapshot in before]
+            initial, words = max(1, round(sum(used) / len(used))), ", the mean of the last run"
+        if initial is None:
+            return None
+        reason = Reason("warm_start", f"warm start with {count_executors(initial)}{words}")
+        return Decision.of(initial, reason, memory=memory)
 
     def _recalled(self, knowledge: Knowledge) -> FilterMemory:
         """The memory of the last turn, unless that followed other metrics than now."""
         memory = knowledge.recall(FilterMemory)
-        count = len(self.metrics)
+        count = len(self._bands)
         fits = not memory.fits or len(memory.fits) == count
         past = all(len(series) == count for series in memory.past.values())
         return memory if fits and past else FilterMemory(started=memory.started)
@@ -224,28 +285,29 @@ class Thresholds:
         return self._decision(wanted, snapshot, load.means, memory)
 
     def _is_high(self, means: tuple[float, ...]) -> bool:
-        return any(mean > self.upper_fraction + ROUNDING for mean in means)
+        return any(band.is_above(mean) for band, mean in zip(self._bands, means, strict=True))
 
     def _is_low(self, means: tuple[float, ...]) -> bool:
-        return all(mean < self.lower_fraction - ROUNDING for mean in means)
+        return all(band.is_below(mean) for band, mean in zip(self._bands, means, strict=True))
 
     def _decision(
         self, wanted: int, snapshot: Snapshot, means: tuple[float, ...], memory: FilterMemory
     ) -> Decision:
-        fleet, low, high = snapshot.fleet, self.lower_fraction, self.upper_fraction
-        named = list(zip(self.metrics, means, strict=True))
+        fleet = snapshot.fleet
+        seen = list(zip(self._bands, means, strict=True))
         if self._is_high(means):
-            above = [pair for pair in named if pair[1] > high + ROUNDING]
-            code, text = "above_threshold", f"{_words(above)} above {high:g}"
+            above = [(band, mean) for band, mean in seen if band.is_above(mean)]
+            code, text = "above_threshold", compared(above, "above")
         elif self._is_low(means):
-            code, text = "below_threshold", f"{_words(named)} below {low:g}"
+            code, text = "below_threshold", compared(seen, "below")
         else:
-            code, text = "inside_band", f"{_words(named)} between {low:g} and {high:g}"
+            code, text = "inside_band", compared(seen, "between")
         if wanted == fleet.target:
             text += f": holding {count_executors(wanted)}, {fleet.active} at work"
         else:
             text += f": {resized(fleet.target, wanted)}"
-        return Decision.of(wanted, Reason(code, text, dict(named)), memory=memory)
+        evidence = {band.name: mean / band.scale for band, mean in seen}
+        return Decision.of(wanted, Reason(code, text, evidence), memory=memory)
 
     def _kept(
         self, at_s: float, executors: Sequence[ExecutorSample], memory: FilterMemory
@@ -257,11 +319,12 @@ class Thresholds:
         times_s = times_s[-(int(horizon_s / self.period_s) + 1) :]
         if times_s and times_s[-1] >= at_s:  # the clock was set back
             times_s = ()
-        nothing: tuple[tuple[float, ...], ...] = ((),) * len(self.metrics)
+        bands = self._bands
+        nothing: tuple[tuple[float, ...], ...] = ((),) * len(bands)
         past = {}
         for executor in executors:
-            measured = [getattr(executor, metric) for metric in self.metrics]
-            if None in measured:
+            measured = [value for band in bands if (value := band.of(executor)) is not None]
+            if len(measured) < len(bands):
                 continue
             before = memory.past.get(executor.id, nothing) if times_s else nothing
             past[executor.id] = tuple(
@@ -269,28 +332,6 @@ class Thresholds:
                 for series, value in zip(before, measured, strict=True)
             )
         return structs.replace(memory, times_s=(*times_s, at_s), past=past)
-
-    def _smoothed(self, at_s: float, memory: FilterMemory) -> tuple[float, ...]:
-        """Per metric, the mean over executors of what the kernel makes of the past of each.
-
-        The kernel is linear: of executors that have been there equally long, it may as well
-        filter the mean.
-        """
-        by_length: dict[int, list[tuple[tuple[float, ...], ...]]] = {}
-        for series in memory.past.values():
-            by_length.setdefault(len(series[0]), []).append(series)
-        smoothed = []
-        for index in range(len(self.metrics)):
-            total = 0.0
-            for length, members in by_length.items():
-                sums = [sum(values) for values in zip(*(m[index] for m in members), strict=True)]
-                past = zip(memory.times_s[-length:], sums, strict=True)
-                filtered = half_gaussian(
-                    past, at_s, variance_s2=self.variance_s2, window_s=self.window_s
-                )
-                total += filtered or 0.0
-            smoothed.append(total / len(memory.past))
-        return tuple(smoothed)
 
     def _track(
         self, executors: Sequence[ExecutorSample], snapshot: Snapshot, memory: FilterMemory
@@ -303,15 +344,16 @@ class Thresholds:
         before_rps = arrival_rps if memory.arrival_rps is None else memory.arrival_rps
         rate, change = arrival_rps / active, (arrival_rps - before_rps) / active
         growth = growth_of(before_rps, arrival_rps)
-        fits = memory.fits or tuple(InputFit() for _ in self.metrics)
+        bands = self._bands
+        fits = memory.fits or tuple(InputFit() for _ in bands)
         effects = [(0.0, b) for b in self.rate_effects] or [fit.coefficients() for fit in fits]
         drifts = [a * rate + b * change for a, b in effects]
         tracks: dict[str, ExecutorFilter] = {}
-        moves: list[list[float]] = [[] for _ in self.metrics]
+        moves: list[list[float]] = [[] for _ in bands]
         for executor in executors:
             before = memory.tracks.get(executor.id)
-            measured = [getattr(executor, metric) for metric in self.metrics]
-            if None in measured:
+            measured = [value for band in bands if (value := band.of(executor)) is not None]
+            if len(measured) < len(bands):
                 if before is not None:
                     tracks[executor.id] = before
             elif before is None:
@@ -334,7 +376,7 @@ class Thresholds:
     ) -> None:
         """How far each metric moved; near saturation it no longer shows how much there is to do."""
         for moved, estimate, z in zip(moves, before.estimates, measured, strict=True):
-            if z < self.upper_fraction > estimate.z:
+            if z < self.upper_fraction > estimate.z:  # the upper threshold of all, as scaled
                 moved.append(z - estimate.z)
 
     def _estimated(self, snapshot: Snapshot, memory: FilterMemory) -> FilteredLoad | None:
@@ -345,7 +387,7 @@ class Thresholds:
             return None
         # Executors at work that no one measured carry as much as the others.
         scale = max(1.0, snapshot.fleet.active / len(tracks))
-        metrics = range(len(self.metrics))
+        metrics = range(len(self._bands))
         return FilteredLoad(
             tuple(sum([track.estimates[k].x for track in trusted]) / len(trusted) for k in metrics),
             tuple(sum([track.estimates[k].x for track in tracks]) * scale for k in metrics),
@@ -357,8 +399,3 @@ class Thresholds:
         needed_s = self.dead_time_s + self.ease_in_s
         why = f"the filter has run {age_s:g} of {needed_s:g} s"
         return hold(target, "bootstrapping", why, {"age_s": age_s}, memory)
-
-
-def _words(named: Sequence[tuple[Metric, float]]) -> str:
-    words = [f"{name.removesuffix('_fraction')} {value:.2f}" for name, value in named]
-    return " and ".join(words) + (" is" if len(words) == 1 else " are")
