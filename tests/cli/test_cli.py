@@ -143,6 +143,17 @@ def test_policies_lists_all_and_explains_one(penstock: Any) -> None:
     assert facts["static"]["parameters"]["executors"] == 12
 
 
+def test_jobs_lists_all_explains_one_and_says_what_spark_cannot_express(penstock: Any) -> None:
+    listed = penstock("jobs").out
+    assert "images-recognise" in listed
+    assert "q6: the average of the last ten winning bids" in listed
+    assert "mapInPandas" in penstock("jobs", "images-recognise").out
+    facts = {each["job"]: each for each in penstock("jobs", "--json").json()}
+    assert facts["q3-thesis"]["streams"] == ["nexmark-auctions", "nexmark-persons"]
+    assert facts["images-cells"]["records"] == "computing"
+    assert penstock("jobs", "ysb", "--json").json() == facts["ysb"]
+
+
 def test_init_writes_settings_that_simulate_takes(penstock: Any, tmp_path: Path) -> None:
     path = tmp_path / "penstock.toml"
     assert penstock("init", str(path), "--policy", "static").code == 0

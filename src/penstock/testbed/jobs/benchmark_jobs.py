@@ -6,7 +6,7 @@ from penstock.core.errors import unknown
 from penstock.testbed.jobs import images, pixel_queries, state_size, traffic, ysb
 from penstock.testbed.jobs.image_records import PACKAGES
 from penstock.testbed.jobs.job import BenchmarkJob, DemoLoad
-from penstock.testbed.jobs.nexmark_jobs import NEXMARK_JOBS
+from penstock.testbed.jobs.nexmark_jobs import NEXMARK_JOBS, NOT_EXPRESSIBLE
 from penstock.testbed.jobs.wordcount import word_counts
 
 _DAEDALUS = "Pfister et al., Daedalus, ICPE 2024"
@@ -15,6 +15,8 @@ _TISSUE = "Borkowski et al., Minimizing Cost by Reducing Scaling Operations, PVL
 #: Smaller Arrow batches: a photo takes 40 kB, and a worker holds a batch in memory.
 _SMALL_BATCHES = {"spark.sql.execution.arrow.maxRecordsPerBatch": "256"}
 _IMAGE_LOAD = DemoLoad(low_rps=8.0, peak_rps=60.0, pace_s=0.04)
+
+__all__ = ["JOBS", "NOT_EXPRESSIBLE", "find_job"]
 
 JOBS: dict[str, BenchmarkJob] = {
     job.name: job

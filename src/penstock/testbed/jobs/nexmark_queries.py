@@ -1,7 +1,8 @@
-"""Nexmark queries 1, 3 and 11, from DataFrame to DataFrame.
+"""Nexmark queries without state: 0, 1, 2, 10, 13, 14, 21 and 22, from DataFrame to DataFrame.
 
 Each takes a DataFrame with the events as JSON in `value` (text or bytes, as Kafka gives it), batch
-or stream alike, and uses DataFrame expressions only. `dateTime` comes out as a timestamp.
+or stream alike, and uses DataFrame expressions only. `dateTime` comes out as a timestamp. Days and
+hours are those of the session's time zone.
 
 References
 ----------
@@ -12,75 +13,113 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from penstock.testbed.jobs import nexmark
 from penstock.testbed.jobs.parsing import parse_json, timestamp_of_millis
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-SESSION_GAP_S = 10
+EVENT_TYPES = {"person": 0, "auction": 1, "bid": 2}
+BID_FIELDS = "auction BIGINT, bidder BIGINT, price BIGINT, channel STRING, url STRING, extra STRING"
 #: Dollars to euros, as the benchmark counts them. A decimal, so that prices stay exact.
 EUROS_PER_DOLLAR = "0.908"
-Q3_CATEGORY = 10
-Q3_STATES = ("OR", "ID", "CA")
+Q2_DIVISOR = 123
+SIDE_ROWS = 10_000
+Q14_PRICES = (1_000_000, 50_000_000)
+CHANNEL_IDS = {"apple": "0", "google": "1", "facebook": "2", "baidu": "3"}
 
-EVENT_TYPES = {"person": 0, "auction": 1, "bid": 2}
+
+def pass_through(source: DataFrame) -> DataFrame:
+    """Query 0: every bid as it is. Gives auction, bidder, price, dateTime, extra."""
+    return _short_bids(source).selectExpr("auction", "bidder", "price", "at AS dateTime", "extra")
 
 
 def currency_conversion(source: DataFrame) -> DataFrame:
-    """Query 1, stateless: every bid with its price in euros.
+    """Query 1: every bid with its price in euros.
 
     Gives auction, bidder, price, dateTime, extra.
     """
-    bids = events_of_kind(
-        source, "bid", "auction BIGINT, bidder BIGINT, price BIGINT, extra STRING"
-    )
     price = f"{EUROS_PER_DOLLAR} * price AS price"
-    return bids.selectExpr("auction", "bidder", price, "at AS dateTime", "extra")
+    return _short_bids(source).selectExpr("auction", "bidder", price, "at AS dateTime", "extra")
 
 
-def local_item_suggestion(source: DataFrame) -> DataFrame:
-    """Query 3, a join that keeps all it has seen: who in OR, ID or CA sells in category 10.
+def selection(source: DataFrame) -> DataFrame:
+    """Query 2: bids on some auctions. Gives auction, price."""
+    bids = events_of_kind(source, "bid", "auction BIGINT, price BIGINT")
+    return bids.where(f"auction % {Q2_DIVISOR} = 0").select("auction", "price")
 
-    Gives name, city, state and the auction's id. A seller and an auction may come in either
-    order and any time apart, so the state only grows. Spark reads the source once for each side:
-    its progress counts each record twice, and a pace is paid twice.
+
+def log_rows(source: DataFrame) -> DataFrame:
+    """Query 10: bids with the columns by which a file sink splits them, dt and hm.
+
+    Gives auction, bidder, price, dateTime, extra, dt (the day) and hm (hour and minute). Files
+    are up to the sink: ``writeStream.partitionBy("dt", "hm")``.
     """
-    return _sales(source, source, f"category = {Q3_CATEGORY}")
+    days = ("date_format(at, 'yyyy-MM-dd') AS dt", "date_format(at, 'HH:mm') AS hm")
+    bids = _short_bids(source)
+    return bids.selectExpr("auction", "bidder", "price", "at AS dateTime", "extra", *days)
 
 
-def local_sellers(auctions: DataFrame, persons: DataFrame) -> DataFrame:
-    """Query 3 as in the thesis of Koper: auctions and persons of two topics, any category."""
-    return _sales(auctions, persons, "true")
+def side_input(source: DataFrame) -> DataFrame:
+    """Query 13: bids joined with a table of 10,000 rows that does not change.
 
-
-def _sales(auctions: DataFrame, persons: DataFrame, wanted: str) -> DataFrame:
-    opened = events_of_kind(auctions, "auction", "id BIGINT, seller BIGINT, category BIGINT")
-    people = events_of_kind(persons, "person", "id BIGINT, name STRING, city STRING, state STRING")
-    states = ", ".join(f"'{state}'" for state in Q3_STATES)
-    offers = opened.where(wanted).selectExpr("id AS auction", "seller")
-    sellers = people.where(f"state IN ({states})").withColumnRenamed("id", "person")
-    joined = offers.join(sellers, offers["seller"] == sellers["person"])
-    return joined.selectExpr("name", "city", "state", "auction AS id")
-
-
-def user_sessions(source: DataFrame) -> DataFrame:
-    """Query 11, session windows: how many bids each bidder made without a pause of over 10 s.
-
-    Gives bidder, bid_count, starttime, endtime; a session ends 10 s after its last bid. A stream
-    gives a session once the watermark, 4 s behind the newest bid, has passed its end.
+    Gives auction, bidder, price, dateTime, value.
     """
     from pyspark.sql import functions as f
 
-    timed = events_of_kind(source, "bid", "bidder BIGINT")
-    session = f.session_window("at", f"{SESSION_GAP_S} seconds").alias("session")
-    counted = (
-        timed.withWatermark("at", f"{nexmark.WATERMARK_S} seconds")
-        .groupBy("bidder", session)
-        .agg(f.count(f.lit(1)).alias("bid_count"))
+    side = source.sparkSession.range(SIDE_ROWS).selectExpr("id AS key", "CAST(id AS STRING) value")
+    bids = events_of_kind(source, "bid", "auction BIGINT, bidder BIGINT, price BIGINT")
+    joined = bids.join(f.broadcast(side), f.expr(f"auction % {SIDE_ROWS} = key"))
+    return joined.selectExpr("auction", "bidder", "price", "at AS dateTime", "value")
+
+
+def calculation(source: DataFrame) -> DataFrame:
+    """Query 14: bids of 1 to 50 million euro cents, the time of day, and how many c in `extra`.
+
+    Gives auction, bidder, price, bidTimeType, dateTime, extra, c_counts.
+    """
+    price = f"{EUROS_PER_DOLLAR} * price"
+    hour = "hour(at)"
+    time_type = (
+        f"CASE WHEN {hour} BETWEEN 8 AND 18 THEN 'dayTime' "
+        f"WHEN {hour} <= 6 OR {hour} >= 20 THEN 'nightTime' ELSE 'otherTime' END AS bidTimeType"
     )
-    times = ("session.start AS starttime", "session.end AS endtime")
-    return counted.selectExpr("bidder", "bid_count", *times)
+    letters = "length(extra) - length(replace(extra, 'c', '')) AS c_counts"
+    least, most = Q14_PRICES
+    return (
+        _short_bids(source)
+        .where(f"{price} > {least} AND {price} < {most}")
+        .selectExpr(
+            "auction", "bidder", f"{price} AS price", time_type, "at AS dateTime", "extra", letters
+        )
+    )
+
+
+def channel_ids(source: DataFrame) -> DataFrame:
+    """Query 21: bids with the id of their channel, by its name or from the url.
+
+    Bids without one are left out. Gives auction, bidder, price, channel, channel_id.
+    """
+    known = " ".join(f"WHEN '{name}' THEN '{number}'" for name, number in CHANNEL_IDS.items())
+    named = "regexp_extract(url, '(&|^)channel_id=([^&]*)', 2)"
+    channel_id = f"CASE lower(channel) {known} ELSE nullif({named}, '') END AS channel_id"
+    bids = events_of_kind(source, "bid", BID_FIELDS)
+    found = bids.selectExpr("auction", "bidder", "price", "channel", channel_id)
+    return found.where("channel_id IS NOT NULL")
+
+
+def url_directories(source: DataFrame) -> DataFrame:
+    """Query 22: bids with the three directories of their url.
+
+    Gives auction, bidder, price, channel, dir1, dir2, dir3.
+    """
+    parts = [f"get(split(url, '/'), {2 + i}) AS dir{i}" for i in (1, 2, 3)]
+    bids = events_of_kind(source, "bid", BID_FIELDS)
+    return bids.selectExpr("auction", "bidder", "price", "channel", *parts)
+
+
+def _short_bids(source: DataFrame) -> DataFrame:
+    fields = "auction BIGINT, bidder BIGINT, price BIGINT, extra STRING"
+    return events_of_kind(source, "bid", fields)
 
 
 def events_of_kind(source: DataFrame, kind: str, fields: str) -> DataFrame:
