@@ -16,6 +16,8 @@ from penstock.policies import DEFAULT_POLICY, POLICIES
 from penstock.simulation.faults import FAULTS
 from penstock.simulation.workloads.expressions import NAMED
 from penstock.simulation.workloads.workload import WORKLOADS
+from penstock.testbed.jobs.benchmark_jobs import JOBS, NOT_EXPRESSIBLE
+from penstock.testbed.jobs.job import BenchmarkJob
 
 HERE = Path(__file__).parent
 ROOT = HERE.parent
@@ -35,6 +37,63 @@ paper as defaults. `penstock policies NAME` prints the same text. The default is
 | policy | the rule in a line |
 |---|---|
 """
+
+JOBS_HEAD = """\
+# Benchmark jobs
+
+Generated from the table of jobs by `make docs`; `penstock jobs` prints it. Each job is a PySpark
+pipeline from DataFrame to DataFrame with a generator of its events, and its answer is checked
+against plain Python. `penstock demo --job NAME` runs it on a real cluster.
+
+*Paced* records compute little: in the demo each waits instead, so that one machine can stand for
+a cluster. *Computing* records keep a core of an executor busy for milliseconds, and wait several
+times as long. These jobs need `pip install "penstock[jobs]"`.
+
+Records that are malformed are left out and counted: a query has the count of each batch in its
+progress, `observedMetrics[NAME]["malformed"]`.
+
+| job | streams | records | state | what it computes |
+|---|---|---|---|---|
+"""
+
+
+def jobs() -> str:
+    """docs/jobs.md: the table of jobs, a section for each, and the queries that are none."""
+    rows = [
+        f"| [`{job.name}`](#{job.name}) | {', '.join(job.streams)} | "
+        f"{'computing' if job.compute_s else 'paced'} | {job.state} | {job.summary} |"
+        for job in JOBS.values()
+    ]
+    missing = [f"- `{query}`: {reason}." for query, reason in NOT_EXPRESSIBLE.items()]
+    return "\n".join(
+        [
+            JOBS_HEAD + "\n".join(rows),
+            "",
+            "Nexmark queries that Structured Streaming cannot express with DataFrame operations:",
+            "",
+            *missing,
+            "",
+            *map(_job_section, JOBS.values()),
+        ]
+    )
+
+
+def _job_section(job: BenchmarkJob) -> str:
+    module = job.pipeline.__module__
+    path = f"src/{module.replace('.', '/')}.py"
+    doc = re.split(r"\n\w+\n-{3,}\n", inspect.getdoc(job.pipeline) or "")[0].strip()
+    facts = [
+        f"Origin: {job.origin}. Output mode: {job.output_mode}. In the demo: "
+        f"{job.demo.low_rps:g} to {job.demo.peak_rps:g} records/s, each waits "
+        f"{1e3 * job.demo.pace_s:g} ms"
+        + (f" and computes for about {1e3 * job.compute_s:g} ms." if job.compute_s else "."),
+        f"Code, and where it differs from its origin: [`{Path(path).name}`](../{path}).",
+    ]
+    if job.settings:
+        settings = "\n".join(f"- `{key}={value}`" for key, value in job.settings.items())
+        facts.append(f"Settings of Spark:\n\n{settings}")
+    parts = [f"## {job.name}", f"```\n{job.dataflow}\n```", doc, *facts]
+    return "\n\n".join(parts) + "\n"
 
 
 def policies() -> str:
@@ -151,7 +210,12 @@ def _layer(modules: str) -> str:
     return ", ".join(names) if len(names) <= MOST_NAMES else f"{len(names)} modules"
 
 
-PAGES = {"policies.md": policies, "workloads.md": workloads, "architecture.md": architecture}
+PAGES = {
+    "policies.md": policies,
+    "workloads.md": workloads,
+    "jobs.md": jobs,
+    "architecture.md": architecture,
+}
 
 
 def main() -> int:
