@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 from math import inf
+from pathlib import Path
 
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from penstock.core.errors import ConfigError
 from penstock.core.knowledge import Knowledge
 from penstock.core.model import Decision, Fleet, Reason, Snapshot, Step
-from penstock.policies.algorithms.profile import Profile
+from penstock.policies.algorithms.profile import Profile, ProfilingResult
 from penstock.policies.checks import Check, yield_checks
 from penstock.policies.phoebe import Phoebe, PhoebeMemory, SizeCandidate
+from penstock.settings.policy_spec import policy_text, read_policy_spec, spec_of
 
 #: 10,000 records/s per executor; latency is 0.1 s when a tenth of that comes, and 0.9 s at 90 %.
 SIZES = (2, 4, 8)
@@ -144,3 +148,55 @@ def test_a_clock_that_was_set_back_does_not_stop_planning() -> None:
 )
 def test_it_keeps_the_contract(check: Check) -> None:
     check()
+
+
+PROFILE = """{
+  "capacity": [[2, 20000.0], [4, 40000.0], [8, 80000.0]],
+  "latency": [[2, 18000.0, 0.9], [4, 36000.0, 0.5], [8, 72000.0, 0.49]],
+  "downtime_s": 5.0
+}"""
+
+
+def test_a_profile_in_a_file_is_read_when_the_policy_is_set_up(tmp_path: Path) -> None:
+    # At 15,000 records/s two executors take 0.9 s and four 0.5 s; eight are within 5 % of that.
+    path = tmp_path / "q1.json"
+    path.write_text(PROFILE)
+    spec = read_policy_spec(f"phoebe:profile={path}")
+    assert spec.policy == Phoebe(
+        capacity=((2, 20e3), (4, 40e3), (8, 80e3)),
+        latency=((2, 18e3, 0.9), (4, 36e3, 0.5), (8, 72e3, 0.49)),
+        downtime_s=5.0,
+    )
+    assert spec_of(Phoebe(profile=str(path))).policy == spec.policy
+    decision = spec.policy.decide(look(15e3, 2), Knowledge())
+    assert (decision.target_executors, decision.reasons[0].code) == (4, "scale_up")
+    # The text that the header of a journal keeps needs no file any more.
+    path.unlink()
+    assert read_policy_spec(policy_text(spec.policy)).policy == spec.policy
+
+
+def test_the_result_of_profiling_goes_through_a_file() -> None:
+    found = ProfilingResult(((1, 950.0),), ((1, 300.0, 1.6),), 0.0)
+    assert ProfilingResult.from_json(msgspec.json.encode(found)) == found
+
+
+@pytest.mark.parametrize(
+    ("content", "words"),
+    [
+        (None, "cannot read profile .*: No such file"),
+        ("{", "not a profile: "),
+        ('{"capacity": [[1]], "latency": []}', "not a profile: "),
+        ('{"capacity": [], "latency": []}', "needs points of capacity and of latency"),
+        ('{"capacity": [[0, 9.0]], "latency": [[1, 5.0, 1.0]]}', r"sizes from 1 .*not \[0, 9"),
+        ('{"capacity": [[1, -9.0]], "latency": [[1, 5.0, 1.0]]}', "finite numbers, not"),
+        ('{"capacity": [[1, 9.0]], "latency": [[1, 5.0, 1.0]], "extra": 1}', "unknown field"),
+    ],
+)
+def test_a_file_that_is_no_profile_is_one_sentence(
+    tmp_path: Path, content: str | None, words: str
+) -> None:
+    path = tmp_path / "q1.json"
+    if content is not None:
+        path.write_text(content)
+    with pytest.raises(ConfigError, match=words):
+        read_policy_spec(f"phoebe:profile={path}")

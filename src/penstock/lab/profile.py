@@ -18,8 +18,8 @@ from penstock.core.errors import ConfigError
 from penstock.core.model import Batch, Step
 from penstock.core.phrases import executors as in_words
 from penstock.core.phrases import rate
-from penstock.lab.experiments.profiling import NORMAL_LATENCY_FACTOR, ProfilingResult
-from penstock.policies.algorithms.profile import LatencyPoint
+from penstock.lab.experiments.profiling import NORMAL_LATENCY_FACTOR
+from penstock.policies.algorithms.profile import LatencyPoint, ProfilingResult
 from penstock.settings.goal import Goal
 from penstock.settings.header import journal_header
 from penstock.settings.policy_spec import read_policy_spec

@@ -72,6 +72,9 @@ class Phoebe:
         Seconds between plans.
     period_s
         Seconds between samples.
+    profile
+        The file of ``penstock profile JOB`` to take capacity, latency and downtime from. It is
+        read once, when the policy is set up; what was read goes into the header of the journal.
 
     Examples
     --------
@@ -88,6 +91,9 @@ class Phoebe:
     >>> decision = phoebe.decide(now, Knowledge())
     >>> decision.target_executors, decision.reasons[0].text
     (4, '4 executors: latency 0.50 s at 15.0 k/s, recovery within 102 s of 180 s')
+
+    For a job on Spark, ``penstock profile q1 --out q1.json`` measures both, and
+    ``penstock demo --job q1 --policy phoebe:profile=q1.json`` uses them.
 
     References
     ----------
@@ -122,6 +128,7 @@ class Phoebe:
     ignored_shrink: Annotated[int, Meta(ge=0)] = 2
     loop_s: Annotated[float, Meta(gt=0)] = 600.0
     period_s: Annotated[float, Meta(gt=0)] = 60.0
+    profile: str = ""
 
     default_limits: ClassVar[Limits] = Limits()
     wakes_on_surge: ClassVar[bool] = False
@@ -137,7 +144,7 @@ class Phoebe:
         downtime_s: float,
     ) -> Phoebe:
         """The same policy with what profiling runs found."""
-        return replace(self, capacity=capacity, latency=latency, downtime_s=downtime_s)
+        return replace(self, profile="", capacity=capacity, latency=latency, downtime_s=downtime_s)
 
     def decide(self, snapshot: Snapshot, knowledge: Knowledge) -> Decision:
         memory = knowledge.recall(PhoebeMemory)

@@ -9,17 +9,19 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Iterable, Mapping, Set
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import msgspec
 
 from penstock.core.controller import Controller
-from penstock.core.errors import ConfigError, unknown
+from penstock.core.errors import ConfigError, ModelError, unknown
 from penstock.core.guards import chain
 from penstock.core.knowledge import Knowledge
 from penstock.core.model import Limits, Step
 from penstock.core.protocols import Actuator, Journal, Policy, Sensor
 from penstock.policies import POLICIES
+from penstock.policies.algorithms.profile import NeedsProfile, ProfilingResult
 from penstock.settings.goal import Goal
 from penstock.settings.notation import Notation, build, describe, keys_of, parse, realize
 
@@ -79,7 +81,7 @@ def read_policy_spec(
             around[key] = value
         else:
             raise unknown("option", key, parameters.keys() | limits.keys(), notation.name)
-    policy = realize(kind, Notation(notation.name, notation.positional, own))
+    policy = _with_profile(realize(kind, Notation(notation.name, notation.positional, own)))
     names = list(dict.fromkeys(parameters.values()))
     given = {parameters[key] for key in own} | set(names[: len(notation.positional)])
     if goal is not None:
@@ -100,7 +102,8 @@ def spec_of(
     if isinstance(policy, str):
         return read_policy_spec(policy, bounds, goal)
     _check_policy(policy)
-    return PolicySpec.of(policy, msgspec.structs.replace(policy.default_limits, **(bounds or {})))
+    limits = msgspec.structs.replace(policy.default_limits, **(bounds or {}))
+    return PolicySpec.of(_with_profile(policy), limits)
 
 
 def with_goal(policy: Policy, goal: Goal, given: Set[str]) -> Policy:
@@ -112,6 +115,19 @@ def with_goal(policy: Policy, goal: Goal, given: Set[str]) -> Policy:
     """
     shared = {field.name for field in dataclasses.fields(policy)} & set(goal.__struct_fields__)  # type: ignore[arg-type]
     return dataclasses.replace(policy, **{name: getattr(goal, name) for name in shared - given})  # type: ignore[type-var]
+
+
+def _with_profile(policy: Policy) -> Policy:
+    """The policy with what its profile says, if it names a file: policies read none themselves."""
+    if not isinstance(policy, NeedsProfile) or not policy.profile:
+        return policy
+    try:
+        found = ProfilingResult.from_json(Path(policy.profile).read_bytes())
+    except OSError as error:
+        raise ConfigError(f"cannot read profile {policy.profile}: {error.strerror}") from None
+    except ModelError as error:
+        raise ConfigError(f"{policy.profile}: {error}") from None
+    return policy.with_profile(found.capacity, found.latency, found.downtime_s)
 
 
 def _check_policy(policy: Any) -> None:

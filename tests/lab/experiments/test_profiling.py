@@ -6,13 +6,13 @@ import pytest
 
 from penstock.core.errors import ConfigError
 from penstock.lab.experiments.profiling import (
-    ProfilingResult,
     capacity_rps,
     downtime_s,
     findings,
     profiled,
 )
 from penstock.lab.experiments.scenario import ENGINES, Scenario, run
+from penstock.policies.algorithms.profile import ProfilingResult
 from penstock.policies.phoebe import Phoebe
 from penstock.settings.goal import Goal
 from penstock.simulation.engines.continuous import ContinuousJob

@@ -10,12 +10,11 @@ from __future__ import annotations
 from functools import lru_cache
 
 import numpy as np
-from msgspec import Struct
 
 from penstock.core.errors import ConfigError
 from penstock.core.protocols import Policy
 from penstock.lab.experiments.score import Delays
-from penstock.policies.algorithms.profile import CapacityPoint, LatencyPoint, NeedsProfile
+from penstock.policies.algorithms.profile import LatencyPoint, NeedsProfile, ProfilingResult
 from penstock.simulation.engines.engine import Curve, Engine, Outcome, SimulatedJob
 
 #: How many sizes are run, and at which shares of what each can carry.
@@ -28,14 +27,6 @@ NORMAL_LATENCY_FACTOR = 2.0
 FIRST_RPS, MOST_RUNS = 1000.0, 40
 OVERLOAD = 1.2  #: Capacity is measured at this multiple of what can be processed.
 READ_EVERY_S = 15
-
-
-class ProfilingResult(Struct, frozen=True):
-    """What profiling found: points of capacity and latency, and how long a rescale stops it."""
-
-    capacity: tuple[CapacityPoint, ...]
-    latency: tuple[LatencyPoint, ...]
-    downtime_s: float
 
 
 def profiled(policy: Policy, job: SimulatedJob, most_executors: int = 16) -> Policy:

@@ -11,8 +11,11 @@ from collections.abc import Sequence
 from math import inf
 from typing import Protocol, Self, runtime_checkable
 
+import msgspec
 import numpy as np
 from msgspec import Struct
+
+from penstock.core.errors import ModelError
 
 CapacityPoint = tuple[int, float]  #: A size and what it can process.
 LatencyPoint = tuple[int, float, float]  #: A size, a rate, and the latency there, in seconds.
@@ -21,6 +24,10 @@ LatencyPoint = tuple[int, float, float]  #: A size, a rate, and the latency ther
 @runtime_checkable
 class NeedsProfile(Protocol):
     """A policy that decides from profiling runs, and holds without them."""
+
+    @property
+    def profile(self) -> str:
+        """The file with what the runs found, as long as nobody has read it; else empty."""
 
     @property
     def is_profiled(self) -> bool: ...
@@ -33,6 +40,44 @@ class NeedsProfile(Protocol):
     ) -> Self:
         """The same policy with what the runs found."""
         ...
+
+
+class ProfilingResult(Struct, frozen=True, forbid_unknown_fields=True):
+    """What profiling found, and the form of the file that holds it.
+
+    `capacity` are pairs of executors and records/s, `latency` triples of executors, records/s and
+    seconds, `downtime_s` is how long a rescale stops the job.
+
+    >>> ProfilingResult.from_json(b'''{
+    ...     "capacity": [[1, 950.0], [2, 1800.0]],
+    ...     "latency": [[1, 300.0, 1.6], [1, 600.0, 2.1], [2, 600.0, 1.5]],
+    ...     "downtime_s": 0.0
+    ... }''').capacity
+    ((1, 950.0), (2, 1800.0))
+    """
+
+    capacity: tuple[CapacityPoint, ...]
+    latency: tuple[LatencyPoint, ...]
+    downtime_s: float = 0.0
+
+    def __post_init__(self) -> None:
+        for size, *numbers in (*self.capacity, *self.latency):
+            if size < 1 or not all(0.0 <= number < inf for number in numbers):
+                shown = [size, *numbers]
+                raise ModelError(f"a profile has sizes from 1 and finite numbers, not {shown}")
+        if not 0.0 <= self.downtime_s < inf:
+            raise ModelError(f"downtime_s must be finite and not negative, not {self.downtime_s}")
+
+    @classmethod
+    def from_json(cls, content: bytes) -> ProfilingResult:
+        """Read a file of ``penstock profile``; raises `ModelError` if it is none."""
+        try:
+            found = msgspec.json.decode(content, type=cls)
+        except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+            raise ModelError(f"not a profile: {error}") from None
+        if not found.capacity or not found.latency:
+            raise ModelError("a profile needs points of capacity and of latency")
+        return found
 
 
 class Profile(Struct, frozen=True, gc=False):
