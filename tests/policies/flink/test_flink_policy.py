@@ -217,10 +217,25 @@ def test_full_memory_forbids_any_scaling() -> None:
     assert codes(steer(policy, see, 3, executors=3))[-1] == "memory_pressure"
 
 
+def test_a_backlog_that_is_never_measured_counts_as_none() -> None:
+    # The sink does 2,000/s in 0.9 of its time, 2,222 at most: 4 x 2,000/0.5/2,222 = 7.2.
+    def see(at_s: float, executors: int) -> Snapshot:
+        snapshot = flow(at_s, executors, 0.2, 0.9)
+        blind = tuple(structs.replace(one, backlog_records=None) for one in snapshot.operators)
+        return structs.replace(snapshot, operators=blind)
+
+    policy = replace(QUICK, utilization_target=0.5, utilization_max=0.8)
+    decision = steer(policy, see, 3, executors=4)[-1]
+    assert decision.target_executors == 8
+    assert decision.reasons[0].evidence["target_rps"] == 2000.0
+
+
 @pytest.mark.parametrize("name", ["input_rps", "busy_fraction", "backlog_records"])
 def test_a_metric_that_is_missing_now_means_hold(name: str) -> None:
     def see(at_s: float, executors: int) -> Snapshot:
         snapshot = flow(at_s, executors, 0.9, 0.9)
+        if at_s == 1000.0:
+            return snapshot
         blind = tuple(structs.replace(one, **{name: None}) for one in snapshot.operators)
         return structs.replace(snapshot, operators=blind)
 

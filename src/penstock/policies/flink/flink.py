@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import chain
 from math import inf, isinf
 from typing import Annotated, ClassVar, Literal
 
@@ -22,7 +23,13 @@ from penstock.policies.flink.history import (
     restart_s,
     trimmed,
 )
-from penstock.policies.flink.metrics_window import heap_fraction, missing, unchanged, vertices_of
+from penstock.policies.flink.metrics_window import (
+    heap_fraction,
+    missing,
+    reports_lag,
+    unchanged,
+    vertices_of,
+)
 from penstock.policies.flink.outlook import JobEvaluation
 from penstock.policies.flink.vertex import decide_job
 
@@ -129,11 +136,12 @@ class Flink(Options):
     could shrink alone stays as it is, and is no reason to rescale the others. Where stages take
     turns (micro-batches) they are one vertex that is as busy as they are in sum, and its tasks
     are the slots of the fleet. Busy time is the mean over instances and not that of the busiest,
-    which no sensor of ours tells. A metric that is missing means hold, where the original reads a
-    missing backlog as none. Only a rescale that was really made enters the past or ends the scale
-    downs that wait. A job has run "since" the last change of its active executors. Key groups are
-    not known, so only sources are aligned. There are no excluded periods and no quotas besides the
-    bounds of the fleet; garbage collection is not measured.
+    which no sensor of ours tells. A metric that is missing means hold. A backlog that was never
+    measured counts as none, as in the original; one that is missing for a moment does not. Only a
+    rescale that was really made enters the past or ends the scale downs that wait. A job has run
+    "since" the last change of its active executors. Key groups are not known, so only sources are
+    aligned. There are no excluded periods and no quotas besides the bounds of the fleet; garbage
+    collection is not measured.
 
     Wins and loses
     --------------
@@ -155,7 +163,8 @@ class Flink(Options):
     def decide(self, snapshot: Snapshot, knowledge: Knowledge) -> Decision:
         current = snapshot.fleet.target
         memory = self._with_outcome(knowledge.recall(Scalings), snapshot, knowledge)
-        if unknown := missing(snapshot):
+        lag_counts = reports_lag(chain((snapshot,), reversed(knowledge.history)))
+        if unknown := missing(snapshot, lag_counts=lag_counts):
             return not_measured(current, *unknown, memory=memory)
         if snapshot.fleet.active == 0:
             why = "none is active yet, so there is nothing to measure"
@@ -180,7 +189,7 @@ class Flink(Options):
             return Decision.of(current, reason, memory=memory)
 
         seen = seen[len(seen) - len(window.at_s) :]
-        sight = vertices_of(seen, self)
+        sight = vertices_of(seen, self, lag_counts=lag_counts)
         restart_time_s = restart_s((restart.took_s for restart in memory.restarts), self)
         loads = evaluate(sight.vertices, sight.samples, self, restart_s=restart_time_s)
         plan = decide_job(

@@ -35,7 +35,16 @@ class MetricsWindow(Struct, frozen=True, gc=False):
         return ceil(parallelism / self.slots_per_executor - 1e-9)
 
 
-def missing(snapshot: Snapshot) -> tuple[str, ...]:
+def reports_lag(history: Iterable[Snapshot]) -> bool:
+    """Whether a backlog was ever measured; that of a job without one counts as none."""
+    return any(
+        snapshot.backlog_records is not None
+        or any(operator.backlog_records is not None for operator in snapshot.operators)
+        for snapshot in history
+    )
+
+
+def missing(snapshot: Snapshot, *, lag_counts: bool = True) -> tuple[str, ...]:
     """What the autoscaler needs and this snapshot does not have."""
     operators = snapshot.operators
     if not operators:
@@ -46,7 +55,8 @@ def missing(snapshot: Snapshot) -> tuple[str, ...]:
     if any(operator.busy_fraction is None for operator in operators):
         names.append("busy_fraction of every operator")
     sources = [operator for operator in operators if not operator.upstream]
-    if any(_lag_records(operator, sources, snapshot) is None for operator in sources):
+    lags = [_lag_records(operator, sources, snapshot) for operator in sources]
+    if lag_counts and None in lags:
         names.append("backlog_records")
     return tuple(names)
 
@@ -75,10 +85,12 @@ def unchanged(
     return seen[::-1], min(max(started, default=-inf), now_s)
 
 
-def vertices_of(snapshots: Sequence[Snapshot], options: Options) -> MetricsWindow:
+def vertices_of(
+    snapshots: Sequence[Snapshot], options: Options, *, lag_counts: bool = True
+) -> MetricsWindow:
     """A window of snapshots, oldest first, the last one without `missing` values."""
     last = snapshots[-1]
-    measured = [snapshot for snapshot in snapshots if not missing(snapshot)]
+    measured = [s for s in snapshots if not missing(s, lag_counts=lag_counts)]
     active = max(1, last.fleet.active)
     if last.trigger_interval_s is not None:
         slots = active * last.fleet.cores_per_executor
@@ -114,7 +126,7 @@ def _samples(
     points = []
     for snapshot, operators in rows:
         if (operator := operators.get(name)) is not None:
-            lag = None if operator.upstream else _lag_records(operator, (), snapshot)
+            lag = None if operator.upstream else _lag_records(operator, (), snapshot) or 0.0
             points.append((snapshot.at_s, operator, lag))
     seen: Sequence[float | None] = [None] * len(points)
     is_source = not points[-1][1].upstream
