@@ -18,7 +18,7 @@ from tests.spark.sensor.sensing import now_s, readings, sensing
 from tests.spark.sensor.test_sensor import rate, running
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import SparkSession
 
 pytestmark = [
     pytest.mark.slow,
@@ -59,12 +59,19 @@ def used_s(processes: Iterable[int]) -> float:
     return ticks / TICKS_PER_S
 
 
-def prefer(processes: Iterable[int]) -> None:
-    """Let them run before others: Spark measures Python by the clock, not by its processor time."""
+def waited_s(processes: Iterable[int]) -> float:
+    """How long Python workers and the threads of tasks were ready to run and had no core.
+
+    Spark measures Python by the clock, so this time counts too. It is zero where each slot has a
+    core of its own, as it should, but not where tests share two cores.
+    """
+    nanoseconds = 0
     for process in processes:
         with suppress(OSError):
             for thread in Path(f"/proc/{process}/task").iterdir():
-                os.setpriority(os.PRIO_PROCESS, int(thread.name), -10)
+                if (thread / "comm").read_text().startswith(("python", "Executor task")):
+                    nanoseconds += int((thread / "schedstat").read_text().split()[1])
+    return nanoseconds / 1e9
 
 
 def burn(seconds: float) -> Any:
@@ -83,46 +90,41 @@ def test_cpu_counts_python_workers(spark: SparkSession, tmp_path: Path) -> None:
     frame = frame.mapInPandas(burn(0.3), frame.schema)
     with running(frame, tmp_path) as query, sensing(spark) as sensor:
         readings(sensor, lambda _: (query.lastProgress or {"batchId": 0})["batchId"] >= 12)
-        tree = executor_tree(spark)
-        prefer(tree)
         readings(sensor, lambda seen: seen.batches)
-        began_s, used_before_s = now_s(), used_s(executor_tree(spark))
+        tree = executor_tree(spark)
+        began_s, used_before_s, waited_before_s = now_s(), used_s(tree), waited_s(tree)
         taken = readings(sensor, lambda seen: seen.at_s - began_s > 40.0)
-        ended_s, used_after_s = now_s(), used_s(executor_tree(spark))
-    used = (used_after_s - used_before_s) / (ended_s - began_s)
+        tree = executor_tree(spark)
+        seconds = now_s() - began_s
+        used = (used_s(tree) - used_before_s) / seconds
+        waited = (waited_s(tree) - waited_before_s) / seconds
     measured = fmean(each.cpu_fraction or 0.0 for seen in taken for each in seen.executors)
-    busy = fmean(each.busy_fraction or 0.0 for seen in taken for each in seen.executors)
-    print(f"cpu_fraction {measured:.3f}, processes {used:.3f}, busy_fraction {busy:.3f}")
+    print(f"cpu_fraction {measured:.3f}, used {used:.3f}, waited for a core {waited:.3f}")
     assert len(tree) > 1
-    assert used > 0.3
-    assert measured == pytest.approx(used, rel=0.2)
+    assert used > 0.1
+    # Within 20 % of what was used; what waited for a core may count as used or not.
+    assert 0.8 * used <= measured <= 1.2 * (used + waited)
 
 
-def test_memory_falls_after_a_collection(spark: SparkSession, tmp_path: Path) -> None:
-    """Each batch holds 90 MB for a while, later none. Heartbeats report every 10 s."""
-    holds = [True]
-
-    def process(frame: DataFrame, _: int) -> None:
-        # Texts that differ: Spark would keep equal ones once.
-        many = spark.range(90_000).selectExpr("repeat(sha2(string(id), 512), 8) AS text")
-        if holds[0]:
-            many.persist(StorageLevel.MEMORY_ONLY).count()
-        spark.range(1).selectExpr("reflect('java.lang.System', 'gc')").collect()
-        frame.mapInPandas(burn(2.0), frame.schema).write.format("noop").mode("append").save()
+def test_memory_is_what_is_in_use_after_a_collection(spark: SparkSession, tmp_path: Path) -> None:
+    """The executor holds 90 MB besides the query's, and then no more. Its heap has 512 MB."""
+    # Texts that differ: Spark would keep equal ones once.
+    many = spark.range(0, 90_000, 1, 8).selectExpr("repeat(sha2(string(id), 512), 8) AS text")
+    collect_garbage = spark.range(1).selectExpr("reflect('java.lang.System', 'gc')").collect
+    many.persist(StorageLevel.MEMORY_ONLY).count()
+    collect_garbage()
+    frame = rate(spark, 10, partitions=1)
+    frame = frame.mapInPandas(burn(0.8), frame.schema)
+    with running(frame, tmp_path), sensing(spark) as sensor:
+        began_s = now_s()
+        # Executors report every 10 s, and only while a task runs.
+        high = readings(sensor, lambda seen: seen.at_s - began_s > 30.0 and memory(seen))[-1]
         many.unpersist(blocking=True)
-
-    writer = rate(spark, 10, partitions=1).writeStream.trigger(processingTime="1 second")
-    writer = writer.option("checkpointLocation", str(tmp_path / "holds")).foreachBatch(process)
-    query = writer.start()
-    try:
-        with sensing(spark) as sensor:
-            high = readings(sensor, lambda seen: min(memory(seen), default=0.0) > 0.3)
-            holds[0] = False
-            low = readings(sensor, lambda seen: max(memory(seen)) < memory(high[-1])[0] - 0.1)
-    finally:
-        query.stop()
-    print(f"memory_fraction {memory(high[-1])[0]:.3f}, then {memory(low[-1])[0]:.3f}")
+        collect_garbage()
+        low = readings(sensor, lambda seen: memory(seen) < memory(high) - 0.1)[-1]
+    print(f"memory_fraction {memory(high):.3f}, then {memory(low):.3f}")
+    assert memory(high) > 90 / 512
 
 
-def memory(seen: Snapshot) -> list[float]:
-    return [each.memory_fraction or 0.0 for each in seen.executors]
+def memory(seen: Snapshot) -> float:
+    return sum(each.memory_fraction or 0.0 for each in seen.executors)

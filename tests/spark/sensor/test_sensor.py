@@ -100,6 +100,10 @@ def test_a_stateful_query_is_seen_whole(spark: SparkSession, tmp_path: Path) -> 
     assert sum(each.state_partitions or 0 for each in last.executors) == 4
     assert all(0.0 <= (each.busy_fraction or 0.0) <= 1.0 for each in last.executors)
     assert any((each.cpu_fraction or 0.0) > 0.0 for each in last.executors)
+    moved = [each.network_bytes_per_s or 0.0 for seen in taken for each in seen.executors]
+    assert max(moved) > 0.0  # the shuffle between the two stages
+    assert all(each.disk_bytes_per_s is not None for each in last.executors)
+    assert state.service_cv2 is not None
     read_rps = sum(each.throughput_rps or 0.0 for each in last.executors)
     assert read_rps == pytest.approx(source.input_rps)
 

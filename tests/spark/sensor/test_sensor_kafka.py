@@ -5,13 +5,14 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterator
 from contextlib import contextmanager
-from itertools import pairwise
+from itertools import cycle, pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING
 from uuid import uuid4
 
 import pytest
 
+from penstock.core.model import Snapshot
 from penstock.spark.internals import Driver
 from penstock.testbed import Testbed, wait_until
 from tests.spark.sensor.sensing import now_s, readings, row_limits, sensing
@@ -93,6 +94,24 @@ def test_arrivals_are_counted_at_the_broker_and_all_of_them_are_processed(
     assert taken[-1].delay_s == 0.0
     assert taken[-1].partitions == 4
     assert taken[-1].operators[0].name == "source"
+
+
+def test_how_much_arrivals_and_service_vary_is_measured(
+    bed: Testbed, spark: SparkSession, topic: str, tmp_path: Path
+) -> None:
+    """400 records with every other reading, so every two seconds: far from the 1 of Poisson."""
+    turns = cycle((400, 0))
+
+    def produced_and_shown(seen: Snapshot) -> object:
+        produce(bed, topic, next(turns))
+        return seen.operators and seen.operators[0].arrival_cv2 is not None
+
+    produce(bed, topic, 4)
+    with reading(bed, spark, topic, tmp_path), sensing(spark) as sensor:
+        source = readings(sensor, produced_and_shown)[-1].operators[0]
+    assert source.arrival_cv2 is not None
+    assert source.arrival_cv2 > 10.0
+    assert source.service_cv2 is not None
 
 
 def test_a_load_that_jumps_is_noticed_without_a_reading_and_its_rate_is_that_after_the_jump(
