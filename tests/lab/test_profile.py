@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from penstock.cli.app import main
 from penstock.core.errors import ConfigError
+from penstock.core.journal import read_steps
 from penstock.core.knowledge import Knowledge
 from penstock.core.model import Batch, Decision, Fleet, Reason, Snapshot, Step
 from penstock.lab.profile import (
@@ -18,8 +20,8 @@ from penstock.lab.profile import (
     profile_of,
     rate_findings,
 )
-from penstock.policies.phoebe import Phoebe
-from penstock.settings.policy_spec import policy_text, read_policy_spec
+from penstock.policies.algorithms.profile import ProfilingResult
+from penstock.settings.policy_spec import read_policy_spec
 
 BEGAN_S = 1000.0
 RUN = ProfileRun("q1", load_s=90, executors=2, held_rps=(500.0, 3000.0), hold_s=45)
@@ -85,17 +87,23 @@ def test_nothing_measured_is_no_profile() -> None:
         profile_of([])
 
 
-def test_phoebe_grows_by_such_a_profile_and_can_be_written_as_text() -> None:
+def test_phoebe_reads_such_a_profile_from_a_file_and_grows_by_it(tmp_path: Path) -> None:
     found = profile_of(
         [
             *(finding(1, 300.0, 1.5), finding(1, 1500.0, 30.0, 800.0)),
             *(finding(4, 1200.0, 1.6), finding(4, 2400.0, 1.9), finding(4, 6000.0, 30.0, 3000.0)),
         ]
     )
-    phoebe = Phoebe().with_profile(found.capacity, found.latency, found.downtime_s)
+    path = tmp_path / "q1.json"
+    path.write_bytes(msgspec.json.encode(found))
+    phoebe = read_policy_spec(f"phoebe:profile={path}").policy
     now = Snapshot(0.0, Fleet(1, 1, 1), arrival_rps=2000.0)
     assert phoebe.decide(now, Knowledge()).target_executors == 4
-    assert read_policy_spec(policy_text(phoebe)).policy == phoebe
+
+
+def test_a_profile_in_which_every_rate_was_too_much_is_refused() -> None:
+    with pytest.raises(ConfigError, match="no size carried any of its rates: give lower shares"):
+        profile_of([finding(1, 1500.0, 30.0, 800.0)])
 
 
 def test_rates_rise_and_sizes_are_run_once() -> None:
@@ -114,7 +122,7 @@ def test_rates_rise_and_sizes_are_run_once() -> None:
         (["q1", "--sizes", "0"], "sizes must be whole numbers from 1 to 8"),
         (["q1", "--sizes", "two"], "--sizes must be whole numbers, not 'two'"),
         (["q1", "--shares", "0.5", "9"], "shares must be greater than 0 and at most 5"),
-        (["q1", "--hold", "2s"], "each rate must be held between 15 s and 3600 s, not 2 s"),
+        (["q1", "--hold", "2s"], "each rate must be held between 20 s and 3600 s, not 2 s"),
         (["q1", "--out", "nowhere/q1.json"], "cannot write nowhere/q1.json"),
     ],
 )
@@ -135,3 +143,19 @@ def test_an_existing_journal_is_not_replaced(
         main(["profile", "q1", "--out", str(tmp_path / "q1.json")])
     assert end.value.code == 2
     assert "q1-4.jsonl exists already: name another file with --out" in capsys.readouterr().err
+
+
+@pytest.mark.slow
+def test_a_real_job_is_profiled(tmp_path: Path) -> None:
+    """One executor that waits 1 ms for each record carries at most 1,000 of them per second."""
+    out = tmp_path / "q1.json"
+    options = ["--sizes", "1", "--shares", "0.3", "1.5", "--hold", "20s", "--out", str(out)]
+    with pytest.raises(SystemExit) as end:
+        main(["profile", "q1", *options])
+    assert not end.value.code
+    found = ProfilingResult.from_json(out.read_bytes())
+    ((size, capacity_rps),) = found.capacity
+    assert size == 1
+    assert 0.0 < capacity_rps <= 1050.0
+    steps = list(read_steps(tmp_path / "q1-1.jsonl"))
+    assert {step.decision.target_executors for step in steps} == {1}

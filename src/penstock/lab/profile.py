@@ -34,7 +34,8 @@ SIZES = (1, 2, 4)
 #: Of what a fleet would carry if batches cost nothing but their records; the last one saturates it.
 SHARES = (0.3, 0.6, 1.5)
 HOLD_S = 45.0
-SHORTEST_HOLD_S, LONGEST_HOLD_S = 15.0, 3600.0
+#: The load begins up to `LEAD_S` after the environment is handed over; a third must be longer.
+SHORTEST_HOLD_S, LONGEST_HOLD_S = 20.0, 3600.0
 #: The part of each rate in which the job settles, and is not measured.
 SETTLING = 1 / 3
 #: A rate is steady if the last batches take at most this many times as long as those before.
@@ -205,4 +206,6 @@ def profile_of(found: Sequence[RateFinding]) -> ProfilingResult:
             if one.latency_s <= NORMAL_LATENCY_FACTOR * lowest_s
             and one.offered_rps <= capacity[size]
         ]
+    if not latency:
+        raise ConfigError("no size carried any of its rates: give lower shares")
     return ProfilingResult(tuple(capacity.items()), tuple(latency), downtime_s=0.0)

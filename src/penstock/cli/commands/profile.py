@@ -24,9 +24,7 @@ from penstock.lab.profile import (
     run_profile,
 )
 from penstock.observe.formatting import rate, seconds
-from penstock.policies.phoebe import Phoebe
 from penstock.settings.notation import quantity
-from penstock.settings.policy_spec import policy_text
 from penstock.testbed.demo.attached import elapsed
 
 
@@ -69,8 +67,7 @@ def profile(
         print_json(result)
         return 0
     _print_table(screen, found)
-    known = Phoebe().with_profile(result.capacity, result.latency, result.downtime_s)
-    screen.print(f"profile: {out}\nas a policy: {policy_text(known)}", soft_wrap=True)
+    screen.print(f"use it: penstock demo --job {job} --policy phoebe:profile={out}", soft_wrap=True)
     return 0
 
 
