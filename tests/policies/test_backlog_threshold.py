@@ -53,6 +53,24 @@ def test_operators_without_queues_of_their_own_are_one_job() -> None:
     assert target(None) == (3, "not_measured")
 
 
+@pytest.mark.parametrize(
+    ("backlog", "expected"),
+    [(40_000.0, 2), (40_050.0, 2), (40_100.0, 3), (40_151.0, 4)],
+)
+def test_records_of_two_triggers_are_no_queue(backlog: float, expected: int) -> None:
+    # 10,000 records/s on a trigger of 2 s: 40,000 wait while the job keeps up.
+    stage = OperatorSample("source", busy_fraction=0.5)
+    snapshot = Snapshot(
+        0.0,
+        Fleet(3, 3, 3),
+        trigger_interval_s=2.0,
+        arrival_rps=10_000.0,
+        backlog_records=backlog,
+        operators=(stage,),
+    )
+    assert BacklogThreshold().decide(snapshot, Knowledge()).target_executors == expected
+
+
 @given(st.integers(1, 99), st.lists(st.floats(0, 1000), min_size=1, max_size=8))
 def test_the_fleet_is_the_largest_wish_of_the_operators(n: int, queues: list[float]) -> None:
     wishes = [stepped(n, queue, low_records=50, high_records=150) for queue in queues]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from penstock.core.knowledge import Knowledge
 from penstock.core.model import Decision, Fleet, Receipt, Snapshot, Step
@@ -59,6 +60,16 @@ def test_partitions_are_the_most_except_for_the_rest_of_a_division() -> None:
 def test_fewer_records_than_partitions_lie_in_fewer_partitions() -> None:
     single = KedaLag(lag_threshold=1, limit_to_partitions_with_lag=True)
     assert single.decide(_snapshot(7, 4, partitions=32), Knowledge()).target_executors == 7
+
+
+def test_partitions_are_those_of_the_topic_where_they_are_measured() -> None:
+    # 64 tasks can run at once, but the topic has 4 partitions, of which 2 have a lag.
+    snapshot = replace(
+        _snapshot(9_000, 4, partitions=64), partition_backlog_records=(5_000, 4_000, 0, 0)
+    )
+    assert POLICY.decide(snapshot, Knowledge()).target_executors == 4
+    limited = KedaLag(lag_threshold=1_000, limit_to_partitions_with_lag=True)
+    assert limited.decide(snapshot, Knowledge()).reasons[0].evidence["wanted"] == 2
 
 
 def test_even_distribution_takes_a_divisor_of_the_partitions() -> None:

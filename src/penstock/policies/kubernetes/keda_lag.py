@@ -59,7 +59,8 @@ class KedaLag:
     ----------
     lag_threshold
         Records that one executor may have waiting. KEDA's default of 10 suits one message per
-        task; a streaming job has about ``its rate per executor x the delay it may have``.
+        task; a streaming job has about ``its rate per executor x the delay it may have``, and a
+        micro-batch job at least ``its rate per executor x 1.5 x the trigger interval``.
     activation_lag_threshold
         More records than this wake a job that sleeps.
     limit_to_partitions_with_lag
@@ -95,10 +96,14 @@ class KedaLag:
 
     Where we differ
     ---------------
-    The lag of each partition is not known, so the total is taken to be spread evenly: partitions
-    with lag are ``min(partitions, lag)``. Lag left standing by a stuck consumer
-    (``excludePersistentLag``) is not distinguished. KEDA sends a job that was never active to 0 at
-    once; here it must have been seen inactive for a whole `cooldown_s`. Bounds are guards.
+    Where the lag of each partition is not measured, the total is taken to be spread evenly over as
+    many partitions as tasks can run at once: those with lag are ``min(partitions, lag)``. The lag
+    is what KEDA would read from the brokers: in a micro-batch job also what is in the running
+    batch and what waits for the next, records of one to two trigger intervals. Spark does not
+    commit its offsets to Kafka, so KEDA itself would need them from elsewhere. Lag left standing by
+    a stuck consumer (``excludePersistentLag``) is not distinguished. KEDA sends a job that was
+    never active to 0 at once; here it must have been seen inactive for a whole `cooldown_s`. Bounds
+    are guards.
 
     Wins and loses
     --------------
@@ -134,12 +139,14 @@ class KedaLag:
             at_most = counted(self.activation_lag_threshold, "record")
             text = f"a lag of at most {at_most} for {self.cooldown_s:.0f} s: the job goes to sleep"
             return Decision.of(0, Reason("inactive", text, {"lag_records": lag}), memory=past)
-        partitions = snapshot.partitions
+        by_partition = snapshot.partition_backlog_records
+        partitions = len(by_partition) or snapshot.partitions
         if partitions is None and not self._ignores_partitions:
             return not_measured(current, "partitions", memory=past)
         metric = lag
         if partitions is not None:
-            metric = self.metric_value(lag, partitions, min(partitions, lag))
+            with_lag = sum(one > 0 for one in by_partition) if by_partition else lag
+            metric = self.metric_value(lag, partitions, min(partitions, with_lag))
         tolerance = tolerance_of(self.behavior, self.tolerance_fraction, self.tolerance_fraction)
         asked = object_per_pod_replicas(
             fleet.registered, self.lag_threshold * 1000, metric * 1000, tolerance=tolerance
