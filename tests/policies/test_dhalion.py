@@ -183,6 +183,13 @@ def test_batches_that_overrun_their_trigger_are_pressure() -> None:
     assert Dhalion().decide(untold, Knowledge()).reasons[0].code == "not_measured"
 
 
+def test_a_job_in_a_long_batch_is_under_pressure() -> None:
+    # The last batch took 4 s on a trigger of 2 s; nothing else is known while the next one runs.
+    now = Snapshot(0.0, Fleet(2, 2, 2), trigger_interval_s=2.0, latency_s=4.0, delay_s=20.0)
+    decision = Dhalion().decide(now, Knowledge())
+    assert (decision.target_executors, decision.reasons[0].code) == (4, "scale_up")
+
+
 def test_memory_survives_the_journal_as_plain_data() -> None:
     job = Job()
     job.blocked_fraction = 0.5
@@ -279,6 +286,15 @@ def test_the_lag_of_the_moment_counts_alone_if_that_is_asked_for() -> None:
     assert DhalionAdapted().decide(LATE, knowledge).target_executors <= LATE.fleet.target
     now = DhalionAdapted(lag_window_s=0.0).decide(LATE, knowledge)
     assert (now.target_executors, now.reasons[0].code) == (10, "scale_up")
+
+
+def test_what_was_measured_within_the_window_is_enough_for_a_late_job() -> None:
+    knowledge = Knowledge()
+    for seen in (changed(at_s=40.0, backlog_records=200.0), changed(at_s=50.0)):
+        knowledge.learn(seen, seen.at_s)
+    blind = changed(arrival_rps=None, throughput_rps=None, backlog_records=None, operators=())
+    knowledge.learn(blind, blind.at_s)
+    assert DhalionAdapted().decide(blind, knowledge).target_executors == 10
 
 
 def test_late_but_catching_up_holds() -> None:

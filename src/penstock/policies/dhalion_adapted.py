@@ -136,11 +136,12 @@ class DhalionAdapted:
 
     def _late(self, lag_s: float, snapshot: Snapshot, knowledge: Knowledge) -> Decision:
         fleet = snapshot.fleet.target
-        arrival_rps = _mean(lambda s: s.arrival_rps, snapshot, knowledge, self.window_s)
-        read_rps = _mean(lambda s: s.throughput_rps, snapshot, knowledge, self.window_s)
+        # A job in a long batch may measure nothing for a turn or two: the window still counts.
+        arrival_rps = window_mean(lambda s: s.arrival_rps, snapshot, knowledge, self.window_s)
+        read_rps = window_mean(lambda s: s.throughput_rps, snapshot, knowledge, self.window_s)
         sink_rps = None
         if self.throughput_at == "sink":
-            sink_rps = _mean(_sink_rps, snapshot, knowledge, self.window_s)
+            sink_rps = window_mean(_sink_rps, snapshot, knowledge, self.window_s)
         throughput_rps = sink_rps or read_rps
         growth_rps = knowledge.slope(lambda s: s.backlog_records, self.window_s)
         if arrival_rps is None or throughput_rps is None or growth_rps is None:

@@ -57,6 +57,12 @@ def test_a_batch_that_takes_twice_its_trigger_holds_the_source_back_half_of_the_
     assert held_back_fraction(Snapshot(8.0, fleet, trigger_interval_s=2.0)) is None
 
 
+def test_the_last_batch_counts_while_the_next_one_runs() -> None:
+    # It took 8 s on a trigger of 2 s: reading was suspended for three quarters of the time.
+    running = Snapshot(8.0, Fleet(1, 1, 1), trigger_interval_s=2.0, latency_s=8.0)
+    assert held_back_fraction(running) == 0.75
+
+
 def test_backpressure_that_an_engine_reports_comes_first() -> None:
     operators = (
         OperatorSample("a", backpressured_fraction=0.3),

@@ -117,9 +117,14 @@ def held_back_fraction(snapshot: Snapshot) -> float | None:
     pressures = [operator.backpressured_fraction for operator in snapshot.operators]
     if measured := [pressure for pressure in pressures if pressure is not None]:
         return min(1.0, max(measured))
-    if not snapshot.trigger_interval_s or not snapshot.batches:
+    if not snapshot.trigger_interval_s:
         return None
-    duration_s = sum([batch.duration_s for batch in snapshot.batches]) / len(snapshot.batches)
+    # While a long batch runs there is no new one: the last still counts.
+    duration_s = snapshot.latency_s
+    if snapshot.batches:
+        duration_s = sum([batch.duration_s for batch in snapshot.batches]) / len(snapshot.batches)
+    if duration_s is None:
+        return None
     return 1.0 - snapshot.trigger_interval_s / max(duration_s, snapshot.trigger_interval_s)
 
 
