@@ -1,7 +1,9 @@
 """Hours of load that rises and falls, with something breaking every other minute: ``make soak``.
 
 ``make soak ARGS="--minutes 5"`` is a short one. At the end every record must have been counted
-once, the scaler must still run, and neither its memory nor its threads may have grown.
+once, the scaler must still run, and neither its memory nor its threads may have grown. With
+``--job NAME`` it is a job of `penstock jobs` under one long wave, and executors are killed: the
+job must survive and read all that was sent.
 """
 
 from __future__ import annotations
@@ -35,9 +37,13 @@ from tests.survival.scene import (
 
 import penstock
 from penstock.core.clock import WallClock
+from penstock.core.errors import ConfigError
+from penstock.core.phrases import executors
 from penstock.spark.attach import Attachment
 from penstock.spark.internals import Driver
 from penstock.testbed import Testbed, wait_until
+from penstock.testbed.demo.attached import attached_demo
+from penstock.testbed.demo.plan import make_plan, with_scaled_time
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -179,20 +185,52 @@ def soak(bed: Testbed, directory: Path, options: argparse.Namespace) -> list[str
     return [*found, *([f"keys {wrong} were counted wrong"] if wrong else [])]
 
 
+def soak_job(options: argparse.Namespace) -> list[str]:
+    """Run a job of the table as the demo does, and kill an executor now and then."""
+    plan = make_plan(options.job, options.minutes, fast=False)
+    entry = with_scaled_time(options.policy, plan)
+    rng = Random(options.seed)
+    losses, fault_at_s = 0, now_s() + rng.uniform(*FAULT_EVERY_S)
+    with attached_demo(plan, entry, options.journal, say) as live:
+        for at_s in WallClock().ticks(1.0):
+            if live.environment.is_over():
+                break
+            if at_s >= fault_at_s and live.environment.bed.executors():
+                live.environment.bed.kill_executor()
+                losses, fault_at_s = losses + 1, at_s + rng.uniform(*FAULT_EVERY_S)
+        sent = live.environment.producer.report()
+        live.environment.query.processAllAvailable()
+        steps, warnings = len(live.steps), len(live.warnings)
+    say(f"{plan.job}: {steps} decisions, killed {executors(losses)}, {warnings} warnings")
+    if sent is None or sent.shortfall_records:
+        return ["not all events were sent" if sent is None else sent.sentence()]
+    return []
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(prog="make soak", description="Runs a scaled job for hours.")
     parser.add_argument("--minutes", type=float, default=240.0, help="how long (default 240)")
     parser.add_argument("--policy", default="penstock", help="a policy (default penstock)")
     parser.add_argument("--seed", type=int, default=1, help="what breaks when (default 1)")
     parser.add_argument("--journal", type=Path, help="where to keep the journal")
+    parser.add_argument("--job", help="a job of `penstock jobs` instead of the one that counts")
     options = parser.parse_args()
     with tempfile.TemporaryDirectory(prefix="penstock-soak-") as directory:
         options.journal = options.journal or Path(directory, "soak.jsonl")
         try:
+            if options.job is not None:
+                return complain(soak_job(options))
             with Testbed(slots=SLOTS, run_directory=Path(directory, "bed")) as bed:
                 found = soak(bed, Path(directory), options)
+        except ConfigError as error:
+            print(f"soak: {error}", file=sys.stderr)
+            return 2
         finally:
             end_driver()
+    return complain(found)
+
+
+def complain(found: list[str]) -> int:
     for complaint in found:
         print(f"soak: {complaint}", file=sys.stderr)
     return 1 if found else 0
