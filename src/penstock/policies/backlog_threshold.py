@@ -97,7 +97,8 @@ class BacklogThreshold:
             waiting = excess_backlog_records(snapshot)
             if waiting is None:
                 return not_measured(fleet, "backlog_records")
-            queues = {"the job": waiting}
+            beyond = ", beyond two triggers" if snapshot.trigger_interval_s else ""
+            queues = {f"the job{beyond}": waiting}
         longest, queue = max(queues.items(), key=lambda pair: pair[1])
         # The rule never falls as the queue grows, so the longest queue asks for the most.
         target = stepped(fleet, queue, low_records=self.low_records, high_records=self.high_records)

@@ -105,8 +105,8 @@ class Varga:
     ...           OperatorSample("state", upstream=("source",), busy_fraction=0.4))
     >>> batched = replace(seen, trigger_interval_s=2.0, arrival_rps=9_000, operators=stages)
     >>> Varga(utilization_target_fraction=0.5).decide(batched, Knowledge()).reasons[0].text
-    'slots work 70% of their time for a target of 50%, the lag of 0 records is short (up to 50000):
-    6 executors instead of 4'
+    'slots work 70% of their time for a target of 50%, the lag of 0 records beyond two triggers is
+    short (up to 50000): 6 executors instead of 4'
 
     References
     ----------
@@ -190,7 +190,8 @@ class Varga:
         else:
             workers = "operators" if snapshot.trigger_interval_s is None else "slots"
             seen = f"{workers} work {used:.0%} of their time for a target of {target:.0%}, "
-            seen += self._lag_words(lag, slope_rps, rate_rps)
+            beyond = " beyond two triggers" if snapshot.trigger_interval_s else ""
+            seen += self._lag_words(lag, beyond, slope_rps, rate_rps)
             reason = metric_reason(seen, used / target, wanted, current, self._tolerance, evidence)
         return settle(
             wanted,
@@ -223,10 +224,10 @@ class Varga:
     def _tolerance(self) -> Tolerance:
         return Tolerance(self.tolerance_fraction, self.tolerance_fraction)
 
-    def _lag_words(self, lag: float, slope_rps: float, rate_rps: float) -> str:
+    def _lag_words(self, lag: float, beyond: str, slope_rps: float, rate_rps: float) -> str:
         """What the lag metric says: how the queue moves against what is read from it."""
         threshold = self.lag_threshold_records
-        queue = f"the lag of {counted(round(lag), 'record')}"
+        queue = f"the lag of {counted(round(lag), 'record')}{beyond}"
         if lag <= threshold:
             return f"{queue} is short (up to {threshold:g})"
         if rate_rps == 0.0:
