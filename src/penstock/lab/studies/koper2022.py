@@ -39,7 +39,8 @@ BOUNDS = {"min_executors": 1, "max_executors": 16}
 SEEDS = (1, 2, 3, 4, 5)
 
 #: Pauses of the study count from when the number of registered workers last changed, which is
-#: this long after the decision. It is part of each cooldown in the settings of the scalers.
+#: this long after the decision. It is part of each cooldown in the settings of the scalers but
+#: that of varga-v2, which looks at registered workers itself.
 REGISTERED_AFTER_S = 15.0
 
 METRICS = (
