@@ -10,7 +10,7 @@ NEWEST := .venv-newest
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-fast test-newest check java cases bench bench-live results results-live recorded soak docs fmt lock wheel clean
+.PHONY: help setup demo test test-fast test-newest check java cases bench bench-live results tuned results-live recorded soak docs fmt lock wheel clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -53,7 +53,10 @@ bench-live: java ## measure speed on real Spark, about 15 min; adds to benchmark
 	@$(BIN)/python -m benchmarks.live $(ARGS)
 
 results: $(STAMP) ## compare all policies in the lab (TRACES="day.csv ..." ARGS="--seeds 1..5")
-	@$(BIN)/python docs/results.py $(ARGS) $(TRACES)
+	@$(BIN)/python -m docs.results $(TRACES) $(ARGS)
+
+tuned: $(STAMP) ## tune all rivals for the results, hours; resumes what is missing (TRACES="day.csv ...")
+	@$(BIN)/python -m docs.tune $(TRACES) $(ARGS)
 
 results-live: java ## compare five scalers on real Spark, about 45 min; resumes what is missing
 	@$(BIN)/penstock compare-live $(ARGS)

@@ -10,13 +10,11 @@ from collections.abc import Iterator
 from typing import Any, Literal, get_args, get_origin, get_type_hints
 
 import pytest
-from docs import results
 
 from penstock.core.protocols import Policy
 from penstock.policies import POLICIES
 from penstock.policies.checks import Check, yield_checks
 from penstock.policies.checks.made_up_job import run
-from penstock.settings.policy_spec import read_policy_spec
 
 
 def subjects() -> Iterator[tuple[str, Policy]]:
@@ -48,13 +46,6 @@ def test_every_policy_keeps_every_clause_of_the_contract(check: Check) -> None:
 def test_choices_are_checked_too() -> None:
     names = {name for name, _ in subjects()}
     assert {"thresholds", "thresholds-pure", "thresholds-gauss"} <= names
-
-
-def test_every_policy_of_the_table_is_in_the_results() -> None:
-    """At one setting or several, each of which can be read."""
-    entries = [read_policy_spec(text) for text in results.ENTRIES]
-    assert {type(entry.policy) for entry in entries} == set(POLICIES.values())
-    assert results.SETTINGS.keys() <= POLICIES.keys()
 
 
 def test_a_tag_of_a_memory_stands_for_one_class() -> None:
