@@ -101,7 +101,7 @@ class DhalionAdapted:
     also re-applies a stale target when no rule fires; we hold. Sinks are the operators from which
     no other reads, on Spark the last stage. Where nothing comes in there (a filter drops all, a
     window is still open), or it is not measured, what the job reads stands for it. Where partitions
-    are not told apart, the lag is that of the oldest record of all. On micro-batches, which have
+    are not known, the lag is that of the oldest record of all. On micro-batches, which have
     no backpressure, the overrun of batches over their trigger stands in for it, and up to two
     trigger intervals of lag do not count.
 

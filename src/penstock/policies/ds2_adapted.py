@@ -59,7 +59,7 @@ class Ds2Adapted:
 
     Where we differ
     ---------------
-    The lag is the mean over partitions as in the study; where they are not told apart, the age of
+    The lag is the mean over partitions as in the study; where they are not known, the age of
     the oldest record of all. In a micro-batch job the lag that the trigger causes by itself, up
     to two intervals, does not count: otherwise such a job could never shrink. The rest as `ds2`.
 

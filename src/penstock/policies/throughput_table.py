@@ -93,7 +93,7 @@ class ThroughputTable:
     ---------------
     The thesis gives no figures: the lags are those of its DS2-modern-adapted, 20 % on top and
     240 s of cooldown those of its other scalers. The lag is the mean over partitions; where they
-    are not told apart, the age of the oldest record of all. In a micro-batch job up to two trigger
+    are not known, the age of the oldest record of all. In a micro-batch job up to two trigger
     intervals of lag do not count, and throughput is records over batch time.
 
     Wins and loses
