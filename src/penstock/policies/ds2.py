@@ -66,7 +66,8 @@ class Ds2:
     (about 0.8 in Koper's query 1), so at 0 % the job is always a little too small. Rates are taken
     over useful instance time of a window, so that a rescale or a restart inside it does not
     distort them. Several sources share what arrives in proportion to what each reads. The sum over
-    stages for Spark is ours; the original has no engine whose operators take turns. The fixed
+    stages for Spark is ours; the original has no engine whose operators take turns. Useful time is
+    there the run time of tasks, in which they may wait for Python, a shuffle or a sink. The fixed
     cost of a batch is not useful time: let `overprovisioning` cover it.
 
     Wins and loses

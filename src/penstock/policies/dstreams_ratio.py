@@ -58,7 +58,8 @@ class DstreamsRatio:
     Where we differ
     ---------------
     Spark removes a random executor; here the actuator chooses. The first decision does not wait
-    for the interval to pass.
+    for the interval to pass. The time of a batch has its planning and its commit in it; that of
+    DStreams was the time of its jobs.
 
     Wins and loses
     --------------

@@ -89,8 +89,11 @@ class Hpa:
     ---------------
     An executor has no readiness condition with a time: one that is not ready but was seen ready
     later than `initial_readiness_delay_s` after its start is taken to be leaving, which Kubernetes
-    marks as being deleted. Bounds are guards. Rescales that count against a rate are those that
-    the actuator accepted, also where a guard changed them.
+    marks as being deleted. On Spark the request of an executor is its cores, and its cpu is that
+    of the JVM and of Python workers since the last turn: a trigger that is longer than `period_s`
+    shows turns without work, and a job that waits for others shows little cpu. Bounds are guards.
+    Rescales that count against a rate are those that the actuator accepted, also where a guard
+    changed them.
 
     Wins and loses
     --------------
