@@ -73,7 +73,8 @@ def test_a_stateful_query_is_seen_whole(spark: SparkSession, tmp_path: Path) -> 
         taken = readings(
             sensor,
             lambda seen: (
-                len(seen.operators) == 2
+                seen.batches
+                and len(seen.operators) == 2
                 and seen.operators[1].service_time_s
                 and seen.executors[0].state_partitions is not None
                 and seen.executors[0].throughput_rps is not None
