@@ -100,7 +100,8 @@ class ThroughputTable:
     --------------
     Wins where models of capacity are wrong, as on engines that are full at 80 % busy: it knows
     what the job really did. Loses when capacity changes: a best of yesterday is never taken back,
-    so a job that became slower is kept too small.
+    so a job that became slower is kept too small. A job that was never late teaches it nothing: a
+    fleet that is too large from the start stays so.
     """
 
     overprovisioning: Annotated[float, Meta(ge=0)] = 0.2

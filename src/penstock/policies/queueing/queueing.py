@@ -126,7 +126,8 @@ class Queueing:
     relaxed: there alpha is taken of what is left for waiting. A goal below the time of the mere
     work cannot be reached by any number: there the paper takes all that it may, we ask that
     records wait no longer than they are worked on. On micro-batches it is what no fleet can
-    shorten, half a trigger interval and the fixed cost of a batch, that is doubled. Micro-batches
+    shorten, half a trigger interval and the fixed cost of a batch, that is doubled, and alpha is
+    taken of what a fleet can shorten. Micro-batches
     are ours; Pulsar has none. There nothing is given back while records are later than the goal:
     the model knows no backlog. The fixed cost is what batches take beyond the time that their tasks
     keep all slots busy.
@@ -221,7 +222,8 @@ class Queueing:
             target = fleet + 1
         else:
             fewer = max(1, fleet - 1)
-            is_relaxed = now_s < self._relaxed_s(goal_s, shortest_s)
+            # Trigger and fixed cost are there with any fleet: alpha is of what remains.
+            is_relaxed = now_s < shortest_s + self.relax_fraction * (goal_s - shortest_s)
             target = fewer if is_relaxed and station.response_time_s(fewer) <= goal_s else fleet
         story = _batch_story(station, now_s, goal_s, fleet)
         late_s = excess_delay_s(snapshot) or 0.0
