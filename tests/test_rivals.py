@@ -6,9 +6,9 @@ import json
 from pathlib import Path
 
 import pytest
+from docs import results, rivals, tune
 from docs.rivals import Entry, Found, TunedSettings
 
-from docs import results, rivals, tune
 from penstock.cli.commands.tune import ranges
 from penstock.lab import studies
 from penstock.lab.experiments import tuning
