@@ -110,7 +110,8 @@ class DhalionAdapted:
     Wins on a smooth wave over a job with a restart cost: few, well-sized steps. Loses on heavy
     stateful queries with its short cooldown: a restart causes lag, the lag causes the next step
     up, and so on to the maximum; and on a job that filters or aggregates: if a tenth of what
-    arrives reaches the sink, the first step up is tenfold.
+    arrives reaches the sink, the first step up is tenfold. It does not move on a day on which
+    nothing is late and cpu stays above 60 %, which is what a well-filled fleet shows.
     """
 
     latency_threshold_s: Annotated[float, Meta(gt=0)] = 5.0

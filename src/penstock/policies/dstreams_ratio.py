@@ -65,7 +65,8 @@ class DstreamsRatio:
     --------------
     Wins on slow drifts of a job whose batches scale well: it settles between 0.3 and 0.9. Loses on
     a step down: it needs an hour to go from 60 executors to none; and on a job with a high fixed
-    cost per batch it never falls below 0.3, however idle its executors are.
+    cost per batch it never falls below 0.3, however idle its executors are. An engine without a
+    trigger gives it nothing to go by: there it never moves.
     """
 
     up_ratio: Annotated[float, Meta(gt=0)] = 0.9

@@ -63,7 +63,8 @@ class ElasticScaling:
     Wins on a load that changes slowly against its trigger: it finds the size in two or three
     batches. Loses on a backlog: it has no term for what already waits, so after a spike the
     batches just fit and the backlog stays; and a fixed cost per batch, which no executor
-    shortens, sends it to the upper bound.
+    shortens, sends it to the upper bound. Without a trigger interval, as on a continuous engine,
+    it never moves.
     """
 
     smoothing: Annotated[float, Meta(ge=0, lt=1)] = 0.6

@@ -76,7 +76,8 @@ class SparkDra:
     Wins on batch-like work: a trigger once an hour leaves no executor idle for longer than a
     minute. Loses on every steady stream: each trigger makes all tasks wait, so it grows to
     the number of partitions whatever the load, and a trigger of 10 s never leaves an executor idle
-    for 60 s, so it does not shrink again.
+    for 60 s, so it does not shrink again. A continuous engine has as many tasks as slots: there
+    it never moves.
     """
 
     allocation_ratio: Annotated[float, Meta(gt=0, le=1)] = 1.0

@@ -147,7 +147,8 @@ class Flink(Options):
     --------------
     Wins on a job whose rescale stops it for minutes: few rescales, each with room to catch up.
     Loses on a load that doubles within ten minutes: with the defaults it takes a mean over
-    fifteen, and after each rescale decides nothing for twenty.
+    fifteen, and after each rescale decides nothing for twenty. Its band reaches from 40 to 100 %
+    busy: a day whose load stays inside of that sees no rescale.
     """
 
     window_s: Seconds = 900.0
