@@ -15,6 +15,7 @@ import msgspec
 from msgspec import Struct
 
 from penstock.policies import DEFAULT_POLICY, POLICIES
+from penstock.settings.policy_spec import read_policy_spec
 
 TUNED = Path(__file__).parent / "tuned.json"
 ENGINES = ("micro-batch", "continuous")
@@ -170,12 +171,19 @@ def entries(
         own = known.get((family, engine, policy))
         if own is None and family == "recorded":
             own = known.get(("smooth", engine, policy))
+        same = [setting for setting in settings if own is not None and _equal(setting, own)]
         for setting in settings:
-            also = ", also tuned" if setting == own else ""
+            also = ", also tuned" if setting in same else ""
             rows.append(Entry(setting, f"`{setting}`{also}"))
-        if own is not None and own not in settings:
+        if own is not None and not same:
             rows.append(Entry(own, f"`{policy}`, tuned"))
     return rows
+
+
+def _equal(one: str, other: str) -> bool:
+    """Whether two texts stand for the same: ``static`` and ``static:12`` do."""
+    left, right = read_policy_spec(one), read_policy_spec(other)
+    return left.policy == right.policy and left.limits == right.limits
 
 
 def tunable() -> tuple[str, ...]:

@@ -87,15 +87,16 @@ def test_every_rival_is_tuned_in_a_space_that_holds_its_published_settings() -> 
 
 def test_a_policy_has_a_row_for_each_published_setting_and_one_for_the_tuned() -> None:
     found = Found("hard", "micro-batch", "hpa", "hpa:cpu_target_fraction=0.6", 0.9, "")
-    same = Found("hard", "micro-batch", "ds2", "ds2:overprovisioning=0.66", 0.9, "")
+    # The defaults of a fixed fleet are 12 executors, as published.
+    same = Found("hard", "micro-batch", "static", "static", 1.0, "")
     rows = rivals.entries(
-        "hard", "micro-batch", TunedSettings("", (found, same)), ["hpa", "ds2", "flink"]
+        "hard", "micro-batch", TunedSettings("", (found, same)), ["hpa", "static", "flink"]
     )
     assert rows == [
         Entry("hpa:cpu_target=0.5", "`hpa:cpu_target=0.5`"),
         Entry("hpa:cpu_target=0.8", "`hpa:cpu_target=0.8`"),
         Entry("hpa:cpu_target_fraction=0.6", "`hpa`, tuned"),
-        Entry("ds2:overprovisioning=0.66", "`ds2:overprovisioning=0.66`, also tuned"),
+        Entry("static:12", "`static:12`, also tuned"),
         Entry("flink", "`flink`"),
     ]
 

@@ -51,7 +51,8 @@ def decided(*snapshots: Snapshot) -> Decision:
 def test_utilization_says_when_and_the_queue_how_much(
     busy: float, tasks: int, queued: float, target: int
 ) -> None:
-    decision = decided(seen(busy, tasks=tasks))
+    looks = [seen(busy, at_s=at_s, tasks=tasks) for at_s in (0.0, 30.0, 60.0)]
+    decision = decided(*looks)
     assert decision.target_executors == target
     assert decision.reasons[0].evidence["queued_tasks"] == pytest.approx(queued)
 
@@ -74,6 +75,14 @@ def test_both_signals_are_means_over_the_window() -> None:
 def test_what_another_fleet_showed_does_not_count() -> None:
     decision = decided(seen(1.0, at_s=0.0, active=2), seen(0.7, at_s=30.0, active=4))
     assert decision.reasons[0].evidence["utilization"] == pytest.approx(0.7)
+
+
+def test_executors_that_have_just_joined_do_not_make_the_fleet_look_idle() -> None:
+    # Two joined in the middle of a batch and have no task before the next.
+    joined = seen(0.45, at_s=60.0, active=4)
+    decision = decided(seen(0.9, at_s=30.0, active=2), joined)
+    assert (decision.target_executors, decision.reasons[0].code) == (4, "settling")
+    assert "less than 60%, but not for 60 s at this size" in decision.reasons[0].text
 
 
 def test_executors_that_are_starting_are_not_asked_for_twice() -> None:

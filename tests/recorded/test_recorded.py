@@ -44,7 +44,6 @@ FINDINGS: dict[tuple[str, str], tuple[set[str], str]] = {
         "never asked for what the recorded policy grew to, and cools down",
     ),
     ("late", "ds2"): ({_OVERLOAD}, "sizes for what arrives, not for the backlog"),
-    ("late", "slots_and_queue"): ({_OVERLOAD}, "executors that just joined count as idle slots"),
 }
 
 

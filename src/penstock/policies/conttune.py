@@ -12,10 +12,10 @@ from msgspec import Meta, Struct, structs
 from numpy.typing import NDArray
 
 from penstock.core.knowledge import Knowledge
-from penstock.core.model import Decision, Fleet, Limits, Reason, Snapshot, not_measured
+from penstock.core.model import Decision, Limits, Reason, Snapshot, not_measured
 from penstock.core.phrases import counted, executors, rate, resized
 from penstock.policies.algorithms.dataflow import OperatorDemands, measure, with_margin
-from penstock.policies.algorithms.measurements import held_back_fraction, hold
+from penstock.policies.algorithms.measurements import held_back_fraction, hold, of_this_size
 
 #: Sizes that are remembered; beyond that the one that is farthest from the present is forgotten.
 MOST_SIZES = 64
@@ -169,7 +169,7 @@ class ContTune:
 
     def decide(self, snapshot: Snapshot, knowledge: Knowledge) -> Decision:
         memory, fleet = knowledge.recall(ContTuneMemory), snapshot.fleet
-        window = _steady(knowledge.window(self.window_s) or (snapshot,), fleet)
+        window = of_this_size(knowledge.window(self.window_s) or (snapshot,), fleet)
         flow = measure(snapshot, window)
         if isinstance(flow, Decision):
             return structs.replace(flow, memory=memory)
@@ -240,9 +240,3 @@ def _big(state: str, fleet: int, evidence: dict[str, float], memory: ContTuneMem
     what = "the largest size known" if fleet < largest else "twice the largest size known"
     text = f"{state}: {what}, {resized(fleet, wanted)}"
     return Decision.of(wanted, Reason("scale_up", text, evidence), memory=memory)
-
-
-def _steady(window: Sequence[Snapshot], fleet: Fleet) -> Sequence[Snapshot]:
-    """The latest snapshots of a fleet that is as large as now."""
-    others = [place for place, one in enumerate(window) if one.fleet.active != fleet.active]
-    return window[others[-1] + 1 :] if others else window

@@ -11,8 +11,8 @@ from msgspec import Meta
 
 from penstock.core.knowledge import Knowledge
 from penstock.core.model import Decision, Limits, Reason, Snapshot, not_measured
-from penstock.core.phrases import counted, resized
-from penstock.policies.algorithms.measurements import missing
+from penstock.core.phrases import counted, duration, resized
+from penstock.policies.algorithms.measurements import missing, of_this_size
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,8 +21,8 @@ class SlotsAndQueue:
 
     The rule: ``utilization = busy slots / slots`` and ``queue = waiting tasks / slots``, means
     over `window_s`. Above `high_utilization`, while tasks wait, ``n = ceil(n x min(most_growth,
-    (utilization + queue) / target_utilization))``. Below `low_utilization`,
-    ``n = ceil(n x utilization / target_utilization)``.
+    (utilization + queue) / target_utilization))``. Below `low_utilization`, in a fleet that has
+    been as large for that long, ``n = ceil(n x utilization / target_utilization)``.
 
     Parameters
     ----------
@@ -91,8 +91,7 @@ class SlotsAndQueue:
     def decide(self, snapshot: Snapshot, knowledge: Knowledge) -> Decision:
         fleet = snapshot.fleet
         # What a fleet of another size showed says nothing about this one.
-        past = knowledge.window(self.window_s) or (snapshot,)
-        window = [one for one in past if one.fleet.active == fleet.active]
+        window = of_this_size(knowledge.window(self.window_s) or (snapshot,), fleet)
         utilization = _mean([_utilization(one) for one in window])
         queued = _mean([_queued_tasks(one) for one in window])
         if utilization is None or queued is None:
@@ -109,6 +108,10 @@ class SlotsAndQueue:
             needed = ceil(fleet.active * utilization / self.target_utilization)
             wanted = min(fleet.target, max(1, needed))
             code, why = "slots_idle", f"less than {self.low_utilization:.0%}"
+            # Executors that have just joined have no work before the next batch.
+            if snapshot.at_s - window[0].at_s < self.window_s - self.period_s:
+                wanted, code = fleet.target, "settling"
+                why += f", but not for {duration(self.window_s)} at this size"
         else:
             wanted, code = fleet.target, "slots_fit"
             why = "enough" if waits else "more executors would not help"

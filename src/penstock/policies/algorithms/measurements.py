@@ -12,7 +12,7 @@ from typing import Any, Literal
 
 from penstock.core import phrases
 from penstock.core.knowledge import Knowledge
-from penstock.core.model import Decision, ExecutorSample, Reason, Snapshot
+from penstock.core.model import Decision, ExecutorSample, Fleet, Reason, Snapshot
 
 Metric = Literal["cpu_fraction", "memory_fraction", "throughput_rps"]
 Symptom = Literal["back_pressure", "queue_skew", "rate_skew"]
@@ -54,6 +54,18 @@ def window_mean(
     """The mean over the window; the present value where the window is empty."""
     mean = knowledge.mean(metric, window_s)
     return metric(snapshot) if mean is None else mean
+
+
+def of_this_size(window: Sequence[Snapshot], fleet: Fleet) -> Sequence[Snapshot]:
+    """The last snapshots of the window in which as many executors were active as are now.
+
+    >>> from penstock.core.model import Fleet
+    >>> past = [Snapshot(float(i), Fleet(n, n, n)) for i, n in enumerate((4, 2, 4, 4))]
+    >>> [one.at_s for one in of_this_size(past, Fleet(4, 4, 4))]
+    [2.0, 3.0]
+    """
+    others = [place for place, one in enumerate(window) if one.fleet.active != fleet.active]
+    return window[others[-1] + 1 :] if others else window
 
 
 def executor_mean(executors: Iterable[ExecutorSample], metric: Metric) -> float | None:
