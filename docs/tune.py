@@ -1,11 +1,12 @@
 """Writes docs/tuned.json: for each rival the setting that `penstock tune` finds for it.
 
-    python -m docs.tune [--policy NAME ...] [--family smooth hard] [--engine ...] [TRACE.csv ...]
+    python -m docs.tune [TRACE.csv ...] [--policy NAME ...] [--family smooth hard] [--engine ...]
 
 One search per policy, engine and kind of load, on three seeds; the best has to beat the defaults on
 a fourth. What the file has already is not searched again, so an interrupted run goes on where it
-stopped. All searches take about two hours of one core. Recorded loads are given as files, all in
-one folder; without any there is no search on recorded days.
+stopped; `--again` searches all of it, as after a change of a rule. All searches take about two
+hours of one core. Recorded loads are given as files, all in one folder; without any there is no
+search on recorded days.
 """
 
 from __future__ import annotations
@@ -97,6 +98,7 @@ def main(arguments: Sequence[str] | None = None, file: Path = TUNED) -> None:
     options.add_argument("--hours", type=float, default=2.0)
     options.add_argument("--candidates", type=int, default=18)
     options.add_argument("--processes", type=int, default=2)
+    options.add_argument("--again", action="store_true", help="also what the file has already")
     given = options.parse_args(arguments)
     folders = {trace.resolve().parent for trace in given.traces}
     if len(folders) > 1:
@@ -109,7 +111,8 @@ def main(arguments: Sequence[str] | None = None, file: Path = TUNED) -> None:
         text = shlex.join(typed)
         # Read each time: another search may run beside this one.
         kept = {(one.family, one.engine, one.policy): one for one in read_tuned(file).found}
-        if (old := kept.get((family, engine, policy))) is not None and old.command == text:
+        old = kept.get((family, engine, policy))
+        if old is not None and old.command == text and not given.again:
             continue
         setting, ratio = search(typed, folder, given.processes)
         kept[family, engine, policy] = Found(family, engine, policy, setting or policy, ratio, text)

@@ -132,6 +132,8 @@ def test_a_search_is_kept_and_not_made_again(
     assert "static" in capsys.readouterr().err
     tune.main(asked, file)
     assert capsys.readouterr().err == ""
+    tune.main([*asked, "--again"], file)
+    assert "static" in capsys.readouterr().err
     # Without recorded loads there is nothing to search on.
     tune.main(["--policy", "static", "--family", "recorded"], file)
     assert rivals.read_tuned(file).found == (found,)
