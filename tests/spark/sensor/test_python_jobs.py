@@ -107,22 +107,25 @@ def test_cpu_counts_python_workers(spark: SparkSession, tmp_path: Path) -> None:
 
 
 def test_memory_is_what_is_in_use_after_a_collection(spark: SparkSession, tmp_path: Path) -> None:
-    """The executor keeps a table in memory, tens of megabytes of its 512, and then no more."""
-    # Texts that differ: Spark would keep equal ones once.
-    many = spark.range(0, 90_000, 1, 64).selectExpr("repeat(sha2(string(id), 512), 8) AS text")
+    """The executor keeps 80 blocks of 1 MiB of its 512 MiB heap, and then no more."""
+    blocks = spark.sparkContext.parallelize(range(80), 80).map(lambda _: os.urandom(1 << 20))
+    blocks.persist(StorageLevel.MEMORY_ONLY).count()
     collect_garbage = spark.range(1).selectExpr("reflect('java.lang.System', 'gc')").collect
-    many.persist(StorageLevel.MEMORY_ONLY).count()
-    collect_garbage()
     frame = rate(spark, 10, partitions=1)
     frame = frame.mapInPandas(burn(0.8), frame.schema)
+
+    def has_collected(seen: Snapshot) -> float:
+        collect_garbage()  # each report should be free of garbage
+        return memory(seen)
+
     with running(frame, tmp_path), sensing(spark) as sensor:
         began_s = now_s()
         # Executors report every 10 s, and only while a task runs.
-        high = readings(sensor, lambda seen: seen.at_s - began_s > 30.0 and memory(seen))[-1]
-        many.unpersist(blocking=True)
-        collect_garbage()
-        low = readings(sensor, lambda seen: memory(seen) < memory(high) - 0.05)[-1]
+        high = readings(sensor, lambda seen: has_collected(seen) and seen.at_s - began_s > 30.0)[-1]
+        blocks.unpersist(blocking=True)
+        low = readings(sensor, lambda seen: has_collected(seen) < memory(high) - 0.1)[-1]
     print(f"memory_fraction {memory(high):.3f}, then {memory(low):.3f}")
+    assert memory(high) > 80 / 512
     assert memory(low) > 0.0
 
 
