@@ -43,7 +43,8 @@ JOBS_HEAD = """\
 
 Generated from the table of jobs by `make docs`; `penstock jobs` prints it. Each job is a PySpark
 pipeline from DataFrame to DataFrame with a generator of its events, and its answer is checked
-against plain Python. `penstock demo --job NAME` runs it on a real cluster.
+against plain Python (q12 and q3-thesis as a batch, the others as a stream). `penstock demo --job
+NAME` runs it on a real cluster.
 
 *Paced* records compute little: in the demo each waits instead, so that one machine can stand for
 a cluster. *Computing* records keep a core of an executor busy for milliseconds, and wait several
