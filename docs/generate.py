@@ -125,7 +125,7 @@ def workloads() -> str:
         "",
         "| name | stands for |",
         "|---|---|",
-        *(f"| `{name}` | `{text}` |" for name, text in NAMED.items()),
+        *(f"| `{name}` | `{_cell(text)}` |" for name, text in NAMED.items()),
         "",
         "Faults are given with `--fault`, in the same notation:",
         "",
@@ -134,6 +134,11 @@ def workloads() -> str:
         *(_row(name, kind) for name, kind in FAULTS.items()),
     ]
     return "\n".join(lines) + "\n"
+
+
+def _cell(text: str) -> str:
+    """The text as it is written inside a table, where a bar would end the cell."""
+    return text.replace("|", r"\|")
 
 
 def _summary(kind: type[Any]) -> str:

@@ -140,10 +140,12 @@ def test_the_code_that_travels_runs_from_its_archive_alone(tmp_path: Path) -> No
         f"import sys; sys.path.insert(0, {str(archive)!r})\n"
         "import penstock.lab.experiments.on_spark as module\n"
         "from penstock.lab.experiments.tournament import play\n"
-        "print(module.__file__)"
+        "from penstock.simulation.workloads.expressions import parse_workload\n"
+        "print(module.__file__, parse_workload('recording:daedalus-ysb').rates(1, 1, float))"
     )
     ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert ran.stdout.startswith(str(archive))
+    assert ran.stdout.endswith(" [46.0]\n")  # the recorded loads travel along
 
 
 def compare(*arguments: str) -> subprocess.CompletedProcess[str]:

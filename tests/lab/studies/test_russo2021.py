@@ -25,6 +25,7 @@ from penstock.policies.queueing.formulas import Station, response_time_s
 from penstock.simulation.engines.dataflow import Operator
 from penstock.simulation.engines.fleet import Startup
 from penstock.simulation.engines.records import RecordJob, poisson_instants
+from penstock.simulation.workloads.expressions import parse_workload
 
 
 def one_queue(service_s: float, cv2: float = 1.0) -> RecordJob:
@@ -142,3 +143,10 @@ def test_the_study_comes_out_as_published() -> None:
     assert ours["queueing"]["response_s"] == pytest.approx(0.9, abs=0.25)
     assert ours["backlog threshold"]["instances"] == pytest.approx(3.5, abs=0.2)
     assert found.calibrations[0].errors["instances"] < 0.2
+
+
+def test_the_named_load_has_the_shape_of_the_study() -> None:
+    rates = Setting(0.5, 1.4).rates()
+    named = parse_workload("pulsar").rates(3_600, 0, lambda _: max(rates))
+    assert named == pytest.approx(rates)
+    assert rates[0] == pytest.approx(0.4 * 1.4 / 0.5)  # images/s

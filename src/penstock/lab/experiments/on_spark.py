@@ -28,9 +28,14 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-import penstock
 from penstock.core.errors import ConfigError, PenstockError
-from penstock.lab.experiments.sweep import NO_INFLUENCE, CellRunner, OnRow, columns, trace_files
+from penstock.lab.experiments.sweep import (
+    CellRunner,
+    OnRow,
+    columns,
+    influential_files,
+    trace_files,
+)
 from penstock.lab.experiments.tournament import Cell, Row
 
 if TYPE_CHECKING:
@@ -142,18 +147,16 @@ def _cause(error: Exception) -> str:
 
 def packed(directory: Path) -> Path:
     """Penstock as an archive that Python imports from, compiled so that it starts quickly."""
-    root = Path(penstock.__file__).parent
     path = directory / f"{directory.name}.zip"  # a session refuses two of one name
     with zipfile.ZipFile(path, "w") as archive:
-        for source in sorted(root.rglob("*.py")):
-            within = source.relative_to(root.parent)
-            if set(within.parts) & set(NO_INFLUENCE):
+        for within, source in influential_files():
+            archive.write(source, within)
+            if source.suffix != ".py":
                 continue
             compiled, mode = directory / "compiled.pyc", PycInvalidationMode.UNCHECKED_HASH
             py_compile.compile(
                 str(source), str(compiled), str(within), doraise=True, invalidation_mode=mode
             )
-            archive.write(source, within)
             archive.write(compiled, within.with_suffix(".pyc"))
     return path
 

@@ -170,14 +170,21 @@ def digest(cell: Cell) -> str:
 
 @lru_cache(maxsize=1)
 def code_digest() -> str:
-    """A digest of all source files that influence the numbers."""
-    root = Path(penstock.__file__).parent
+    """A digest of all files that influence the numbers."""
     whole = hashlib.sha256()
-    for path in sorted(root.rglob("*.py")):
-        if not set(path.relative_to(root).parts) & set(NO_INFLUENCE):
-            whole.update(path.relative_to(root).as_posix().encode())
-            whole.update(path.read_bytes())
+    for within, path in influential_files():
+        whole.update(within.as_posix().encode())
+        whole.update(path.read_bytes())
     return whole.hexdigest()
+
+
+def influential_files() -> Iterator[tuple[Path, Path]]:
+    """The sources and recorded loads that numbers depend on: each inside its package, and where."""
+    root = Path(penstock.__file__).parent
+    for path in sorted([*root.rglob("*.py"), *root.rglob("workloads/data/*.json")]):
+        within = path.relative_to(root.parent)
+        if not set(within.parts) & set(NO_INFLUENCE):
+            yield within, path
 
 
 @lru_cache(maxsize=256)

@@ -36,6 +36,7 @@ from penstock.lab.studies.study import (
     mean_relative_error,
 )
 from penstock.policies.thresholds.thresholds import Thresholds
+from penstock.simulation.workloads.recordings import Laboratory
 from penstock.simulation.workloads.workload import Pyramid, Square
 
 TEXT = prose("borkowski2019")
@@ -177,31 +178,12 @@ def warm_start(scenario: str, name: str) -> int:
 
 def load(scenario: str) -> list[float]:
     """Images per second."""
-    if scenario == "Lab":
-        return _lab()
-    square = Square(low_rps=1.0, high_rps=65.0, hold_s=370.0)
-    pyramid = Pyramid(low_rps=0.0, high_rps=60.0, step_rps=15.0, hold_s=130.0)
-    return (square if scenario == "Square" else pyramid).rates(RUN_S, 0, float)
-
-
-def _lab() -> list[float]:
-    """A stand-in for the trace of the laboratory: smooth drift, sudden changes, 0 to 65 images/s.
-
-    Its rates and times are like those of Pyramid and Square, which were made after it; its mean,
-    37 images/s, is what the paper's VM time on Lab says against that on Pyramid.
-    """
-    rng = np.random.default_rng(2019)
-    rates = np.empty(RUN_S)
-    at, level = 0, 35.0
-    while at < RUN_S:
-        length = int(rng.integers(40, 240))
-        aim = float(rng.uniform(0.0, 65.0))
-        sudden = rng.random() < 0.5
-        piece = np.full(length, aim) if sudden else np.linspace(level, aim, length)
-        rates[at : at + length] = piece[: RUN_S - at]
-        at, level = at + length, aim
-    rates += rng.normal(0.0, 1.5, RUN_S)
-    return [float(rate) for rate in (rates * 37.0 / rates.mean()).clip(0.0, 65.0)]
+    shapes = {
+        "Pyramid": Pyramid(low_rps=0.0, high_rps=60.0, step_rps=15.0, hold_s=130.0),
+        "Square": Square(low_rps=1.0, high_rps=65.0, hold_s=370.0),
+        "Lab": Laboratory(),
+    }
+    return shapes[scenario].rates(RUN_S, 0, float)
 
 
 def rules_on(testbed: Cloud, sized_for: float) -> dict[str, Thresholds]:

@@ -48,6 +48,7 @@ from penstock.policies.phoebe import Phoebe
 from penstock.policies.static import Static
 from penstock.simulation.engines.continuous import ContinuousJob, ContinuousRun
 from penstock.simulation.engines.engine import Curve, Outcome
+from penstock.simulation.workloads.recordings import RecordedRates
 
 Array = NDArray[np.float64]
 
@@ -100,9 +101,6 @@ class DaedalusCell(Struct, frozen=True):
 
 class _Data(Struct, frozen=True):
     job: ContinuousJob
-    every_s: int
-    ysb: list[float]
-    traffic: list[float]
 
 
 DATA = data("daedalus2024", _Data)
@@ -175,9 +173,8 @@ def load(name: str) -> list[float]:
         at_s = np.arange(RUN_S)
         shape = np.trunc(27_500.0 * np.sin(2.0 * np.pi * at_s / 10_800.0) + 32_500.0)
     else:
-        means = np.array(DATA.ysb if name == "YSB" else DATA.traffic)
-        middles_s = DATA.every_s * (np.arange(len(means)) + 0.5)
-        shape = np.interp(np.arange(RUN_S) + 0.5, middles_s, means)
+        recording = RecordedRates(name="daedalus-ysb" if name == "YSB" else "daedalus-traffic")
+        shape = np.array(recording.rates(RUN_S, 0, float))
     scale = PEAK_FRACTION * engine_job(name).capacity_rps(most_workers(name)) / float(shape.max())
     return [float(rate) for rate in shape * scale]
 

@@ -25,6 +25,7 @@ from penstock.policies.ds2 import Ds2
 from penstock.policies.queueing.queueing import Queueing
 from penstock.simulation.engines.dataflow import Operator
 from penstock.simulation.engines.records import RecordJob
+from penstock.simulation.workloads.workload import Levels
 
 RUNS, HOLD_S = 5, 600
 LIMITS = Limits(min_executors=1, max_executors=15)
@@ -70,7 +71,8 @@ class Setting(Struct, frozen=True):
     def rates(self) -> list[float]:
         """Images per second: a new rate every ten minutes."""
         mean_rps = self.offered / self.recognise_s / mean(SHAPE)
-        return [level * mean_rps for level in SHAPE for _ in range(HOLD_S)]
+        levels = Levels(levels_rps=tuple(level * mean_rps for level in SHAPE), hold_s=HOLD_S)
+        return levels.rates(HOLD_S * len(SHAPE), 0, float)
 
 
 GRID = tuple(Setting(*point) for point in product((0.4, 0.45, 0.5, 0.55, 0.6), (1.3, 1.4, 1.5)))

@@ -42,9 +42,15 @@ NAMED: dict[str, str] = {
     "koper-q11": "cosine:mean=100k,amplitude=50k,peak_executors=12 for 140min",
     # Daedalus (2024), section 4: two periods in six hours, 5,000 to 60,000 records/s.
     "daedalus-wordcount": "sine:mean=32.5k,amplitude=27.5k,period=3h,peak_executors=12 for 6h",
+    # The same, recorded: clicks of an advertiser and traffic of a city, six hours.
+    "daedalus-ysb": "recording:daedalus-ysb,peak_executors=12 for 6h",
+    "daedalus-traffic": "recording:daedalus-traffic,peak_executors=12 for 6h",
     # Borkowski et al. (2019), section 5: images per second, 45 minutes.
     "borkowski-pyramid": "pyramid:high=60,step=15,hold=130s,peak_executors=12 for 45min",
     "borkowski-square": "square:low=1,high=65,hold=370s,peak_executors=12 for 45min",
+    "borkowski-lab": "laboratory:peak_executors=12 for 45min",
+    # Russo Russo et al. (2021), section 5.2: a new rate every ten minutes, relative to the mean.
+    "pulsar": "levels:0.4|0.8|1.4|1.8|1.1|0.5,peak_executors=12 for 1h",
 }
 """The loads of the studies, scaled so that their peak needs 12 executors of any job."""
 
@@ -252,13 +258,15 @@ def _words(text: str) -> list[str]:
 
 def _single(text: str) -> Workload:
     """A notation, a plain number, or a name that stands for an expression."""
-    if text in NAMED:
-        return parse_workload(NAMED[text])
+    if expression := NAMED.get(text.replace("_", "-")):
+        return parse_workload(expression)
     if text[0].isdigit() or text[0] in "+-.":
         return notation.build(Constant, {"rate": text}, "constant")
     parsed = notation.parse(text)
     shape = WORKLOADS.get(parsed.name.replace("-", "_"))
     if shape is None:
+        if expression := NAMED.get(parsed.name.replace("_", "-")):
+            raise ConfigError(f"{parsed.name} takes no options: it stands for '{expression}'")
         raise unknown("workload", parsed.name, [*WORKLOADS, *NAMED])
     return notation.realize(shape, parsed)
 

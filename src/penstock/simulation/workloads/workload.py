@@ -1,6 +1,7 @@
 """The shapes of workloads: how many records arrive in each second of a run.
 
-`traces.py` has that of a file; `expressions.py` adds, multiplies and joins them.
+`traces.py` has that of a file, `recordings.py` has those that are shipped; `expressions.py` adds,
+multiplies and joins them.
 
 The defaults suit a job of about 10,000 records/s per executor. ``peak_executors=12`` scales any
 shape so that its 99.9th percentile is just what 12 executors can carry. A rate below zero is an
@@ -20,6 +21,7 @@ from msgspec import Meta
 
 from penstock.core.errors import ConfigError
 from penstock.simulation.workloads import shape
+from penstock.simulation.workloads.recordings import Laboratory, RecordedRates
 from penstock.simulation.workloads.shape import Fraction, Hold, Instant, Rate, Series, Shape, Span
 from penstock.simulation.workloads.traces import Trace
 
@@ -134,6 +136,21 @@ class Square(Shape, frozen=True, tag="square"):
 
     def series(self, at_s: Series, random: np.random.Generator) -> Series:
         return np.where(shape.intervals(at_s, self.hold_s) % 2 == 0, self.low_rps, self.high_rps)
+
+
+class Levels(Shape, frozen=True, tag="levels"):
+    """Given rates in turn, each held equally long, over and over.
+
+    >>> Levels(levels_rps=(4.0, 8.0), hold_s=2.0).rates(5, seed=0, capacity_rps=float)
+    [4.0, 4.0, 8.0, 8.0, 4.0]
+    """
+
+    levels_rps: Annotated[tuple[Rate, ...], Meta(min_length=1)] = (30_000.0, 90_000.0, 60_000.0)
+    hold_s: Hold = 600.0
+
+    def series(self, at_s: Series, random: np.random.Generator) -> Series:
+        place = shape.intervals(at_s, self.hold_s) % len(self.levels_rps)
+        return np.array(self.levels_rps)[place]
 
 
 class Spikes(Shape, frozen=True, tag="spikes"):
@@ -289,8 +306,8 @@ class Poisson(Shape, frozen=True, tag="poisson"):
 WORKLOADS: dict[str, type[Shape]] = {
     str(kind.__struct_config__.tag): kind
     for kind in (
-        Constant, StepShape, Ramp, Sine, Cosine, Pyramid, Square, Spikes, Bursts, FlashCrowd,
-        RandomWalk, Diurnal, Poisson, Trace,
+        Constant, StepShape, Ramp, Sine, Cosine, Pyramid, Square, Levels, Spikes, Bursts,
+        FlashCrowd, RandomWalk, Diurnal, Poisson, Trace, RecordedRates, Laboratory,
     )
 }  # fmt: skip
 
