@@ -8,7 +8,7 @@ spike always survives it.
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 from msgspec import Struct
 
@@ -59,6 +59,28 @@ class RunSeries(Struct, frozen=True):
     backlog: SeriesLine
 
 
+class Telemetry(Struct, frozen=True):
+    """What was measured at each turn; ``None`` is what was not. All lists are equally long.
+
+    `cpu_fraction` is a mean over executors, `busy_fraction` and `idle_fraction` are means over
+    executors (Spark) or operators (a continuous engine), `backpressured_fraction` is that of the
+    operator which is held back most. A stage of Spark is never held back: there `trigger_fraction`
+    stands for it, the duration of the last batch over the trigger interval; above 1, batches are
+    late.
+    """
+
+    at_s: list[float]
+    input_rps: list[float | None]
+    workers: list[float | None]
+    lag_records: list[float | None]
+    latency_s: list[float | None]
+    cpu_fraction: list[float | None]
+    busy_fraction: list[float | None]
+    idle_fraction: list[float | None]
+    backpressured_fraction: list[float | None]
+    trigger_fraction: list[float | None]
+
+
 def begin_s(steps: Sequence[Step]) -> float:
     """Where the time axis has its zero: simulated runs count from 0, live ones from their start."""
     first = steps[0].at_s
@@ -83,6 +105,44 @@ def lines(steps: Sequence[Step]) -> RunSeries:
         delay=thin(at_s, seen(lambda s: s.delay_s)),
         backlog=thin(at_s, seen(lambda s: s.backlog_records)),
     )
+
+
+def telemetry(steps: Sequence[Step]) -> Telemetry:
+    """The eight signals of a run, in seconds since its start; backpressure has two forms.
+
+    >>> from penstock.core.model import Decision, ExecutorSample, Fleet, Reason
+    >>> executors = (ExecutorSample("1", 0.0, True, 0.5, 0.8), ExecutorSample("2", 0.0, True, 0.3))
+    >>> seen = Snapshot(0.0, Fleet(2, 2, 2), latency_s=3.0, trigger_interval_s=2.0,
+    ...                 executors=executors)
+    >>> found = telemetry([Step(0.0, seen, Decision.of(2, Reason("right_size", "holding")))])
+    >>> found.workers, found.cpu_fraction, found.busy_fraction, found.trigger_fraction
+    ([2], [0.4], [0.8], [1.5])
+    """
+    zero_s = begin_s(steps)
+    rows = [(None,) * 9 if step.snapshot is None else _signals(step.snapshot) for step in steps]
+    columns = (list(column) for column in zip(*rows, strict=True))
+    return Telemetry([step.at_s - zero_s for step in steps], *columns)
+
+
+def _signals(seen: Snapshot) -> tuple[float | None, ...]:
+    """The fields of `Telemetry` at one turn, in their order."""
+    held_back = [each.backpressured_fraction for each in seen.operators]
+    backpressured = max((each for each in held_back if each is not None), default=None)
+    cpu = _mean(each.cpu_fraction for each in seen.executors)
+    busy = _mean(each.busy_fraction for each in seen.executors)
+    idle = None if busy is None else max(0.0, 1.0 - busy)
+    if backpressured is not None:  # operators run side by side, each in slots of its own
+        busy = _mean(each.busy_fraction for each in seen.operators)
+        idle = _mean(each.idle_fraction for each in seen.operators)
+    trigger_s, latency_s = seen.trigger_interval_s, seen.latency_s
+    filled = None if not trigger_s or latency_s is None else latency_s / trigger_s
+    input_rps, workers, lag_records = seen.arrival_rps, seen.fleet.registered, seen.backlog_records
+    return input_rps, workers, lag_records, latency_s, cpu, busy, idle, backpressured, filled
+
+
+def _mean(values: Iterable[float | None]) -> float | None:
+    measured = [value for value in values if value is not None]
+    return sum(measured) / len(measured) if measured else None
 
 
 def promises(steps: Sequence[Step]) -> list[float | None]:
