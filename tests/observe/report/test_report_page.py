@@ -16,6 +16,7 @@ from penstock.core.errors import ConfigError
 from penstock.core.journal import FORMAT, JournalHeader, write_all
 from penstock.core.model import Decision, Reason, Receipt, Step
 from penstock.observe.report.page import page
+from penstock.observe.report.series import PANELS
 from tests.observe.report.example_steps import blind, seen, six_hours, turn
 
 # The page ----------------------------------------------------------------------------------------
@@ -114,6 +115,26 @@ def test_a_run_of_which_nothing_was_seen_still_makes_a_page() -> None:
     html = page([("blind", [blind(0.0), blind(10.0)])], title="t", slo_s=10.0)
     assert html.count("not measured") >= 2
     assert embedded(html)["runs"][0]["account"]["blind_turns"] == 2
+
+
+def test_telemetry_is_drawn_of_what_the_journal_has_and_of_nothing_else() -> None:
+    steps = [
+        turn(0.0, latency_s=3.0, trigger_interval_s=2.0),
+        blind(10.0),
+        turn(20.0, latency_s=1.0, trigger_interval_s=2.0),
+    ]
+    html = page([("hpa", steps), ("bare", [turn(0.0)])], title="t", slo_s=10.0)
+    measured, bare = (run["telemetry"] for run in embedded(html)["runs"])
+    assert measured == {
+        "latency_s": {"at_s": [0.0, 10.0, 20.0], "values": [3, None, 1]},
+        "trigger_fraction": {"at_s": [0.0, 10.0, 20.0], "values": [1.5, None, 0.5]},
+    }
+    assert bare == {}
+
+
+def test_every_signal_with_a_panel_has_a_title_in_the_script() -> None:
+    html = page([("hpa", [turn(0.0)])], title="t", slo_s=10.0)
+    assert [name for name in PANELS if f"  {name}: [" not in html] == []
 
 
 @pytest.mark.parametrize(

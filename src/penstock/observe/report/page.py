@@ -15,7 +15,15 @@ from penstock.observe.formatting import amount, seconds
 from penstock.observe.report import account
 from penstock.observe.report.account import Account, Cost, DecisionRow, DelayShares
 from penstock.observe.report.frame import figure, framed, template, tiles
-from penstock.observe.report.series import Foresight, RunSeries, begin_s, foresight, lines
+from penstock.observe.report.series import (
+    Foresight,
+    RunSeries,
+    SeriesLine,
+    begin_s,
+    foresight,
+    lines,
+    measured,
+)
 
 #: More lines than this cannot be distinguished by colour.
 MOST_JOURNALS = 8
@@ -31,6 +39,7 @@ class ReportedRun(Struct, frozen=True):
     cost: Cost
     delays: DelayShares
     lines: RunSeries
+    telemetry: dict[str, SeriesLine]
     foresight: Foresight | None
     rows: list[DecisionRow]
     rows_left_out: int
@@ -99,6 +108,7 @@ def _run(name: str, steps: Sequence[Step], slo_s: float) -> ReportedRun:
         cost=paid,
         delays=waited.drawn(),
         lines=lines(steps),
+        telemetry=measured(steps),
         foresight=foresight(steps),
         rows=kept,
         rows_left_out=len(every) - len(kept),

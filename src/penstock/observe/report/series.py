@@ -21,6 +21,11 @@ MOST_POINTS = 2400
 HORIZON_S = 900.0
 #: The names under which policies give the highest load that they forecast, as evidence.
 FORECASTS = ("forecast_peak_rps", "peak_rps")
+#: The signals of `Telemetry` with a panel of their own; load, fleet and backlog have one already.
+PANELS = (
+    "latency_s", "cpu_fraction", "busy_fraction", "idle_fraction", "backpressured_fraction",
+    "trigger_fraction",
+)  # fmt: skip
 
 Values = Sequence[float | None]
 
@@ -122,6 +127,17 @@ def telemetry(steps: Sequence[Step]) -> Telemetry:
     rows = [(None,) * 9 if step.snapshot is None else _signals(step.snapshot) for step in steps]
     columns = (list(column) for column in zip(*rows, strict=True))
     return Telemetry([step.at_s - zero_s for step in steps], *columns)
+
+
+def measured(steps: Sequence[Step]) -> dict[str, SeriesLine]:
+    """The signals that a run measured and `lines` does not have, as curves by their names."""
+    found = telemetry(steps)
+    columns = {name: getattr(found, name) for name in PANELS}
+    return {
+        name: thin(found.at_s, values, MOST_POINTS // 2)
+        for name, values in columns.items()
+        if any(value is not None for value in values)
+    }
 
 
 def _signals(seen: Snapshot) -> tuple[float | None, ...]:

@@ -213,7 +213,7 @@ let clips = 0;
 function frame(figure, spec) {
   figure.replaceChildren();
   const width = Math.max(280, figure.clientWidth || 640);
-  const inner = { left: MARGIN.left, right: width - MARGIN.right, top: MARGIN.top, bottom: spec.height - MARGIN.bottom };
+  const inner = { left: MARGIN.left, right: width - MARGIN.right, top: MARGIN.top, bottom: spec.height - (spec.timeless ? 8 : MARGIN.bottom) };
   const caption = say("figcaption", "", undefined, figure);
   say("b", "", spec.title, caption);
   for (const key of spec.keys || []) {
@@ -233,7 +233,7 @@ function frame(figure, spec) {
 }
 
 function leftAxis({ root, inner }, y, spec) {
-  for (const value of y.ticks(Math.max(2, Math.floor((inner.bottom - inner.top) / 34)))) {
+  for (const value of y.ticks(Math.max(3, Math.floor((inner.bottom - inner.top) / 34)))) {
     if (spec.whole && value % 1) continue;
     const at = y(value);
     draw("line", { x1: inner.left, x2: inner.right, y1: at, y2: at, class: "grid" }, root);
@@ -242,15 +242,16 @@ function leftAxis({ root, inner }, y, spec) {
   label(root, inner.left, 12, spec.unit, "start");
 }
 
-function timeAxis({ root, inner }, x, [from, to], unit) {
+function timeAxis({ root, inner }, x, [from, to], unit, timeless) {
   const marks = timeTicks(from, to, inner.right - inner.left);
   for (const at of marks.found) {
     draw("line", { x1: x(at), x2: x(at), y1: inner.top, y2: inner.bottom, class: "grid" }, root);
+    if (timeless) continue;
     const near = x(at) > inner.right - 22;
     label(root, near ? inner.right + 8 : x(at), inner.bottom + 16, clock(at, marks.parts), near ? "end" : "middle");
   }
   draw("line", { x1: inner.left, x2: inner.right, y1: inner.bottom, y2: inner.bottom, class: "axis" }, root);
-  label(root, inner.right, 12, `${unit} (${marks.parts})`, "end");
+  if (!timeless) label(root, inner.right, 12, `${unit} (${marks.parts})`, "end");
 }
 
 // A chart over time. The spec names series, a limit, a fan and marks; the answer is what the cursor needs.
@@ -266,9 +267,9 @@ function timeChart(figure, spec, range) {
   const y = logs
     ? logarithmic(Math.max(spec.limit / 100, 0.01), top, inner.bottom, inner.top)
     : linear(0, top, inner.bottom, inner.top);
-  const [size, prefix] = spec.scaled ? magnitude(top) : [1, ""];
+  const [size, prefix] = spec.scaled ? magnitude(top) : [spec.size || 1, ""];
   leftAxis(place, y, { ...spec, size, unit: `${prefix}${spec.unit}${logs ? ", log scale" : ""}` });
-  timeAxis(place, x, range, spec.timeUnit);
+  timeAxis(place, x, range, spec.timeUnit, spec.timeless);
   const plot = draw("g", { "clip-path": place.clip }, root);
   if (spec.limit) {
     draw("rect", { x: inner.left, y: inner.top - 8, width: inner.right - inner.left, height: Math.max(0, y(spec.limit) - inner.top + 8), class: "wash" }, plot);

@@ -78,6 +78,39 @@ function backlogChart() {
   };
 }
 
+// Signals by their names: title, unit, what the key says, and the value that is the limit.
+const SIGNALS = {
+  latency_s: ["Latency", "s", "time of the last batch (Spark) or of the last records inside the job"],
+  cpu_fraction: ["CPU", "%", "mean over executors"],
+  busy_fraction: ["Busy", "%", "share of time that tasks run"],
+  idle_fraction: ["Idle", "%", "share of time that no task runs"],
+  backpressured_fraction: ["Backpressure", "%", "share of time that the most affected operator waits for the next one"],
+  trigger_fraction: ["Backpressure on Spark: batch duration / trigger interval", "%", "above 100 % batches are late", 1],
+};
+const MEASURED = Object.keys(SIGNALS).filter((name) => RUNS.some((run) => run.telemetry[name]));
+
+function signalChart(name, index) {
+  const [title, unit, text, limit] = SIGNALS[name];
+  const runs = shown().filter((run) => run.telemetry[name]);
+  const timeless = index < MEASURED.length - 1;
+  return {
+    title, unit, limit, limitText: "trigger interval", size: unit === "%" ? 0.01 : 1, timeUnit, timeless, height: timeless ? 110 : 126,
+    keys: [{ text, color: ALONE ? "c0" : "soft" }], about: `${title} over time`,
+    series: runs.map((run) => ({ line: run.telemetry[name], color: run.color, className: ALONE ? "" : "thin" })),
+  };
+}
+
+// What the cursor says of the signals of a run, in a line.
+function signalsAt(run, at) {
+  const told = MEASURED.filter((name) => run.telemetry[name]).map((name) => {
+    const [title, unit] = SIGNALS[name];
+    const value = valueAt(run.telemetry[name], at);
+    const word = title.split(" ")[0].toLowerCase();
+    return unit === "%" ? `${word} ${value == null ? "–" : Math.round(100 * value)} %` : `${word} ${seconds(value)}`;
+  });
+  return told.join(" · ");
+}
+
 function foresightChart() {
   const given = shown().filter((run) => run.foresight);
   const series = given.flatMap((run) => {
@@ -135,7 +168,7 @@ function drawCosts() {
 }
 
 function drawAll() {
-  const specs = [loadChart(), fleetChart(), delayChart(), backlogChart()];
+  const specs = [loadChart(), fleetChart(), delayChart(), backlogChart(), ...MEASURED.map(signalChart)];
   const given = RUNS.some((run) => run.foresight);
   byId("foresight").hidden = !given;
   if (given) specs.push(foresightChart());
@@ -233,6 +266,7 @@ function tell(at) {
     ];
     if (!ALONE) say("p", "name", run.name, tip);
     say("p", "", facts.join(" · "), tip);
+    if (MEASURED.length) say("p", "", signalsAt(run, at), tip);
     const row = decisionAt(run, at);
     if (row && (ALONE || row.kind !== "hold")) {
       const since = row.turns > 1 ? ` since ${clock(row.at_s)}` : "";
@@ -313,7 +347,8 @@ function fillKinds() {
 // The rest --------------------------------------------------------------------------------------
 
 function addFigures() {
-  for (const id of ["over-time", "over-time", "over-time", "over-time", "foresight"])
+  byId("telemetry").hidden = !MEASURED.length;
+  for (const id of ["over-time", "over-time", "over-time", "over-time", ...MEASURED.map(() => "telemetry"), "foresight"])
     say("figure", "over-time", undefined, byId(id));
   say("figure", "", undefined, byId("ecdf"));
   say("figure", "", undefined, byId("cost"));
