@@ -110,9 +110,10 @@ def workloads() -> str:
     lines = [
         "# Workloads and faults",
         "",
-        "Generated from the docstrings by `make docs`. A workload is `name:key=value,...`; numbers "
-        "take",
-        "`k M G %` and `ms s m min h d`; `a + b`, `a * b` and `a for 2h then b` combine them.",
+        "Generated from the docstrings by `make docs`; `penstock workloads` prints them. A "
+        "workload is `name:key=value,...`;",
+        "numbers take `k M G %` and `ms s m min h d`; `a + b`, `a * b` and `a for 2h then b` "
+        "combine them.",
         "",
         "| workload | what it is | options and defaults |",
         "|---|---|---|",

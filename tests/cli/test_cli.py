@@ -154,6 +154,23 @@ def test_jobs_lists_all_explains_one_and_says_what_spark_cannot_express(penstock
     assert penstock("jobs", "ysb", "--json").json() == facts["ysb"]
 
 
+def test_workloads_lists_shapes_with_their_options_and_what_names_stand_for(penstock: Any) -> None:
+    listed = penstock("workloads").out
+    assert "before, after, at, duration, peak_executors" in listed  # of a ramp
+    assert "recording:daedalus-ysb,peak_executors=12 for 6h" in listed
+    facts = {each["workload"]: each for each in penstock("workloads", "--json").json()}
+    assert facts["levels"]["options"] == ["levels", "hold", "peak_executors"]
+    assert facts["pulsar"]["stands_for"].endswith("0.5,peak_executors=12 for 1h")
+
+
+@pytest.mark.parametrize("name", ["daedalus-ysb", "daedalus-traffic", "borkowski-lab", "pulsar"])
+def test_simulate_and_compare_take_the_named_loads(penstock: Any, name: str) -> None:
+    short = ("--workload", name, "--duration", "20min", "--json")
+    assert penstock("simulate", "--policy", "static:4", *short).json()["mean_executors"] == 4.0
+    (row,) = penstock("compare", "--policy", "static:4", "--no-regret", *short).json()
+    assert row["workload"] == name
+
+
 def test_init_writes_settings_that_simulate_takes(penstock: Any, tmp_path: Path) -> None:
     path = tmp_path / "penstock.toml"
     assert penstock("init", str(path), "--policy", "static").code == 0
