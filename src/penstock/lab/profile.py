@@ -84,8 +84,7 @@ class ProfilePlan(Struct, frozen=True):
 
     def runs(self) -> list[ProfileRun]:
         """One for each size, the rates in rising order: a backlog would spoil a lower one."""
-        job = find_job(self.job)
-        most_rps = 1.0 / (job.demo.pace_s + job.compute_s)
+        most_rps = 1.0 / DemoPlan(self.job).record_s
         hold_s = ceil(self.hold_s)
         return [
             ProfileRun(

@@ -14,12 +14,15 @@ from types import TracebackType
 from typing import TypeVar
 
 from penstock.core.errors import ConfigError
+from penstock.testbed.cpu_share import ExecutorShares, check_share
 from penstock.testbed.jars import BROKER, connector, fetch, spark_home
 from penstock.testbed.java import JavaRuntime, find_java, pyspark_version, tell_stderr
 from penstock.testbed.processes import Process, Processes
 from penstock.testbed.servers import LOOPBACK, QUICK_START, Broker, Cluster, ExecutorProcess
 
 Part = TypeVar("Part")
+
+PYTHON_DAEMON = "penstock.testbed.python_daemon"
 
 
 class Testbed:
@@ -42,6 +45,8 @@ class Testbed:
         Ports of the broker and the master; free ones by default.
     kafka, spark
         Leave either out with False.
+    cpu_share
+        The part of a core that each executor may use once it has started; all by default.
     say
         Receives the few lines about what takes long.
     """
@@ -57,11 +62,15 @@ class Testbed:
         master_port: int | None = None,
         kafka: bool = True,
         spark: bool = True,
+        cpu_share: float | None = None,
         say: Callable[[str], None] = tell_stderr,
     ) -> None:
         if slots < 1:
             raise ConfigError(f"slots must be at least 1, not {slots}")
+        if cpu_share is not None:
+            check_share(cpu_share, slots, os.cpu_count() or 1)
         self.slots = slots
+        self._cpu_share = cpu_share
         self._given_directory = Path(run_directory).absolute() if run_directory else None
         self._ports = (kafka_port, master_port)
         self._parts = (kafka, spark)
@@ -102,6 +111,10 @@ class Testbed:
         directory.mkdir(parents=True, exist_ok=True)
         for folder in ("conf", "tmp"):
             (directory / folder).mkdir(exist_ok=True)
+        shares: ExecutorShares | None = None
+        if self._cpu_share is not None and spark:
+            # Before the processes, so that its groups are removed after them.
+            shares = stack.enter_context(ExecutorShares(self._cpu_share))
         self._processes = processes = stack.enter_context(Processes(directory / "logs"))
         shared = (processes, java, self._environment(java, directory))
         kafka_port, master_port = self._ports
@@ -124,6 +137,8 @@ class Testbed:
             except BaseException:
                 stack.close()  # so that the other one does not go on for nothing
                 raise
+        if shares is not None:
+            shares.follow(lambda: [each.pid for each in self.executors()])
 
     def _environment(self, java: JavaRuntime, directory: Path) -> dict[str, str]:
         """That of this process, with whatever else the user runs of Spark kept out."""
@@ -234,6 +249,8 @@ class Testbed:
             # By default an executor that has to go checks every 30 s whether it may.
             "spark.storage.decommission.replicationReattemptInterval": "2s",
             "spark.executor.decommission.forceKillTimeout": "60s",
+            # Spark's own repeats work for each task that costs more than the records of a batch.
+            "spark.python.daemon.module": PYTHON_DAEMON,
         }
         if self._connector is not None:
             # On the class path of both sides: executors on this machine need no copy of their own.

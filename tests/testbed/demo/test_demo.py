@@ -40,6 +40,9 @@ def refused(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> str:
         (["--policy", "penstok"], "unknown policy 'penstok': did you mean 'penstock'?"),
         (["--policy", "ds2:speed=3"], "unknown option 'speed' in ds2"),
         (["--minutes", "-1"], "--minutes must be"),
+        (["--cpu-share", "0"], "--cpu-share must be greater than 0, not '0'"),
+        (["--cpu-share", "1.5"], "the share of a core must be between 0.05 and 1, not 1.5"),
+        (["--cpu-share", "0.05", "--job", "q1"], "--cpu-share needs a job that computes"),
         (["--out", "nowhere/page.html"], "cannot write nowhere/page.html: nowhere is not a folder"),
         (["--journal", "a.jsonl", "--out", "a.jsonl"], "--out a.jsonl is the journal"),
     ],
@@ -152,7 +155,7 @@ def test_a_real_demo_grows_its_fleet_and_leaves_a_page_and_nothing_else(tmp_path
     assert max(step.snapshot.fleet.active for step in steps if step.snapshot is not None) > 1
     page = (tmp_path / "page.html").read_text()
     assert "elastic_scaling" in page
-    assert "Each record waited 1 ms, so that one machine could stand for a cluster." in page
+    assert "Each record waits 1 ms, so that one machine can stand for a cluster." in page
     assert not remaining(tmp_path)
     assert sorted(path.name for path in tmp_path.iterdir()) == ["page.html", "run.jsonl"]
 

@@ -48,6 +48,36 @@ def test_q3_reads_its_source_twice_so_it_pays_half_the_pace_each_time() -> None:
     assert DemoPlan("q3").pace_s == DemoPlan("q11").pace_s / 2
 
 
+@pytest.mark.parametrize(
+    ("job", "share", "low_rps", "peak_rps"),
+    [
+        # A record computes 10 ms: 50 ms with 0.2 of a core, as long as it waits and computes else.
+        ("images-recognise", 0.2, 8.0, 60.0),
+        ("images-recognise", 0.15, 6.0, 45.0),
+        # It waits 40 ms and computes 4 ms; with 0.2 of a core it computes 20 ms.
+        ("images-store", 0.2, 8.0 * 44 / 20, 60.0 * 44 / 20),
+    ],
+)
+def test_with_a_share_of_a_core_records_compute_and_keep_as_many_executors_busy(
+    job: str, share: float, low_rps: float, peak_rps: float
+) -> None:
+    plan = DemoPlan(job, 180, cpu_share=share)
+    assert (plan.pace_s, plan.waiting_together) == (0.0, 1)
+    assert plan.low_rps == pytest.approx(low_rps)
+    assert plan.peak_rps == pytest.approx(peak_rps, abs=0.5)
+    waiting = DemoPlan(job, 180)
+    assert plan.low_rps * plan.record_s == pytest.approx(waiting.low_rps * waiting.record_s)
+
+
+def test_a_peak_that_is_given_is_taken_as_it_is() -> None:
+    assert DemoPlan("images-store", 180, 30.0, cpu_share=0.2).peak_rps == pytest.approx(30.0, abs=1)
+
+
+def test_a_light_job_cannot_compute_instead_of_waiting() -> None:
+    with pytest.raises(ConfigError, match="records of q1 cost next to nothing, so they wait"):
+        make_plan("q1", None, fast=False, cpu_share=0.05)
+
+
 @pytest.mark.parametrize("name", POLICIES)
 def test_every_policy_can_run_in_a_demo(name: str) -> None:
     entry = with_scaled_time(name, DemoPlan("q11", 300))

@@ -41,13 +41,16 @@ def demo(
     job: Annotated[str, about("demo.job")] = "q11",
     minutes: Annotated[float | None, amount(unit="N"), about("demo.minutes")] = None,
     fast: Annotated[bool, about("demo.fast")] = False,
+    cpu_share: Annotated[
+        float | None, amount(zero=False, unit="SHARE"), about("demo.cpu_share")
+    ] = None,
     journal: Annotated[Path | None, about("demo.journal")] = None,
     out: Annotated[Path | None, about("demo.out")] = None,
     kafka_port: Annotated[int | None, whole(1, 65535), about("demo.kafka_port")] = None,
     json: Annotated[bool, about("demo.json")] = False,
 ) -> int:
     """Watch the fleet of a real job follow its load: a broker, a Spark cluster, a Nexmark query."""
-    plan = make_plan(job, minutes, fast)
+    plan = make_plan(job, minutes, fast, cpu_share)
     entry = with_scaled_time(policy or DEFAULT_POLICY, plan)
     journal, out = _places(journal, out)
     interrupt_on_sigterm()
@@ -97,14 +100,17 @@ def _places(journal: Path | None, out: Path | None) -> tuple[Path, Path]:
     return journal, out
 
 
+def _stand_in(plan: DemoPlan) -> str:
+    return f"{plan.work[0].upper()}{plan.work[1:]}, so that one machine can stand for a cluster."
+
+
 def _introduction(plan: DemoPlan, entry: PolicySpec) -> list[str]:
     """What the demo will show, and what of it is artificial."""
     lines = [
         f"{entry.label} keeps {plan.job} within {SLO_S:g} s with 1 to {MAX_EXECUTORS} executors, "
         f"while the load goes from {rate(plan.low_rps)} to {rate(plan.peak_rps)} and back "
         f"in {seconds(float(plan.load_s))}.",
-        f"Each record waits {plan.pace_s * 1e3:g} ms, so that one machine can stand for a cluster. "
-        "Broker, cluster and query are real.",
+        f"{_stand_in(plan)} Broker, cluster and query are real.",
     ]
     if plan.speed > 1.0:
         lines.append(
@@ -132,8 +138,8 @@ def _watch(live: AttachedDemo, screen: Console, label: str) -> None:
 
 def _write_page(plan: DemoPlan, entry: PolicySpec, steps: list[Step], out: Path) -> None:
     note = (
-        f"Each record waited {plan.pace_s * 1e3:g} ms, so that one machine could stand for a "
-        f"cluster. Minutes stand for hours: time spans of the policy divided by {plan.speed:.0f}."
+        f"{_stand_in(plan)} Minutes stand for hours: time spans of the policy divided by "
+        f"{plan.speed:.0f}."
     )
     title = f"Demo: {plan.job} under {entry.label}"
     html = page([(entry.label, steps)], title=title, slo_s=SLO_S, note=note)

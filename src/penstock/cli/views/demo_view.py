@@ -135,7 +135,7 @@ def draw(shown: Shown, label: str, elapsed_s: float, width: int) -> Panel:
     return Panel(
         Group(*parts),
         title=f"{label} · {plan.job} · {instant(elapsed_s)} of {instant(float(plan.load_s))}",
-        subtitle=f"each record waits {plan.pace_s * 1e3:g} ms",
+        subtitle=plan.work,
         width=width,
         border_style="dim",
     )

@@ -14,7 +14,7 @@ from penstock.core.model import Step
 from penstock.settings.goal import Goal
 from penstock.settings.header import journal_header
 from penstock.settings.policy_spec import PolicySpec
-from penstock.settings.toml import LiveSettings
+from penstock.settings.toml import LiveSettings, Mode
 from penstock.spark.attach import Attachment
 from penstock.testbed.demo import environment as parts
 from penstock.testbed.demo import plan as sizes
@@ -72,15 +72,24 @@ def attached_demo(
     journal: Path,
     say: parts.Say,
     *,
+    mode: Mode = "act",
     kafka_port: int | None = None,
+    executors: int = 1,
+    settings: dict[str, str] | None = None,
     admission: bool = True,
     warmup_s: float = parts.WARM_UP_TIMEOUT_S,
 ) -> Iterator[AttachedDemo]:
-    """Start everything, hand it over when the load begins, and end everything."""
+    """Start everything, hand it over when the load begins, and end everything.
+
+    `executors` and `settings` are those of `demo_environment`.
+    """
     goal = Goal(slo_s=sizes.SLO_S)
-    workload = f"wave of {plan.load_s} s, {plan.low_rps:g} to {plan.peak_rps:g} records/s"
-    facts = {"workload": workload, "job": plan.job, "pace": f"{plan.pace_s:g} s per record"}
-    starting = parts.demo_environment(plan, say, kafka_port=kafka_port, warmup_s=warmup_s)
+    facts = {"workload": plan.description, "job": plan.job, "pace": f"{plan.pace_s:g} s per record"}
+    if plan.cpu_share is not None:
+        facts["cpu_share"] = f"{plan.cpu_share:g} of a core per executor"
+    starting = parts.demo_environment(
+        plan, say, kafka_port=kafka_port, executors=executors, settings=settings, warmup_s=warmup_s
+    )
     with WarningLog().taken() as log, starting as environment:
         from penstock.spark.actuator.actuator import Patience
 
@@ -90,7 +99,7 @@ def attached_demo(
             entry,
             goal=goal,
             # A backlog in one batch would hide for minutes what new executors are good for.
-            live=LiveSettings(every_s=plan.every_s, admission=admission),
+            live=LiveSettings(mode=mode, every_s=plan.every_s, admission=admission),
             journal=book,
             # Short batches leave a gap soon; a demo of minutes cannot wait a minute for one.
             patience=Patience(look_every_s=0.5, quiet_s=5.0),

@@ -115,7 +115,7 @@ def demo_environment(
     say: Say,
     *,
     kafka_port: int | None = None,
-    executors: int = 1,
+    executors: int | None = None,
     settings: dict[str, str] | None = None,
     warmup_s: float = WARM_UP_TIMEOUT_S,
 ) -> Iterator[DemoEnvironment]:
@@ -130,7 +130,7 @@ def demo_environment(
     kafka_port
         The port of the broker; a free one by default.
     executors
-        The fleet at the start.
+        The fleet at the start; by default that of the plan.
     settings
         Of Spark, on top of those of the testbed, whose fleet stands still by itself.
     warmup_s
@@ -139,10 +139,13 @@ def demo_environment(
     with _run_directory(say) as directory, interrupt_once(), ExitStack() as stack:
         slots = sizes.MAX_EXECUTORS
         say(f"starting a Kafka broker and a Spark cluster with {slots} slots ...")
-        bed = stack.enter_context(Testbed(slots, directory, kafka_port=kafka_port, say=say))
+        bed = stack.enter_context(
+            Testbed(slots, directory, kafka_port=kafka_port, cpu_share=plan.cpu_share, say=say)
+        )
         job = find_job(plan.job)
         for topic in plan.topics.values():
             bed.create_topic(topic, plan.partitions)
+        executors = plan.start_executors if executors is None else executors
         fleet = "one executor" if executors == 1 else f"{executors} executors"
         say(f"starting the driver on {bed.master_url}, with {fleet} ...")
         stack.callback(_end_driver)
@@ -209,6 +212,8 @@ def paced_source(source: DataFrame, plan: DemoPlan) -> DataFrame:
     """Records of Kafka that wait as the plan says; one of several waits for all of them."""
     from pyspark.sql import functions as f
 
+    if plan.pace_s == 0.0:
+        return source
     waits = f.col("offset") % plan.waiting_together == 0
     return paced(source, f.when(waits, plan.waiting_together * plan.pace_s).otherwise(0.0))
 
@@ -231,7 +236,7 @@ def _warm_up(
 
     def warm() -> bool:
         batches, duration_s = last_batch()
-        return batches >= WARM_UP_BATCHES and duration_s <= sizes.TRIGGER_S
+        return batches >= WARM_UP_BATCHES and duration_s <= plan.warm_batch_s
 
     try:
         wait_until(lambda: last_batch()[0], FIRST_BATCH_TIMEOUT_S, "", every_s=0.25)

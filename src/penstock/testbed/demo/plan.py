@@ -1,8 +1,9 @@
-"""What the demo runs: sizes, paces and the load. Pure."""
+"""What the demo runs: sizes, paces and the load."""
 
 from __future__ import annotations
 
 import dataclasses
+import os
 from collections.abc import Set
 from math import cos, pi
 from typing import Any
@@ -13,7 +14,8 @@ from msgspec import Struct
 from penstock.core.errors import ConfigError
 from penstock.settings.goal import Goal
 from penstock.settings.policy_spec import PolicySpec, read_policy_spec
-from penstock.testbed.jobs.benchmark_jobs import find_job
+from penstock.testbed.cpu_share import check_share, find_controller
+from penstock.testbed.jobs.benchmark_jobs import JOBS, find_job
 
 TOPIC = "events"
 SLO_S = 10.0
@@ -53,6 +55,7 @@ class DemoPlan(Struct, frozen=True):
     """A demo: which job, for how long, and how often Penstock decides.
 
     `full_peak_rps` is how high a wave rises that is long enough; by default what suits the job.
+    With a `cpu_share`, records compute and do not wait, each executor with that part of a core.
 
     Examples
     --------
@@ -66,6 +69,7 @@ class DemoPlan(Struct, frozen=True):
     job: str = "q11"
     load_s: int = round(60 * DEFAULT_MINUTES)
     full_peak_rps: float | None = None
+    cpu_share: float | None = None
 
     @property
     def topics(self) -> dict[str, str]:
@@ -75,14 +79,51 @@ class DemoPlan(Struct, frozen=True):
 
     @property
     def partitions(self) -> int:
-        """Of each topic."""
-        return find_job(self.job).partitions
+        """Of each topic.
+
+        With a share of a core, few: each task takes 0.1 s of processor time besides its records.
+        """
+        wanted = find_job(self.job).partitions
+        return wanted if self.cpu_share is None else min(wanted, MAX_EXECUTORS)
+
+    @property
+    def start_executors(self) -> int:
+        """The fleet at the start; one with a share of a core takes too long for its tasks alone."""
+        return 1 if self.cpu_share is None else 2
+
+    @property
+    def warm_batch_s(self) -> float:
+        """How long a batch takes at most at the start once its code is compiled."""
+        return TRIGGER_S if self.cpu_share is None else SLO_S / 2
 
     @property
     def pace_s(self) -> float:
         """How long each record of a source waits; q3 reads its source twice and waits twice."""
         job = find_job(self.job)
-        return job.demo.pace_s / job.reads
+        return job.demo.pace_s / job.reads if self.cpu_share is None else 0.0
+
+    @property
+    def record_s(self) -> float:
+        """How long a record keeps an executor: it waits and computes, or only computes.
+
+        >>> [DemoPlan("images-recognise", cpu_share=share).record_s for share in (None, 0.2)]
+        [0.05, 0.05]
+        """
+        job = find_job(self.job)
+        if self.cpu_share is None:
+            return job.demo.pace_s + job.compute_s
+        return job.compute_s / self.cpu_share
+
+    @property
+    def work(self) -> str:
+        """What a record does, for people.
+
+        >>> DemoPlan("q11").work, DemoPlan("images-store", cpu_share=0.2).work
+        ('each record waits 1 ms', 'executors compute, each with 0.2 of a core')
+        """
+        if self.cpu_share is None:
+            return f"each record waits {self.pace_s * 1e3:g} ms"
+        return f"executors compute, each with {self.cpu_share:g} of a core"
 
     @property
     def waiting_together(self) -> int:
@@ -91,12 +132,14 @@ class DemoPlan(Struct, frozen=True):
         >>> DemoPlan("q11").waiting_together, DemoPlan("images-store").waiting_together
         (20, 1)
         """
+        if self.pace_s == 0.0:
+            return 1
         return min(WAITING_TOGETHER, max(1, round(LONGEST_WAIT_S / self.pace_s)))
 
     @property
     def low_rps(self) -> float:
         """The load before and after the wave."""
-        return find_job(self.job).demo.low_rps
+        return self._suited_rps(find_job(self.job).demo.low_rps)
 
     @property
     def warm_up_rps(self) -> float:
@@ -125,9 +168,20 @@ class DemoPlan(Struct, frozen=True):
         >>> [round(DemoPlan("q11", load_s).peak_rps) for load_s in (81, 180, 300)]
         [1900, 3400, 3400]
         """
-        full_rps = self.full_peak_rps or find_job(self.job).demo.peak_rps
+        full_rps = self.full_peak_rps or self._suited_rps(find_job(self.job).demo.peak_rps)
         rise = (full_rps - self.low_rps) * min(1.0, self.load_s / FULL_WAVE_S)
         return self.low_rps + round(rise, -2 if rise > 1000.0 else 0)
+
+    def _suited_rps(self, paced_rps: float) -> float:
+        """The rate that keeps as many executors busy as this one does with records that wait."""
+        if self.cpu_share is None:
+            return paced_rps
+        return paced_rps * msgspec.structs.replace(self, cpu_share=None).record_s / self.record_s
+
+    @property
+    def description(self) -> str:
+        """The load, for people."""
+        return f"wave of {self.load_s} s, {self.low_rps:g} to {self.peak_rps:g} records/s"
 
     def rates_rps(self) -> list[float]:
         """The load of each second: a tenth of the time low, one wave, and low again."""
@@ -139,7 +193,9 @@ class DemoPlan(Struct, frozen=True):
         return [low] * head + hump + [low] * tail
 
 
-def make_plan(job: str, minutes: float | None, fast: bool) -> DemoPlan:
+def make_plan(
+    job: str, minutes: float | None, fast: bool, cpu_share: float | None = None
+) -> DemoPlan:
     """The demo that was asked for, or what is wrong with the request.
 
     >>> make_plan("q11", None, fast=True).load_s
@@ -152,7 +208,16 @@ def make_plan(job: str, minutes: float | None, fast: bool) -> DemoPlan:
     if not SHORTEST_MINUTES <= length <= LONGEST_MINUTES:
         bounds = f"{SHORTEST_MINUTES:g} and {LONGEST_MINUTES:g}"
         raise ConfigError(f"--minutes must be between {bounds}, not {length:g}")
-    return DemoPlan(job, round(60 * length))
+    if cpu_share is not None:
+        check_share(cpu_share, MAX_EXECUTORS, os.cpu_count() or 1)
+        if not find_job(job).compute_s:
+            able = ", ".join(name for name, each in JOBS.items() if each.compute_s)
+            raise ConfigError(
+                f"--cpu-share needs a job that computes: records of {job} cost next to nothing, so "
+                f"they wait instead; take one of {able}"
+            )
+        find_controller()
+    return DemoPlan(job, round(60 * length), cpu_share=cpu_share)
 
 
 def with_scaled_time(text: str, plan: DemoPlan) -> PolicySpec:
