@@ -145,10 +145,13 @@ class ExecutionOptions:
             if self.on == "local":
                 yield SweepRunner(partial(_run_here, self.processes), kept, self.processes)
                 return
-            from penstock.lab.experiments.on_spark import on_spark, session
+            from penstock.lab.experiments.on_spark import SESSION_SETTINGS, on_spark
+            from penstock.testbed.sessions import open_session
 
             with console(stderr=True).status("starting Spark"):
-                spark = stack.enter_context(session(self.master))
+                spark = stack.enter_context(
+                    open_session("penstock-sweep", self.master, SESSION_SETTINGS)
+                )
                 run_cells = on_spark(spark)
             yield SweepRunner(run_cells, kept, spark=spark)
 

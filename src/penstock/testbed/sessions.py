@@ -6,10 +6,13 @@ import logging
 import os
 import signal
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
+
+from penstock.core.errors import ConfigError
+from penstock.testbed.java import find_java
 
 if TYPE_CHECKING:
     from pyspark import SparkConf
@@ -29,6 +32,50 @@ def start_session(conf: SparkConf, log: Path = Path(os.devnull)) -> SparkSession
             return SparkSession.builder.config(conf=conf).getOrCreate()
     finally:
         signal.signal(signal.SIGINT, interrupt)
+
+
+@contextmanager
+def open_session(
+    name: str, master: str | None = None, settings: Mapping[str, str] | None = None
+) -> Iterator[SparkSession]:
+    """A session for as long as the block lasts.
+
+    Without a `master`, that of the user's spark-defaults.conf or else this machine.
+    """
+    java = find_java()
+    os.environ.setdefault("JAVA_HOME", str(java.home))
+    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    from pyspark import SparkConf
+
+    conf = SparkConf().setAppName(name).set("spark.log.level", "ERROR")
+    conf.set("spark.ui.showConsoleProgress", "false")
+    if master is not None:
+        conf.setMaster(master)
+    conf.setAll(list((settings or {}).items()))
+    try:
+        spark = start_session(conf)
+    except Exception as error:
+        where = master or "the master of spark-defaults.conf"
+        raise ConfigError(f"cannot start on Spark at {where}: {spark_cause(error)}") from error
+    try:
+        yield spark
+    finally:
+        spark.stop()
+
+
+def spark_cause(error: Exception) -> str:
+    """The line that matters of Spark's long message.
+
+    >>> spark_cause(Exception("An error occurred while calling o1.run." + chr(10) +
+    ... ": org.apache.spark.SparkException: Could not parse Master URL: 'moon'"))
+    "org.apache.spark.SparkException: Could not parse Master URL: 'moon'"
+    """
+    lines = [line.strip(" :") for line in str(error).splitlines() if line.strip(" :")]
+    lacking = [line for line in lines if line.startswith("ModuleNotFoundError")]
+    if lacking:
+        return f"an executor's Python lacks a module ({lacking[0].partition(': ')[2]})"
+    causes = [line for line in lines if line.partition(":")[0].endswith(("Error", "Exception"))]
+    return (causes or lines or [type(error).__name__])[0]
 
 
 @contextmanager

@@ -12,13 +12,12 @@ import hashlib
 import os
 import py_compile
 import shutil
-import sys
 import tempfile
 import warnings
 import zipfile
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor, wait
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 from itertools import count
@@ -43,7 +42,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 #: How often a task may fail before the job does: executors come and go on a cluster.
-MOST_FAILURES = 8
+SESSION_SETTINGS = {"spark.task.maxFailures": "8"}
 POLL_EVERY_S = 0.2
 POLLS_BEFORE_WARNING = 150  #: After as many polls of a cluster that does nothing, say so.
 NO_ROOM = "no executor has started a run: has the cluster room for one?"
@@ -86,9 +85,10 @@ def _run_cells(context: SparkContext, work: Work, cells: Sequence[Cell], on_row:
         except PenstockError:
             raise
         except Exception as error:
-            raise PenstockError(
-                f"the sweep ended on Spark after {received} of {len(cells)} runs: {_cause(error)}"
-            ) from error
+            from penstock.testbed.sessions import spark_cause  # does not travel to the executors
+
+            done = f"the sweep ended on Spark after {received} of {len(cells)} runs"
+            raise PenstockError(f"{done}: {spark_cause(error)}") from error
         finally:
             # The thread is waited for, so whatever ends this early has to end the job too.
             with suppress(Exception):
@@ -133,16 +133,6 @@ def _list_accumulator() -> Any:
             return value1
 
     return ListAccumulator()
-
-
-def _cause(error: Exception) -> str:
-    """The line that matters of Spark's long message."""
-    lines = [line.strip(" :") for line in str(error).splitlines() if line.strip(" :")]
-    lacking = [line for line in lines if line.startswith("ModuleNotFoundError")]
-    if lacking:
-        return f"an executor's Python lacks a module ({lacking[0].partition(': ')[2]})"
-    causes = [line for line in lines if line.partition(":")[0].endswith(("Error", "Exception"))]
-    return (causes or lines or [type(error).__name__])[0]
 
 
 def packed(directory: Path) -> Path:
@@ -193,37 +183,6 @@ def _placed(content: bytes) -> str:
     return str(path)
 
 
-@contextmanager
-def session(master: str | None = None, settings: dict[str, str] | None = None) -> Iterator[Any]:
-    """A Spark session for as long as the block lasts.
-
-    Without a `master`, that of the user's spark-defaults.conf or else this machine.
-    """
-    from penstock.testbed.java import find_java
-    from penstock.testbed.sessions import start_session
-
-    java = find_java()
-    os.environ.setdefault("JAVA_HOME", str(java.home))
-    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
-    from pyspark import SparkConf
-
-    conf = SparkConf().setAppName("penstock-sweep").set("spark.log.level", "ERROR")
-    conf.set("spark.ui.showConsoleProgress", "false")
-    conf.set("spark.task.maxFailures", str(MOST_FAILURES))
-    if master is not None:
-        conf.setMaster(master)
-    conf.setAll(list((settings or {}).items()))
-    try:
-        spark = start_session(conf)
-    except Exception as error:
-        where = master or "the master of spark-defaults.conf"
-        raise ConfigError(f"cannot start on Spark at {where}: {_cause(error)}") from error
-    try:
-        yield spark
-    finally:
-        spark.stop()
-
-
 def frame(spark: SparkSession, rows: Sequence[Row]) -> DataFrame:
     """The rows as a DataFrame, with the columns of `Row`."""
     kinds = {str: "string", int: "bigint", float: "double"}
@@ -234,8 +193,9 @@ def frame(spark: SparkSession, rows: Sequence[Row]) -> DataFrame:
 def exists(spark: SparkSession, place: str) -> bool:
     """Whether something is at a place that Spark can read, e.g. s3a://bucket/results."""
     from penstock.spark.internals import JVM_ERRORS, Driver
+    from penstock.testbed.sessions import spark_cause
 
     try:
         return Driver(spark).exists(place)
     except JVM_ERRORS as error:
-        raise ConfigError(f"Spark cannot look at {place}: {_cause(error)}") from error
+        raise ConfigError(f"Spark cannot look at {place}: {spark_cause(error)}") from error
