@@ -106,16 +106,40 @@ def play(
     give_up_after_s: float = 60.0,
     stopped: Callable[[], bool] = lambda: False,
 ) -> Report:
+    """Make the events of the stream here, and send each when it is due: see `follow`."""
+    blocks = _Blocks(stream)
+
+    def send(first: int, stop: int) -> int:
+        sent = first
+        for values in blocks.between(first, min(stop, first + RECORDS_PER_TICK)):
+            taken = sender.send(values, sent)
+            sent += taken
+            if taken < len(values) or stopped():
+                break
+        return sent - first
+
+    return follow(timeline, send, clock, TICK_S, start_s, give_up_after_s, stopped)
+
+
+def follow(
+    timeline: Timeline,
+    send: Callable[[int, int], int],
+    clock: Clock,
+    tick_s: float,
+    start_s: float | None = None,
+    give_up_after_s: float = 60.0,
+    stopped: Callable[[], bool] = lambda: False,
+) -> Report:
     """Send each event when it is due, until all are out or `stopped` says so.
 
-    The timeline starts at `start_s`, by default at the clock's first instant. What is late is sent
-    until `give_up_after_s` after its end.
+    `send` gets the number of the first event that is due and not sent, and the number after the
+    last; it returns how many it took. The timeline starts at `start_s`, by default at the clock's
+    first instant. What is late is sent until `give_up_after_s` after its end.
     """
     sent = behind_max = 0
     behind_max_s = elapsed_s = 0.0
     late = False
-    blocks = _Blocks(stream)
-    for now_s in clock.ticks(TICK_S):
+    for now_s in clock.ticks(tick_s):
         start_s = now_s if start_s is None else start_s
         elapsed_s = now_s - start_s
         due = timeline.due_by(elapsed_s)
@@ -124,11 +148,7 @@ def play(
             behind_max_s = max(behind_max_s, behind_s)
             behind_max = max(behind_max, due - sent)
             late = _say_if_late(late, behind_s, due - sent)
-        for values in blocks.between(sent, min(due, sent + RECORDS_PER_TICK)):
-            taken = sender.send(values, sent)
-            sent += taken
-            if taken < len(values) or stopped():
-                break
+            sent += send(sent, due)
         gave_up = elapsed_s > timeline.duration_s + give_up_after_s
         if sent == timeline.events or gave_up:
             break

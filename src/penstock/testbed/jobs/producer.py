@@ -7,7 +7,9 @@ A process of its own::
         --seconds 60
 
 It takes a rate per second from a file or from a workload of the simulation. It ends when all events
-are out, or on SIGTERM or SIGINT, and then writes its `Report` as one line of JSON.
+are out, or on SIGTERM or SIGINT, and then writes its `Report` as one line of JSON. With ``--on
+spark`` the tasks of a Spark application make and send the same events
+(`penstock.testbed.jobs.spark_sender`).
 """
 
 from __future__ import annotations
@@ -17,6 +19,8 @@ import logging
 import signal
 import sys
 from collections.abc import Callable, Sequence
+from dataclasses import replace
+from functools import partial
 from math import ceil
 from pathlib import Path
 from typing import Any
@@ -25,16 +29,18 @@ import msgspec
 from msgspec import structs
 
 from penstock.core.clock import WallClock
-from penstock.core.errors import ConfigError, PenstockError
+from penstock.core.errors import ConfigError, PenstockError, unknown
 from penstock.core.protocols import Clock
 from penstock.simulation.workloads.expressions import parse_workload
-from penstock.testbed.jobs.playback import TICK_S, EventStream, Report, play
+from penstock.testbed.jobs.image_records import require_packages
+from penstock.testbed.jobs.playback import TICK_S, EventStream, Report, follow, play
 from penstock.testbed.jobs.streams import STREAMS, open_stream
 from penstock.testbed.jobs.timeline import Timeline
 
 QUEUE_RECORDS = 200_000
 #: The first event is due this long after the start, when its stream is prepared.
 LEAD_S = 0.5
+PLACES = ("local", "spark")
 
 log = logging.getLogger(__name__)
 
@@ -165,16 +171,55 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _produce(options: argparse.Namespace) -> Report:
+    if options.on not in PLACES:
+        raise unknown("place for --on", options.on, PLACES)
+    if options.master is not None and options.on != "spark":
+        raise ConfigError("--master goes with --on spark")
     signals: list[int] = []
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, lambda number, _frame: signals.append(number))
 
-    timeline = Timeline(_rates(options))
+    run = _produce_on_spark if options.on == "spark" else _produce_here
+    return run(options, _rates(options), lambda: bool(signals))
+
+
+def _produce_here(
+    options: argparse.Namespace, rates_rps: Sequence[float], stopped: Callable[[], bool]
+) -> Report:
+    timeline = Timeline(rates_rps)
     sender = KafkaSender(options.bootstrap, options.topic, dict(options.setting))
-    clock = WallClock()
-    start_s = next(clock.ticks(TICK_S)) + LEAD_S
-    stream = open_stream(options.stream, options.seed, timeline, int(start_s * 1000))
-    return produce(timeline, stream, sender, clock, start_s=start_s, stopped=lambda: bool(signals))
+    start_s, base_ms = _start(options, LEAD_S)
+    stream = open_stream(options.stream, options.seed, timeline, base_ms)
+    return produce(timeline, stream, sender, WallClock(), start_s=start_s, stopped=stopped)
+
+
+def _produce_on_spark(
+    options: argparse.Namespace, rates_rps: Sequence[float], stopped: Callable[[], bool]
+) -> Report:
+    from penstock.testbed.jobs import spark_sender
+    from penstock.testbed.sessions import open_session
+
+    require_packages("--on spark", ["pandas", "pyarrow"])
+    timeline = Timeline(rates_rps)
+    plan = spark_sender.EventPlan(options.stream, options.seed, tuple(rates_rps), base_ms=0)
+    spark_sender.open_plan(plan)  # what is wrong with it is said before Spark starts
+    settings = spark_sender.connector_settings() | {"spark.ui.enabled": "false"}
+    with open_session("penstock-producer", options.master, settings) as spark:
+        sender = spark_sender.SparkSender(
+            spark, options.bootstrap, options.topic, dict(options.setting)
+        )
+        sender.warm_up(plan)
+        start_s, base_ms = _start(options, spark_sender.LEAD_S)
+        plan = replace(plan, base_ms=base_ms)
+        sender.warm_up(plan)
+        send = partial(sender.send, plan)
+        return follow(timeline, send, WallClock(), spark_sender.TICK_S, start_s, stopped=stopped)
+
+
+def _start(options: argparse.Namespace, lead_s: float) -> tuple[float, int]:
+    """When the first event is due, and which time it bears."""
+    start_s = next(WallClock().ticks(TICK_S)) + lead_s
+    return start_s, int(start_s * 1000) if options.base_ms is None else options.base_ms
 
 
 def _rates(options: argparse.Namespace) -> list[float]:
@@ -232,7 +277,20 @@ def _parser() -> argparse.ArgumentParser:
     capacity = "what one executor can carry, for a workload that is measured in executors"
     parser.add_argument("--capacity-rps", type=float, help=capacity)
     setting = parser.add_argument("--setting", type=_pair, action="append", default=[])
-    setting.metavar, setting.help = "KEY=VALUE", "a setting of librdkafka"
+    setting.metavar = "KEY=VALUE"
+    setting.help = "a setting of librdkafka, or with --on spark of Kafka's Java client"
+    parser.add_argument(
+        "--base-ms",
+        type=int,
+        help="the time of the first second in the events, in ms since the epoch; by default now",
+    )
+    parser.add_argument(
+        "--on",
+        default="local",
+        metavar="PLACE",
+        help="local (default) or spark: who makes the events and sends them",
+    )
+    parser.add_argument("--master", metavar="URL", help="a Spark master, with --on spark")
     return parser
 
 
