@@ -74,7 +74,7 @@ def attached_demo(
     *,
     mode: Mode = "act",
     kafka_port: int | None = None,
-    executors: int = 1,
+    executors: int | None = None,
     settings: dict[str, str] | None = None,
     admission: bool = True,
     warmup_s: float = parts.WARM_UP_TIMEOUT_S,
