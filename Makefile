@@ -58,11 +58,8 @@ results: $(STAMP) ## compare all policies in the lab (TRACES="day.csv ..." ARGS=
 tuned: $(STAMP) ## tune all rivals for the results, hours; resumes what is missing (TRACES="day.csv ...")
 	@$(BIN)/python -m docs.tune $(TRACES) $(ARGS)
 
-results-live: java ## compare five scalers on real Spark, about 45 min; resumes what is missing
-	@$(BIN)/penstock compare-live $(ARGS)
-	@test -f runs/live-demo.jsonl || { rm -f runs/part.jsonl; \
-	  $(BIN)/penstock demo --journal runs/part.jsonl && mv runs/part.jsonl runs/live-demo.jsonl; }
-	@$(BIN)/python docs/results_live.py
+results-live: java ## make the missing runs on real Spark, hours on a quiet machine (PART=60min), and their pages
+	@$(BIN)/python docs/results_live.py --play $(or $(PART),24h)
 
 recorded: java ## record journals of real runs for tests/recorded, about 6 min each (ARGS="q1-follows")
 	@$(BIN)/python -m tools.record_journals record $(ARGS)

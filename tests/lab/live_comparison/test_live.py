@@ -11,11 +11,11 @@ import pytest
 from docs import results, results_live
 
 from penstock.cli.app import main
+from penstock.cli.views.live_page import live_page
 from penstock.core.errors import ConfigError, PenstockError
-from penstock.core.journal import MemoryJournal
+from penstock.core.journal import read_steps
 from penstock.core.knowledge import Knowledge
 from penstock.core.model import ExecutorSample, Fleet, Snapshot
-from penstock.lab.experiments.scenario import Scenario, simulate
 from penstock.lab.live_comparison import contest
 from penstock.lab.live_comparison.contest import fitted_job, forecast
 from penstock.lab.live_comparison.observer import (
@@ -26,21 +26,15 @@ from penstock.lab.live_comparison.observer import (
     rescaled,
     startups_s,
 )
-from penstock.lab.live_comparison.trial import (
-    Trial,
-    WaitingIsWork,
-    contestants,
-    entry_of,
-    find_contestant,
-    measured,
-)
+from penstock.lab.live_comparison.plan import LivePlan
+from penstock.lab.live_comparison.scalers import DEFAULT_SCALERS, WaitingIsWork, entry_of, scaler_of
+from penstock.lab.live_comparison.trial import Trial, TrialOrder, measured
+from penstock.observe.report.series import Telemetry
 from penstock.policies.kubernetes.hpa import Hpa
-from penstock.settings.policy_spec import read_policy_spec
 from penstock.simulation.engines.engine import Level
 from penstock.testbed.demo import plan as sizes
-from penstock.testbed.demo.plan import DemoPlan
 
-PLAN = DemoPlan(load_s=110, full_peak_rps=2600.0)
+PLAN = LivePlan(load_s=110, full_peak_rps=2600.0)
 FIXED_S, CORE_S = 0.5, 0.001
 
 
@@ -69,7 +63,10 @@ def trial(name: str, number: int, executors: int = 3) -> Trial:
     seen = observed(PLAN.rates_rps(), lives)
     facts = {"cores": "2", "memory": "8 GiB", "system": "Linux", "python": "3", "pyspark": "4"}
     facts |= {"java": "17", "kafka": "4", "penstock": "0"}
-    return Trial(name, number, f"2026-11-16 0{number}:00", PLAN, facts, seen)
+    signals = [[1.0, None]] * 9
+    return Trial(
+        name, number, f"2026-11-16 0{number}:00", PLAN, facts, seen, Telemetry([0.0, 4.0], *signals)
+    )
 
 
 def test_a_run_is_measured_by_processes_arrivals_and_commits() -> None:
@@ -87,7 +84,10 @@ def test_a_run_is_measured_by_processes_arrivals_and_commits() -> None:
     seen = Observation(20.0, arrived, batches, lives)
     found = measured(msgspec.structs.replace(trial("static", 1), observation=seen))
     assert found.executor_s == pytest.approx(20.0 + 10.0)
-    assert found.p50_s == pytest.approx(1.9, abs=0.01)
+    assert found.mean_executors == pytest.approx(1.5)
+    # 2 s for nine tenths of the records, 1 s for the last ones.
+    assert found.mean_delay_s == pytest.approx(1.9)
+    assert found.delay_and_executors == pytest.approx(3.4)
     assert found.p95_s == pytest.approx(2.9, abs=0.02)
     assert found.late_fraction == 0.0
     assert (found.rescales, found.moved_executors, found.failed_tasks) == (2, 2, 3)
@@ -127,7 +127,8 @@ def test_the_job_on_paper_costs_what_live_batches_did() -> None:
         ExecutorLifetime("2", -9.0, -5.0, None),
         ExecutorLifetime("3", 30.0, 34.0, None),
     ]
-    job = fitted_job([observed(PLAN.rates_rps(), lives)])
+    seen = observed(PLAN.rates_rps(), lives)
+    job = fitted_job([msgspec.structs.replace(trial("ds2", 1), observation=seen)])
     assert job.fixed_s == pytest.approx(FIXED_S, abs=0.02)
     assert job.stages[0].core_s_per_record == pytest.approx(CORE_S, rel=0.02)
     assert job.startup.shortest_s == job.startup.longest_s == pytest.approx(4.0)
@@ -137,139 +138,200 @@ def test_the_job_on_paper_costs_what_live_batches_did() -> None:
 def test_a_live_run_is_forecast_from_those_of_the_others() -> None:
     """The runs follow the same arithmetic as the job, so that the forecast has to hit them."""
     others = [trial("spark", 1, executors=4), trial("hpa", 1, executors=2)]
-    own = measured(trial("static", 1))
-    guess = forecast(contestants(PLAN)["static"], others, executors=3, span_s=float(PLAN.load_s))
+    own = measured(trial("static:3", 1))
+    guess = forecast(scaler_of("static:3", PLAN), others, executors=3, span_s=float(PLAN.load_s))
     assert guess.executor_s == pytest.approx(own.executor_s, rel=0.01)
-    assert guess.p50_s == pytest.approx(own.p50_s, rel=0.1)
+    assert guess.mean_delay_s == pytest.approx(own.mean_delay_s, rel=0.1)
     assert guess.p95_s == pytest.approx(own.p95_s, rel=0.1)
     assert guess.rescales == 0.0
 
 
 @pytest.mark.parametrize("name", ["spark", "hpa", "ds2", "penstock"])
 def test_all_that_scale_grow_with_the_load_on_paper(name: str) -> None:
-    others = [trial("static", 1)]
-    guess = forecast(contestants(PLAN)[name], others, executors=1, span_s=float(PLAN.load_s))
+    others = [trial("static:3", 1)]
+    guess = forecast(scaler_of(name, PLAN), others, executors=1, span_s=float(PLAN.load_s))
     assert guess.executor_s > PLAN.load_s
     assert guess.rescales >= 1.0
 
 
-def test_waiting_counts_as_cpu() -> None:
+def test_waiting_counts_as_cpu_now_and_when_a_policy_looks_back() -> None:
     executors = (ExecutorSample("1", 0.0, cpu_fraction=0.05, busy_fraction=0.9),)
     snapshot = Snapshot(600.0, Fleet(1, 1, 1), executors=executors)
-    wish = WaitingIsWork(Hpa()).decide(snapshot, Knowledge())
+    knowledge = Knowledge()
+    knowledge.learn(snapshot, 600.0)
+    wish = WaitingIsWork(Hpa()).decide(snapshot, knowledge)
     assert wish.target_executors == 2
+    assert [one.cpu_fraction for one in knowledge.history[-1].executors] == [0.9]
     assert entry_of("hpa", PLAN).limits.max_executors == sizes.MAX_EXECUTORS
 
 
+def test_a_policy_that_is_woken_by_surges_is_woken_here_too() -> None:
+    assert entry_of("penstock", PLAN).policy.wakes_on_surge
+    assert not entry_of("hpa", PLAN).policy.wakes_on_surge
+
+
+def test_executors_that_compute_show_their_real_cpu() -> None:
+    computing = LivePlan("images-recognise", load_s=110, cpu_share=0.2)
+    assert isinstance(entry_of("hpa", PLAN).policy, WaitingIsWork)
+    assert isinstance(entry_of("hpa", computing).policy, Hpa)
+
+
 def test_dynamic_allocation_is_switched_on_with_sparks_own_waits() -> None:
-    settings = find_contestant("spark", PLAN).settings
+    settings = scaler_of("spark", PLAN).settings
     assert settings["spark.dynamicAllocation.enabled"] == "true"
     assert settings["spark.dynamicAllocation.schedulerBacklogTimeout"] == "1s"
     assert settings["spark.dynamicAllocation.executorIdleTimeout"] == "60s"
 
 
-def test_every_run_is_made_once_in_an_order_drawn_by_lot() -> None:
-    names = list(contestants(PLAN))
-    runs = contest.order(names, [1, 2, 3])
-    assert sorted(runs) == sorted((name, number) for name in names for number in (1, 2, 3))
-    assert runs == contest.order(names, [1, 2, 3])
-    assert runs != contest.order(names, [1, 2, 3], seed=2)
+def test_a_load_of_an_hour_is_compressed_and_keeps_its_shape() -> None:
+    """Low for half an hour, then four times as high: two minutes of each in a run of four."""
+    load = "constant:rate=10 for 30min then constant:rate=40 for 30min"
+    plan = LivePlan("q1", load_s=240, workload=load)
+    rates = plan.rates_rps()
+    assert rates == [850.0] * 120 + [3400.0] * 120  # the demo of q1 has its peak at 3,400
+    assert (plan.low_rps, plan.peak_rps, plan.speed) == (850.0, 3400.0, 10.0)
+    assert scaler_of("ds2", plan).executors == 2  # 0.85 executors of work at 70 %
+    assert scaler_of("static", plan).name == "static:5"
+    # A load shorter than the run is stretched.
+    slow = LivePlan(
+        "q1", load_s=120, workload="constant:rate=1 for 30s then constant:rate=2 for 30s"
+    )
+    assert slow.rates_rps() == [1700.0] * 60 + [3400.0] * 60
+    assert slow.speed == 1.0
 
 
-def test_an_interrupted_contest_goes_on_with_what_is_missing(tmp_path: Path) -> None:
-    path = tmp_path / "live.jsonl"
-    runs = contest.order(["static", "hpa"], [1, 2])
+def test_every_run_is_made_once_in_a_shuffled_order() -> None:
+    runs = contest.order(DEFAULT_SCALERS, 3)
+    assert sorted(runs) == sorted((name, n) for name in DEFAULT_SCALERS for n in (1, 2, 3))
+    assert runs == contest.order(DEFAULT_SCALERS, 3)
+    assert runs != contest.order(DEFAULT_SCALERS, 3, seed=2)
+
+
+def silent(_: str) -> None:
+    pass
+
+
+def test_an_interrupted_comparison_continues_with_what_is_missing(tmp_path: Path) -> None:
+    runs = contest.order(["static:3", "hpa"], 2)
     made: list[tuple[str, int]] = []
 
-    def play(name: str, number: int, plan: DemoPlan, place: Path) -> Trial:
-        assert (plan, place) == (PLAN, path)
-        if len(made) == 2 and (name, number) not in made:
+    def play(order: TrialOrder) -> Trial:
+        assert order.plan == PLAN
+        if len(made) == 2:
             raise KeyboardInterrupt
-        made.append((name, number))
-        return trial(name, number)
+        made.append((order.scaler, order.number))
+        return trial(order.scaler, order.number)
 
     with pytest.raises(KeyboardInterrupt):
-        list(contest.play_missing(path, PLAN, runs, lambda _: None, play))
-    with path.open("ab") as file:
-        file.write(b'{"contestant": "hp')  # the machine went down while this was written
+        list(contest.play_missing(tmp_path, PLAN, runs, silent, play=play))
     made_before = list(made)
     made.clear()
-
-    def go_on(name: str, number: int, _plan: DemoPlan, _place: Path) -> Trial:
-        made.append((name, number))
-        return trial(name, number)
-
-    with pytest.warns(UserWarning, match="torn"):
-        list(contest.play_missing(path, PLAN, runs, lambda _: None, go_on))
-    assert made_before + made == runs
-    assert {(one.contestant, one.number) for one in contest.read_trials(path, PLAN)} == set(runs)
+    list(contest.play_missing(tmp_path, PLAN, runs[:3], silent, play=play))
+    assert made_before + made == runs[:3]
+    assert {(one.scaler, one.number) for one in contest.read_trials(tmp_path)} == set(runs[:3])
 
 
-def test_a_run_that_fails_is_told_of_and_left_out(tmp_path: Path) -> None:
-    path, said = tmp_path / "live.jsonl", list[str]()
+def test_no_run_begins_that_would_end_after_the_time_given(tmp_path: Path) -> None:
+    """Each takes 110 s of load and 45 s around it: two of four fit into 320 s."""
+    said: list[str] = []
+    runs = contest.order(["static:3", "hpa"], 2)
+    made = contest.play_missing(
+        tmp_path, PLAN, runs, said.append, at_most_s=320.0,
+        play=lambda order: trial(order.scaler, order.number),
+    )  # fmt: skip
+    assert [(one.scaler, one.number) for one in made] == runs[:2]
+    assert said[-1] == "2 runs are left for another time"
 
-    def play(name: str, number: int, _plan: DemoPlan, _place: Path) -> Trial:
-        if name == "hpa":
+
+def test_a_run_that_fails_is_reported_and_left_out(tmp_path: Path) -> None:
+    said = list[str]()
+
+    def play(order: TrialOrder) -> Trial:
+        if order.scaler == "hpa":
             raise PenstockError("the run of hpa failed")
-        return trial(name, number)
+        return trial(order.scaler, order.number)
 
-    runs = [("hpa", 1), ("static", 1)]
-    finished = list(contest.play_missing(path, PLAN, runs, said.append, play))
-    assert [one.contestant for one in finished] == ["static"]
+    runs = [("hpa", 1), ("static:3", 1)]
+    finished = list(contest.play_missing(tmp_path, PLAN, runs, said.append, play=play))
+    assert [one.scaler for one in finished] == ["static:3"]
     assert "the run of hpa failed" in said
 
 
-def test_runs_of_another_load_are_not_mixed_in(tmp_path: Path) -> None:
-    path = tmp_path / "live.jsonl"
-    path.write_bytes(msgspec.json.encode(trial("static", 1)) + b"\n")
-    with pytest.raises(ConfigError, match="runs of another load"):
-        contest.read_trials(path, DemoPlan(load_s=300))
-    path.write_text("{}\n")
-    with pytest.raises(ConfigError, match=r"line 1 of .* is not a live run"):
-        contest.read_trials(path, PLAN)
+def test_runs_of_another_plan_are_not_mixed_in(tmp_path: Path) -> None:
+    list(contest.play_missing(tmp_path, PLAN, [("hpa", 1)], silent, play=lambda _: trial("hpa", 1)))
+    higher = msgspec.structs.replace(PLAN, full_peak_rps=3000.0)
+    with pytest.raises(ConfigError, match="is a run of another plan: name another directory"):
+        list(contest.play_missing(tmp_path, higher, [("hpa", 1)], silent))
+    (tmp_path / "x.json").write_text("{}")
+    with pytest.raises(ConfigError, match=r"x\.json is not a live run"):
+        contest.read_trials(tmp_path)
 
 
-def test_the_page_shows_means_forecasts_and_every_run() -> None:
-    trials = [trial(name, number) for number in (1, 2) for name in ("static", "spark", "hpa")]
-    text = results_live.page(trials)
+def test_the_documents_show_means_forecasts_and_every_run() -> None:
+    trials = [trial(name, number) for number in (1, 2) for name in ("static:3", "spark", "hpa")]
+    text = results_live.page(trials, "What we make of it.")
     lines = text.splitlines()
     assert sum(line.startswith("| simulated |") for line in lines) == 3
     assert sum(line.startswith("| 2026-11-16") for line in lines) == 6
     assert "2 cores with 8 GiB of memory" in text
-    live = next(line for line in lines if line.startswith("| **static**"))
+    assert "What we make of it." in lines
+    live = next(line for line in lines if line.startswith("| **static:3**"))
     paper = lines[lines.index(live) + 1]
     # 3 executors for 110 s, and none of it by chance: the forecast is the same.
-    assert live.split("|")[2].strip() == "330"
-    assert paper.split("|")[2].strip() == "330"
+    assert live.split("|")[8].strip() == "330"
+    assert paper.split("|")[8].strip() == "330"
+
+
+def test_the_ranking_of_the_thesis_stands_beside_ours() -> None:
+    plan = LivePlan("q1", load_s=110, workload="koper-q1 for 1h")
+    runs = [
+        msgspec.structs.replace(trial(name, 1, executors), plan=plan)
+        for name, executors in (("hpa:cpu_target=0.5", 4), ("ds2:overprovisioning=0.33", 3))
+    ]
+    text = results_live.page(runs)
+    assert "## q1: the ranking of the thesis and ours" in text
+    assert "| hpa:cpu_target=0.5 | 0.8 | 8.25 | 9.04 | 40 |" in text
+    assert "Rank correlation of 2 rows: latency 1.00, workers 1.00" in text
+
+
+def test_the_page_has_the_telemetry_of_every_run() -> None:
+    page = live_page([trial(name, number) for number in (1, 2) for name in ("static:3", "ds2")])
+    assert page.count("<details>") == 4
+    # A scatter, the delays, and eight signals of each run.
+    assert page.count("<figure data-figure=") == 2 + 4 * 8
+
+
+def test_the_comparison_that_is_kept_is_one_that_can_be_run() -> None:
+    plans = results_live.planned()
+    assert [plan.job for plan, _ in plans][:3] == ["q1", "q3", "q11"]
+    for plan, scalers in plans:
+        assert plan.load_s >= 240
+        assert len({scaler_of(text, plan).name for text in scalers}) == len(scalers)
+        assert plan.job not in ("q1", "q3", "q11") or len(scalers) >= 12
+    assert results_live.THESIS.keys() <= set(plans[0][1])
 
 
 def test_the_main_table_stands_at_the_end_of_the_page_with_all_results() -> None:
-    trials = [trial(name, number) for number in (1, 2) for name in ("static", "spark")]
-    ours = results_live.section(trials, "All was quiet.")
+    trials = [trial(name, number) for number in (1, 2) for name in ("static:3", "spark")]
+    ours = results_live.section(trials)
     first = results_live.with_section("# Results\n\nSimulated.\n", ours)
-    assert first.startswith("# Results\n\nSimulated.\n\n## On real Spark\n\nRun from 2026-11-16")
-    assert "All was quiet." in first
+    assert first.startswith("# Results\n\nSimulated.\n\n## On real Spark\n\n4 runs from 2026-11-16")
     assert results_live.with_section(first, ours) == first
     # Whoever writes the rest of that page finds where ours begins.
     assert ours.startswith(results.LIVE)
 
 
-def test_the_page_tells_how_well_a_demo_predicts_its_second_half() -> None:
-    kept = MemoryJournal()
-    entry = read_policy_spec("penstock", {"max_executors": 12})
-    simulate(Scenario("sine:period=45min", duration_s=5400.0), entry.policy, entry.limits, kept)
-    lines = results_live.page([trial("static", 1)], kept.steps).splitlines()
-    off = next(line for line in lines if line.startswith("| throughput |"))
-    assert float(off.split("|")[2].strip(" %")) < 5.0
-    assert off.split("|")[3].strip() == "5 %"
-
-
 @pytest.mark.parametrize(
     ("arguments", "sentence"),
     [
-        (["--policy", "hpaa"], "unknown contestant of a live comparison 'hpaa'"),
-        (["--workload", "sine"], "--workload"),
-        (["--seeds", "x"], "--seeds must be whole numbers"),
+        (["--policy", "hpaa"], "unknown policy 'hpaa': did you mean 'hpa'?"),
+        (["--policy", "static:99"], "static:99: a live fleet has 1 to 8 executors, not 99"),
+        (["--job", "q111"], "unknown job 'q111': did you mean 'q11'?"),
+        (["--workload", "sine"], "workload 'sine' has no end"),
+        (["--workload", "koper-q12"], "unknown workload 'koper-q12': did you mean"),
+        (["--workload", "constant:rate=0 for 1h"], "has no records"),
+        (["--repeats", "0"], "--repeats must be a whole number from 1 to 1000, not '0'"),
+        (["--minutes", "0.1"], "--minutes must be between 0.5 and 1440, not 0.1"),
     ],
 )
 def test_bad_input_is_one_sentence(
@@ -284,11 +346,16 @@ def test_bad_input_is_one_sentence(
 @pytest.mark.slow
 @pytest.mark.timeout(600)
 def test_sparks_own_dynamic_allocation_is_measured_without_penstock(tmp_path: Path) -> None:
-    short = DemoPlan(load_s=30)
-    seen = contest.play_for_real("spark", 1, short, tmp_path / "live.jsonl").observation
+    short = LivePlan(load_s=30)
+    journal = tmp_path / "spark.jsonl"
+    made = contest.play_for_real(TrialOrder("spark", 1, short, str(journal)))
+    seen = made.observation
     assert 30.0 <= seen.span_s <= 60.0
     # It asks for an executor per waiting task: before the load has begun it has more than one.
     assert seen.outcome().paid[0].executors > 1
     assert seen.arrived[-1][1] - seen.arrived[0][1] >= 0.9 * sum(short.rates_rps())
     assert sum(batch.records for batch in seen.batches) > 0
-    assert not list(tmp_path.glob("live/*.jsonl"))  # nothing of Penstock's kept a journal
+    # Penstock watches, and moves nothing.
+    steps = list(read_steps(journal))
+    assert len(made.telemetry.workers) >= len(steps) - 1 > 3
+    assert not any(step.receipt and step.receipt.accepted for step in steps)

@@ -1,74 +1,79 @@
-"""``penstock compare-live``: five scalers on real Spark under the same load."""
+"""``penstock compare-live``: scalers on real Spark under the same load."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from math import inf
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 from rich.table import Table
 
-from penstock.cli.options import Listed, about, listed, seed_numbers
-from penstock.cli.output import console, interrupt_on_sigterm, note, print_json
-from penstock.core.errors import ConfigError, unknown
+from penstock.cli.options import Listed, about, amount, listed, whole
+from penstock.cli.output import console, file_size, interrupt_on_sigterm, note, print_json
+from penstock.cli.views.live_page import COLUMNS, cell, live_page, mean_with_interval, title
+from penstock.core.errors import ConfigError
+from penstock.core.files import write_whole
 from penstock.lab.live_comparison import contest
 from penstock.lab.live_comparison.contest import Result
-from penstock.lab.live_comparison.trial import Figures, contestants
-from penstock.testbed.demo.plan import SLO_S
+from penstock.lab.live_comparison.plan import WAVE, LivePlan
+from penstock.lab.live_comparison.scalers import DEFAULT_SCALERS, scaler_of
+from penstock.testbed.demo.plan import SLO_S, make_plan
 
-#: Where finished runs are kept, and beside it the journals of those that Penstock sized.
-RUNS = Path("runs/live.jsonl")
-
-COLUMNS = {
-    "executor_s": ("executor-s", 0),
-    "p50_s": ("p50 s", 1),
-    "p95_s": ("p95 s", 1),
-    "late_fraction": ("late %", 1),
-    "rescales": ("rescales", 1),
-    "failed_tasks": ("failed tasks", 1),
-}
+#: Where finished runs are kept, with the journals of all of them.
+RUNS = Path("runs/live")
 
 
 def compare_live(
     *,
     policy: Annotated[Listed, about("compare-live.policy")] = None,
-    seeds: Annotated[Listed, about("compare-live.seeds")] = None,
+    job: Annotated[str, about("demo.job")] = "q11",
+    workload: Annotated[str, about("compare-live.workload")] = WAVE,
+    minutes: Annotated[float | None, about("compare-live.minutes")] = None,
+    cpu_share: Annotated[float | None, about("demo.cpu_share")] = None,
+    repeats: Annotated[int, whole(1, 1000), about("compare-live.repeats")] = 3,
+    at_most: Annotated[float, amount(60.0), about("compare-live.at_most")] = inf,
+    out: Annotated[Path, about("compare-live.out")] = RUNS,
+    html: Annotated[Path | None, about("compare-live.html")] = None,
     json: Annotated[bool, about("compare-live.json")] = False,
 ) -> int:
-    """Make the runs that are missing, and show all. Exits with 1 if some could not be made."""
-    plan = contest.LOAD
-    known = contestants(plan)
-    names = list(dict.fromkeys(listed(policy or list(known))))
-    for name in names:
-        if name not in known:
-            raise unknown("contestant of a live comparison", name, known)
-    runs = contest.order(names, seed_numbers(seeds or ["1..3"]))
+    """Make the runs that are missing, and show all. Exits with 1 if some were not made."""
+    demo = make_plan(job, minutes, fast=False, cpu_share=cpu_share)
+    plan = LivePlan(job, demo.load_s, cpu_share=cpu_share, workload=workload)
+    plan.rates_rps()
+    names = [scaler_of(text, plan).name for text in listed(policy or DEFAULT_SCALERS)]
+    runs = contest.order(list(dict.fromkeys(names)), repeats)
     try:
-        RUNS.parent.mkdir(exist_ok=True)
+        out.mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        raise ConfigError(f"cannot make {RUNS.parent}: {error.strerror}") from error
+        raise ConfigError(f"cannot make {out}: {error.strerror}") from error
     interrupt_on_sigterm()
     try:
-        for _ in contest.play_missing(RUNS, plan, runs, note):
+        for _ in contest.play_missing(out, plan, runs, note, at_most_s=at_most):
             pass
     except KeyboardInterrupt:
-        note(f"finished runs are kept in {RUNS}: the same command continues")
+        note(f"finished runs are kept in {out}: the same command continues")
         raise
-    trials = contest.read_trials(RUNS, plan)
-    if not trials:
+    trials = contest.read_trials(out)
+    own = [trial for trial in trials if trial.plan == plan]
+    if not own:
         raise ConfigError("no run was finished")
-    found = contest.results(trials)
+    page = html or out / "index.html"
+    write_whole(page, [live_page(trials).encode()])
+    found = contest.results(own)
     if json:
         print_json(found)
     else:
         screen = console()
+        screen.print(title(plan))
         screen.print(table(found))
         screen.print(
             f"late = waited over {SLO_S:g} s; simulated = a simulation fitted to the runs of the "
-            f"others; runs are kept in {RUNS}",
+            f"others; runs are kept in {out}",
             style="dim",
         )
-    done = {(trial.contestant, trial.number) for trial in trials}
+        screen.print(file_size(page))
+    done = {(trial.scaler, trial.number) for trial in own}
     return 0 if done >= set(runs) else 1
 
 
@@ -76,25 +81,12 @@ def table(found: Sequence[Result]) -> Table:
     """Means of the live runs with their 95 % intervals, and the forecast below each."""
     shown = Table(box=None, pad_edge=False)
     shown.add_column("", no_wrap=True)
-    for title, _ in COLUMNS.values():
-        shown.add_column(title, justify="right", no_wrap=True)
+    for column in COLUMNS:
+        shown.add_column(column.title, justify="right", no_wrap=True)
     for result in found:
-        own = [mean_with_interval(result, name) for name in COLUMNS]
-        shown.add_row(f"{result.contestant} x {len(result.runs)}", *own)
+        own: list[Any] = [mean_with_interval(result, column) for column in COLUMNS]
+        shown.add_row(f"{result.scaler} x {len(result.runs)}", *own)
         if result.forecast is not None:
-            simulated = [amount(result.forecast, name) for name in COLUMNS]
+            simulated = [cell(result.forecast, column) for column in COLUMNS]
             shown.add_row("  simulated", *simulated, style="dim")
     return shown
-
-
-def mean_with_interval(result: Result, name: str) -> str:
-    """A mean and its 95 % interval, such as ``412 ± 9``; no interval of fewer than three runs."""
-    mean = amount(result.mean, name)
-    return f"{mean} ± {amount(result.interval, name)}" if len(result.runs) > 2 else mean
-
-
-def amount(figures: Figures, name: str) -> str:
-    value = getattr(figures, name)
-    if value is None:
-        return "-"
-    return f"{100 * value if name == 'late_fraction' else value:.{COLUMNS[name][1]}f}"

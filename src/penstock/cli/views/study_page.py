@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from html import escape
 
 from penstock.lab.studies.study import (
@@ -11,6 +11,7 @@ from penstock.lab.studies.study import (
     Claim,
     Comparison,
     Distance,
+    Figure,
     Metric,
     Study,
 )
@@ -36,7 +37,7 @@ def study_page(study: Study) -> str:
         f'<p class="note">{escape(study.protocol)}</p>',
         _tiles(study),
         _claims(study.claims),
-        _figures(study),
+        figure_grid(study.figures, []),
         *map(_side_by_side, study.tables),
         _distances(study.distances),
         *map(_calibration, study.calibrations),
@@ -82,17 +83,19 @@ def _numbers(values: Mapping[str, float], form: str = ".4g") -> str:
     return f'<dl class="evidence">{"".join(f"<div>{row}</div>" for row in rows)}</dl>'
 
 
-def _figures(study: Study) -> str:
-    if not study.figures:
-        return ""
-    sections = "".join(
-        f"<section{'' if isinstance(one, Boxes) or not one.wide else ' class=wide'}>"
-        f'<figure data-figure="{index}"></figure>'
-        + (f'<p class="hint">{escape(one.note)}</p>' if one.note else "")
-        + "</section>"
-        for index, one in enumerate(study.figures)
-    )
-    return f'<div class="figures">{sections}</div>'
+def figure_grid(shown: Sequence[Figure], page: list[Figure]) -> str:
+    """Places for figures side by side; `page` is the list of all of the page, which grows."""
+    sections = ""
+    for one in shown:
+        is_wide = not isinstance(one, Boxes) and one.wide
+        sections += (
+            f"<section{' class=wide' if is_wide else ''}>"
+            f'<figure data-figure="{len(page)}"></figure>'
+            + (f'<p class="hint">{escape(one.note)}</p>' if one.note else "")
+            + "</section>"
+        )
+        page.append(one)
+    return f'<div class="figures">{sections}</div>' if shown else ""
 
 
 def _side_by_side(table: Comparison) -> str:

@@ -77,8 +77,8 @@ class Delays:
     >>> arrivals = Curve([0.0, 10.0], [0.0, 10.0])
     >>> departures = Curve([0.0, 12.0, 12.0], [0.0, 0.0, 10.0])
     >>> delays = Delays.of(Outcome(12.0, arrivals, departures, [], []))
-    >>> delays.longest(), delays.fraction_above(8.0), delays.quantiles(0.5)
-    (12.0, 0.4, [7.0])
+    >>> delays.longest(), delays.mean(), delays.fraction_above(8.0), delays.quantiles(0.5)
+    (12.0, 7.0, 0.4, [7.0])
     """
 
     low_s: Array
@@ -120,6 +120,12 @@ class Delays:
         if self.records.sum() == 0.0:
             return [0.0 for _ in fractions]
         return [self._quantile(fraction) for fraction in fractions]
+
+    def mean(self) -> float:
+        """The mean over all records; 0 without any."""
+        total = float(self.records.sum())
+        waited_s = float(((self.low_s + self.high_s) / 2.0 * self.records).sum())
+        return waited_s / total if total else 0.0
 
     def longest(self) -> float:
         return float(self.high_s.max()) if len(self.high_s) else 0.0

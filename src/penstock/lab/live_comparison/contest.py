@@ -1,16 +1,18 @@
 """A live comparison: each scaler several times on the real testbed, in a random order.
 
-Each finished run is a line of a file, written at once. A comparison that was interrupted continues
-with the runs that are not in it. Beside each scaler stands what the simulation says of it: a job is
-fitted to the runs of the others, with what a batch costs, how long executors take to start and what
-their joining costs, and runs under the same load, policy and guards.
+Each finished run is a file of a directory, written at once. A comparison that was interrupted
+continues with the runs that are not there. Beside each scaler stands what the simulation says of
+it: a job is fitted to the runs of the others, with what a batch costs, how long executors take to
+start and what their joining costs, and runs under the same load, policy and guards.
 """
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
 from collections.abc import Callable, Iterator, Sequence
+from math import inf
 from pathlib import Path
 from random import Random
 from statistics import fmean
@@ -20,36 +22,29 @@ from msgspec import Struct
 
 from penstock.core.clock import SimulatedClock
 from penstock.core.errors import ConfigError, PenstockError
-from penstock.core.files import cut_torn_line, decode_lines
+from penstock.core.files import write_whole
 from penstock.core.model import Batch
 from penstock.lab.experiments.statistics import Ecdf, interval_95
 from penstock.lab.live_comparison.observer import Observation, startups_s
-from penstock.lab.live_comparison.trial import (
-    Figures,
-    LiveScaler,
-    Trial,
-    TrialOrder,
-    contestants,
-    entry_of,
-    figures,
-    measured,
-)
-from penstock.settings.policy_spec import PolicySpec, read_policy_spec, wire
+from penstock.lab.live_comparison.plan import LivePlan
+from penstock.lab.live_comparison.scalers import LiveScaler, scaler_of, simulated_spec
+from penstock.lab.live_comparison.trial import Figures, Trial, TrialOrder, figures, measured
+from penstock.settings.policy_spec import wire
 from penstock.simulation.calibration import fit_batches
 from penstock.simulation.engines.fleet import Startup
 from penstock.simulation.engines.microbatch import MicroBatchJob
 from penstock.testbed.demo import plan as sizes
 from penstock.testbed.demo.environment import Say
-from penstock.testbed.demo.plan import DemoPlan
 
-#: The load of each run: as high as in the fast demo and a third slower, since what is compared is
-#: who sizes the fleet, and not how fast one machine starts executors.
-LOAD = DemoPlan(load_s=110, full_peak_rps=2600.0)
 AROUND_S = 45  #: What a run takes besides its load, for an estimate of how long all of them take.
 SEEDS = range(1, 11)  #: Of the simulated runs.
+#: Where the journals of all runs go, inside of the directory of the runs.
+JOURNALS = "journals"
 
 _encode = msgspec.json.Encoder().encode
 _decode = msgspec.json.Decoder(Trial).decode
+
+Play = Callable[[TrialOrder], Trial]
 
 
 class Result(Struct, frozen=True):
@@ -58,7 +53,7 @@ class Result(Struct, frozen=True):
     `forecast` is ``None`` while no other has run: a job is fitted to the runs of the others.
     """
 
-    contestant: str
+    scaler: str
     words: str
     runs: list[Figures]
     mean: Figures
@@ -66,67 +61,83 @@ class Result(Struct, frozen=True):
     forecast: Figures | None
 
 
-def order(names: Sequence[str], numbers: Sequence[int], seed: int = 1) -> list[tuple[str, int]]:
+def order(names: Sequence[str], repeats: int, seed: int = 1) -> list[tuple[str, int]]:
     """All runs, shuffled, so that no scaler has the machine at its best.
 
-    >>> order(["static", "hpa"], [1, 2])
+    >>> order(["static", "hpa"], 2)
     [('hpa', 2), ('static', 1), ('static', 2), ('hpa', 1)]
     """
-    runs = [(name, number) for number in numbers for name in names]
+    runs = [(name, number) for number in range(1, repeats + 1) for name in names]
     Random(seed).shuffle(runs)
     return runs
 
 
-def read_trials(path: Path, plan: DemoPlan) -> list[Trial]:
-    """The finished runs of a file; none if there is no such file."""
-    if not path.exists():
-        return []
-    try:
-        with path.open("rb") as file:
-            trials = list(decode_lines(path, enumerate(file, start=1), _decode, "a live run"))
-    except OSError as error:
-        raise ConfigError(f"cannot read {path}: {error.strerror}") from error
-    if any(trial.plan != plan for trial in trials):
-        raise ConfigError(f"{path} holds runs of another load: move it away first")
-    return trials
+def run_name(plan: LivePlan, scaler: str, number: int) -> str:
+    """The name of a run's files.
+
+    >>> run_name(LivePlan("q1", load_s=240, workload="koper-q1 for 1h"), "ds2:window=1min", 2)
+    'q1-koper-q1-for-1h-240s-ds2-window-1min-2'
+    """
+    share = "" if plan.cpu_share is None else f"-share-{plan.cpu_share:g}"
+    text = f"{plan.job}-{plan.workload}-{plan.load_s}s{share}-{scaler}-{number}"
+    return re.sub(r"[^A-Za-z0-9._]+", "-", text).strip("-")
+
+
+def read_trials(directory: Path) -> list[Trial]:
+    """The finished runs of a directory, in the order in which they were made."""
+    found = []
+    for path in sorted(directory.glob("*.json")):
+        try:
+            found.append(_decode(path.read_bytes()))
+        except OSError as error:
+            raise ConfigError(f"cannot read {path}: {error.strerror}") from error
+        except msgspec.MsgspecError as error:
+            raise ConfigError(f"{path} is not a live run: {error}") from None
+    return sorted(found, key=lambda trial: trial.began_at)
 
 
 def play_missing(
-    path: Path,
-    plan: DemoPlan,
+    directory: Path,
+    plan: LivePlan,
     runs: Sequence[tuple[str, int]],
     say: Say,
-    play: Callable[[str, int, DemoPlan, Path], Trial] | None = None,
+    *,
+    at_most_s: float = inf,
+    play: Play | None = None,
 ) -> Iterator[Trial]:
-    """Make the runs that are not in the file, and append each when it is finished.
+    """Make the runs that are not in the directory, and keep each when it is finished.
 
-    A run that fails is reported and left out; the next call tries it again. `play` makes one run
-    and puts its journal beside the file; by default on real Spark, in a process of its own.
+    No run is begun that would end after `at_most_s`. A run that fails is reported and left out; the
+    next call tries it again. `play` makes one run, by default on real Spark in a process of its
+    own.
     """
     play = play or play_for_real
-    if path.exists():
-        cut_torn_line(path)
-    done = {(trial.contestant, trial.number) for trial in read_trials(path, plan)}
+    (directory / JOURNALS).mkdir(parents=True, exist_ok=True)
+    done = {(one.scaler, one.number) for one in read_trials(directory) if one.plan == plan}
     missing = [run for run in runs if run not in done]
-    for place, (name, number) in enumerate(missing, start=1):
-        minutes = (len(missing) - place + 1) * (plan.load_s + AROUND_S) / 60
-        say(f"run {place} of {len(missing)}: {name}, number {number}; {minutes:.0f} min to go")
+    each_s = plan.load_s + AROUND_S
+    for place, (scaler, number) in enumerate(missing, start=1):
+        if place * each_s > at_most_s:
+            say(f"{len(missing) - place + 1} runs are left for another time")
+            return
+        minutes = (len(missing) - place + 1) * each_s / 60
+        say(f"run {place} of {len(missing)}: {scaler}, number {number}; {minutes:.0f} min to go")
+        name = run_name(plan, scaler, number)
+        path, journal = directory / f"{name}.json", directory / JOURNALS / f"{name}.jsonl"
+        if path.exists():
+            raise ConfigError(f"{path} is a run of another plan: name another directory")
         try:
-            trial = play(name, number, plan, path)
+            trial = play(TrialOrder(scaler, number, plan, str(journal)))
         except PenstockError as error:
             say(str(error))
             continue
-        with path.open("ab") as file:
-            file.write(_encode(trial) + b"\n")
+        write_whole(path, [_encode(trial)])
         yield trial
 
 
-def play_for_real(name: str, number: int, plan: DemoPlan, path: Path) -> Trial:
-    """One run in a process of its own; its journal goes into a directory named like the file."""
-    journal = path.with_suffix("") / f"{name}-{number}.jsonl"
-    journal.parent.mkdir(parents=True, exist_ok=True)
-    order = _encode(TrialOrder(name, number, plan, str(journal)))
-    argv = [sys.executable, "-m", "penstock.lab.live_comparison.trial", order.decode()]
+def play_for_real(order: TrialOrder) -> Trial:
+    """One run in a process of its own."""
+    argv = [sys.executable, "-m", "penstock.lab.live_comparison.trial", _encode(order).decode()]
     with subprocess.Popen(argv, stdout=subprocess.PIPE) as process:
         try:
             output, _ = process.communicate()
@@ -137,18 +148,27 @@ def play_for_real(name: str, number: int, plan: DemoPlan, path: Path) -> Trial:
         return _decode(output)
     except msgspec.MsgspecError:
         raise PenstockError(
-            f"the run of {name} failed with exit code {process.returncode}; its output is above"
+            f"the run of {order.scaler} failed with exit code {process.returncode}; its output is "
+            "above"
         ) from None
 
 
+def by_plan(trials: Sequence[Trial]) -> dict[LivePlan, list[Trial]]:
+    """The runs of each job and load; only these can be compared."""
+    found: dict[LivePlan, list[Trial]] = {}
+    for trial in trials:
+        found.setdefault(trial.plan, []).append(trial)
+    return found
+
+
 def results(trials: Sequence[Trial]) -> list[Result]:
-    """The runs of each scaler, in the order of `contestants`."""
+    """The scalers of one plan by the sum of mean delay and mean executors, the best first."""
+    plan = trials[0].plan
     found = []
-    for name, one in contestants(trials[0].plan).items():
-        own = [trial for trial in trials if trial.contestant == name]
-        others = [trial for trial in trials if trial.contestant != name]
-        if not own:
-            continue
+    for name in dict.fromkeys(trial.scaler for trial in trials):
+        one = scaler_of(name, plan)
+        own = [trial for trial in trials if trial.scaler == name]
+        others = [trial for trial in trials if trial.scaler != name]
         runs, predicted = [measured(trial) for trial in own], None
         if others:
             seen = [trial.observation for trial in own]
@@ -158,19 +178,15 @@ def results(trials: Sequence[Trial]) -> list[Result]:
             predicted = forecast(one, others, executors=executors, span_s=span_s)
         mean, interval = folded(runs, fmean), folded(runs, interval_95)
         found.append(Result(name, one.words, runs, mean, interval, predicted))
-    return found
+    return sorted(found, key=lambda one: one.mean.delay_and_executors)
 
 
-def job(trials: Sequence[Trial]) -> MicroBatchJob:
-    """The simulated job, fitted to all runs; each forecast leaves out the scaler's own runs."""
-    return fitted_job([trial.observation for trial in trials])
-
-
-def fitted_job(seen: Sequence[Observation]) -> MicroBatchJob:
-    """The job whose batches, starts and joins are those that were seen."""
+def fitted_job(trials: Sequence[Trial]) -> MicroBatchJob:
+    """The simulated job whose batches, starts and joins are those of the runs."""
+    seen = [trial.observation for trial in trials]
     batches = [batch for one in seen for batch in _batches(one)]
     task_s = sum(one.task_s for one in seen)
-    job = fit_batches.job_of(batches, sizes.TRIGGER_S, LOAD.partitions, 1, task_s)
+    job = fit_batches.job_of(batches, sizes.TRIGGER_S, trials[0].plan.partitions, 1, task_s)
     startup = job.startup
     if starts_s := startups_s(seen):
         startup = Startup(Ecdf.of(starts_s).quantile(0.1), Ecdf.of(starts_s).quantile(0.9))
@@ -203,8 +219,8 @@ def forecast(one: LiveScaler, trials: Sequence[Trial], *, executors: int, span_s
     load began, `span_s` how long the run was.
     """
     plan = trials[0].plan
-    job = fitted_job([trial.observation for trial in trials])
-    entry = _entry(one, plan)
+    job = fitted_job(trials)
+    entry = simulated_spec(one, plan)
     every_s = plan.every_s if one.policy else entry.policy.period_s
     rates_rps = plan.rates_rps()
     # Before the load of the plan began, the rate was low.
@@ -214,7 +230,7 @@ def forecast(one: LiveScaler, trials: Sequence[Trial], *, executors: int, span_s
         engine = job.start(rates_rps, executors=executors, seed=seed)
         for _ in wire(entry, engine, engine).run(SimulatedClock(float(len(rates_rps))), every_s):
             pass
-        found.append(figures(engine.finish()))
+        found.append(figures(engine.finish(), plan))
     return folded(found, fmean)
 
 
@@ -223,13 +239,3 @@ def folded(found: Sequence[Figures], how: Callable[[list[float]], float]) -> Fig
     columns = {name: [getattr(one, name) for one in found] for name in Figures.__struct_fields__}
     made = {name: None if None in seen else how(seen) for name, seen in columns.items()}
     return msgspec.convert(made, Figures)
-
-
-def _entry(one: LiveScaler, plan: DemoPlan) -> PolicySpec:
-    if one.policy is not None:
-        return entry_of(one.policy, plan)
-    bounds = {"min_executors": 1, "max_executors": sizes.MAX_EXECUTORS}
-    if not one.settings:
-        return read_policy_spec(f"static:{one.executors}", bounds)
-    idle = one.settings["spark.dynamicAllocation.executorIdleTimeout"]
-    return read_policy_spec(f"spark_dra:idle_timeout={idle}", bounds)

@@ -167,7 +167,9 @@ class Observer:
         self._sample(now_s)
         done_at_start, batches = self._batches()
         # Records that were not done at the start wait: they count as arrived.
-        arrived = [(at_s - self._began_at_s, count - done_at_start) for at_s, count in self._ends]
+        arrived = [
+            (round(at_s - self._began_at_s, 3), count - done_at_start) for at_s, count in self._ends
+        ]
         span_s, task_s = now_s - self._began_at_s, self._task_s() - self._task_s_before
         return Observation(span_s, arrived, batches, self._lives(), task_s)
 

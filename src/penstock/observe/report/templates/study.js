@@ -142,9 +142,11 @@ const DRAWN = { chart: drawChart, boxes: drawBoxes, bars: drawBars };
 
 function drawAll() {
   for (const place of places) {
+    if (place.closest("details:not([open])")) continue;
     const spec = FIGURES[Number(place.dataset.figure)];
     DRAWN[spec.kind](place, spec);
   }
 }
 
 drawNowAndAtNewWidth(drawAll);
+document.addEventListener("toggle", (event) => event.target.querySelector("figure") && drawAll(), true);
