@@ -63,6 +63,7 @@ def test_with_a_share_of_a_core_records_compute_and_keep_as_many_executors_busy(
 ) -> None:
     plan = DemoPlan(job, 180, cpu_share=share)
     assert (plan.pace_s, plan.waiting_together) == (0.0, 1)
+    assert (plan.partitions, plan.start_executors, plan.trigger_s) == (8, 2, 4.0)
     assert plan.low_rps == pytest.approx(low_rps)
     assert plan.peak_rps == pytest.approx(peak_rps, abs=0.5)
     waiting = DemoPlan(job, 180)

@@ -159,7 +159,7 @@ def demo_environment(
             bootstrap=bed.bootstrap_servers,
             topics=list(plan.topics.values()),
             checkpoint=str(directory / "checkpoint"),
-            trigger_s=sizes.TRIGGER_S,
+            trigger_s=plan.trigger_s,
             pace=lambda source: paced_source(source, plan),
         )
         _warm_up(query, warm_up, plan, say, warmup_s)
@@ -236,7 +236,7 @@ def _warm_up(
 
     def warm() -> bool:
         batches, duration_s = last_batch()
-        return batches >= WARM_UP_BATCHES and duration_s <= plan.warm_batch_s
+        return batches >= WARM_UP_BATCHES and duration_s <= plan.trigger_s
 
     try:
         wait_until(lambda: last_batch()[0], FIRST_BATCH_TIMEOUT_S, "", every_s=0.25)
@@ -260,7 +260,7 @@ def _settle(query: StreamingQuery, plan: DemoPlan) -> None:
     def usual() -> bool:
         progress: Any = query.lastProgress
         rows = 0 if progress is None else int(progress["numInputRows"])
-        return rows >= 0.75 * plan.low_rps * sizes.TRIGGER_S
+        return rows >= 0.75 * plan.low_rps * plan.trigger_s
 
     with suppress(TimeoutError):  # then the load begins all the same
         wait_until(usual, LEAD_S, "", every_s=0.25)

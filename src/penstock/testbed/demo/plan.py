@@ -88,13 +88,13 @@ class DemoPlan(Struct, frozen=True):
 
     @property
     def start_executors(self) -> int:
-        """The fleet at the start; one with a share of a core takes too long for its tasks alone."""
+        """The fleet at the start; one executor with a share takes too long for its tasks alone."""
         return 1 if self.cpu_share is None else 2
 
     @property
-    def warm_batch_s(self) -> float:
-        """How long a batch takes at most at the start once its code is compiled."""
-        return TRIGGER_S if self.cpu_share is None else SLO_S / 2
+    def trigger_s(self) -> float:
+        """The time between batches; longer with a share of a core, as all of their tasks are."""
+        return TRIGGER_S if self.cpu_share is None else 2 * TRIGGER_S
 
     @property
     def pace_s(self) -> float:
