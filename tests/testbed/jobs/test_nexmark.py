@@ -12,7 +12,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.core.errors import ConfigError
 from penstock.testbed.jobs import nexmark
 from penstock.testbed.jobs.nexmark_events import EVENTS_PER_BLOCK, NexmarkEvents
 from penstock.testbed.jobs.timeline import Timeline
@@ -175,8 +174,3 @@ def test_another_seed_gives_other_events_with_the_same_ids(stream: NexmarkEvents
     assert [json.loads(v)["person"]["id"] for v in other[::50]] == [
         json.loads(v)["person"]["id"] for v in same[::50]
     ]
-
-
-def test_a_negative_seed_is_refused() -> None:
-    with pytest.raises(ConfigError, match="must not be negative, not -1"):
-        NexmarkEvents(seed=-1, due_ms=due_ms)

@@ -71,8 +71,3 @@ def test_nothing_overflows_to_black(stream: PhotoEvents) -> None:
 def test_a_side_out_of_range_is_refused(side_px: int) -> None:
     with pytest.raises(ConfigError, match=f"must be 32 to 2048 pixels, not {side_px}"):
         PhotoEvents(1, due_ms, side_px)
-
-
-def test_a_negative_seed_is_refused() -> None:
-    with pytest.raises(ConfigError, match="must not be negative, not -1"):
-        PhotoEvents(-1, due_ms)

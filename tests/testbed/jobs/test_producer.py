@@ -21,7 +21,7 @@ from penstock.core.errors import ConfigError
 from penstock.testbed import wait_until
 from penstock.testbed.jobs.playback import Report, play
 from penstock.testbed.jobs.producer import KafkaSender, main, produce, read_rates
-from penstock.testbed.jobs.streams import open_stream
+from penstock.testbed.jobs.streams import STREAMS, open_stream
 from penstock.testbed.jobs.timeline import Timeline
 from penstock.testbed.jobs.wordcount import TextLines
 
@@ -184,6 +184,12 @@ def test_a_broker_that_does_not_answer_is_named() -> None:
         KafkaSender("127.0.0.1:1", "events", patience_s=1.0)
 
 
+@pytest.mark.parametrize("name", STREAMS)
+def test_a_negative_seed_is_refused(name: str) -> None:
+    with pytest.raises(ConfigError, match="the seed must not be negative, not -1"):
+        open_stream(name, -1, Timeline([1.0]), 0)
+
+
 @pytest.mark.parametrize("text", ["[1, 2", "1\ntwo", '["a"]'])
 def test_rates_that_are_no_numbers_are_refused(text: str) -> None:
     with pytest.raises(ConfigError, match=r"load.json must hold one rate for each second"):
@@ -200,6 +206,8 @@ def test_rates_that_are_no_numbers_are_refused(text: str) -> None:
             "a workload that is measured in executors needs --capacity-rps",
         ),
         (["--rates", "no/such/file"], "cannot read the rates in no/such/file"),
+        (["--workload", "constant", "--on", "sprak"], "unknown place for --on 'sprak'"),
+        (["--workload", "constant", "--master", "local[2]"], "--master goes with --on spark"),
     ],
 )
 def test_what_cannot_be_produced_ends_with_one_sentence_and_code_2(

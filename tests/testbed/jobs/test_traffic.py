@@ -11,7 +11,6 @@ from typing import Any
 
 import pytest
 
-from penstock.core.errors import ConfigError
 from penstock.testbed.jobs.timeline import Timeline
 from penstock.testbed.jobs.traffic import VehiclePositions, road_map, shortest_path
 
@@ -116,8 +115,3 @@ def test_a_block_depends_on_seed_and_number_alone() -> None:
 
 def test_the_block_past_the_end_of_the_timeline_can_be_drawn() -> None:
     assert len(VehiclePositions(1, Timeline([2.0, 2.0]), 0).block(3)) == 5000
-
-
-def test_a_negative_seed_is_refused() -> None:
-    with pytest.raises(ConfigError, match="the seed must not be negative, not -1"):
-        stream(seed=-1)

@@ -9,7 +9,6 @@ from typing import Any
 
 import pytest
 
-from penstock.core.errors import ConfigError
 from penstock.testbed.jobs.timeline import Timeline
 from penstock.testbed.jobs.ysb import AdEvents, campaign_of_ad
 
@@ -84,8 +83,3 @@ def test_streams_of_different_seeds_show_the_same_advertisements() -> None:
     assert ads[0] <= set(campaign_of_ad())
     assert ads[1] <= set(campaign_of_ad())
     assert not ads[0] & set(campaign_of_ad(seed=2))
-
-
-def test_a_negative_seed_is_refused() -> None:
-    with pytest.raises(ConfigError, match="the seed must not be negative, not -1"):
-        stream(seed=-1)

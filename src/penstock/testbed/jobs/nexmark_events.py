@@ -15,7 +15,6 @@ from typing import ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from penstock.core.errors import ConfigError
 from penstock.testbed.jobs import nexmark
 from penstock.testbed.jobs.timeline import Events, Times
 
@@ -59,8 +58,6 @@ class NexmarkEvents:
     block_size: ClassVar[int] = EVENTS_PER_BLOCK
 
     def __init__(self, seed: int, due_ms: Callable[[Events], Times]) -> None:
-        if seed < 0:
-            raise ConfigError(f"the seed must not be negative, not {seed}")
         self._seed = seed
         self._due_ms = due_ms
         # Blocks take [seed, 0, number]: the pools must not share random numbers with any of them.

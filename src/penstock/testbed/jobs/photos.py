@@ -88,8 +88,6 @@ class PhotoEvents:
     def __init__(
         self, seed: int, due_ms: Callable[[Events], Times], side_px: int = SIDE_PX
     ) -> None:
-        if seed < 0:
-            raise ConfigError(f"the seed must not be negative, not {seed}")
         if side_px not in SIDES_PX:
             raise ConfigError(
                 f"the side of a photo must be {SIDES_PX[0]} to {SIDES_PX[-1]} pixels, not {side_px}"

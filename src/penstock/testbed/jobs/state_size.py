@@ -101,8 +101,6 @@ class KeyedStrings:
     """
 
     def __init__(self, seed: int, keys: int = KEYS, characters: int = STRING_CHARACTERS) -> None:
-        if seed < 0:
-            raise ConfigError(f"the seed must not be negative, not {seed}")
         if not 1 <= keys <= 10**9:
             raise ConfigError(f"the number of keys must be between 1 and 1e9, not {keys}")
         if not 1 <= characters <= BLOCK_CHARACTERS:

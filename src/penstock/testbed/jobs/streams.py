@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import partial
 
-from penstock.core.errors import unknown
+from penstock.core.errors import ConfigError, unknown
 from penstock.testbed.jobs.nexmark_events import NexmarkAuctions, NexmarkEvents, NexmarkPersons
 from penstock.testbed.jobs.photos import PhotoEvents
 from penstock.testbed.jobs.playback import EventStream
@@ -38,6 +38,8 @@ def open_stream(name: str, seed: int, timeline: Timeline, base_ms: int) -> Event
     Traceback (most recent call last):
     penstock.core.errors.ConfigError: unknown stream 'nexmrk': did you mean 'nexmark'? Known: ...
     """
+    if seed < 0:
+        raise ConfigError(f"the seed must not be negative, not {seed}")
     if name in _TIMED:
         return _TIMED[name](seed, partial(timeline.due_ms, base_ms=base_ms))
     if name in _UNTIMED:

@@ -118,8 +118,6 @@ class TissueEvents:
         side_px: int = SIDE_PX,
         samples: int = SAMPLES,
     ) -> None:
-        if seed < 0:
-            raise ConfigError(f"the seed must not be negative, not {seed}")
         if side_px % SLOT_PX or not 0 < side_px <= LARGEST_SIDE_PX:
             raise ConfigError(
                 f"the side of a tissue image must be a multiple of {SLOT_PX} pixels "

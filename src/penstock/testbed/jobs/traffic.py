@@ -28,7 +28,6 @@ from typing import TYPE_CHECKING, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from penstock.core.errors import ConfigError
 from penstock.testbed.jobs.parsing import parse_json, timestamp_of_millis
 from penstock.testbed.jobs.timeline import Timeline
 
@@ -180,8 +179,6 @@ class VehiclePositions:
     block_size: ClassVar[int] = 5_000
 
     def __init__(self, seed: int, timeline: Timeline, base_ms: int) -> None:
-        if seed < 0:
-            raise ConfigError(f"the seed must not be negative, not {seed}")
         self._timeline = timeline
         self._base_ms = base_ms
         rng = np.random.default_rng([seed, 1])

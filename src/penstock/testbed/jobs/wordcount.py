@@ -6,8 +6,6 @@ from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 
-from penstock.core.errors import ConfigError
-
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
@@ -41,8 +39,6 @@ class TextLines:
     block_size: ClassVar[int] = 5_000
 
     def __init__(self, seed: int) -> None:
-        if seed < 0:
-            raise ConfigError(f"the seed must not be negative, not {seed}")
         self._seed = seed
         rng = np.random.default_rng([seed, 1])
         letters = rng.integers(ord("a"), ord("z") + 1, size=1 << 16, dtype=np.uint8).tobytes()

@@ -23,7 +23,6 @@ from uuid import UUID
 
 import numpy as np
 
-from penstock.core.errors import ConfigError
 from penstock.testbed.jobs.parsing import parse_json, timestamp_of_millis
 from penstock.testbed.jobs.timeline import Events, Times
 
@@ -127,8 +126,6 @@ class AdEvents:
         due_ms: Callable[[Events], Times],
         catalogue_seed: int = CATALOGUE_SEED,
     ) -> None:
-        if seed < 0:
-            raise ConfigError(f"the seed must not be negative, not {seed}")
         self._seed = seed
         self._due_ms = due_ms
         # Blocks take [seed, 0, number]: the ids must not share random numbers with any of them.
