@@ -30,6 +30,9 @@ LEAST_COOLDOWN_S = 8.0
 #: comes a millisecond or more late, which would be most of a short wait.
 WAITING_TOGETHER = 20
 LONGEST_WAIT_S = 0.02
+#: Of what executors with a share of a core do. A task takes 0.1 s of processor time besides its
+#: records, which is nothing where records wait, and a third of the work where they compute.
+RECORDS_SHARE = 2 / 3
 #: A share of the lowest load: enough to compile code, too little to leave a backlog behind.
 WARM_UP_SHARE = 0.25
 #: A wave that is shorter than this rises less high.
@@ -89,7 +92,7 @@ class DemoPlan(Struct, frozen=True):
     @property
     def start_executors(self) -> int:
         """The fleet at the start; one executor with a share takes too long for its tasks alone."""
-        return 1 if self.cpu_share is None else 2
+        return 1 if self.cpu_share is None else 3
 
     @property
     def trigger_s(self) -> float:
@@ -173,10 +176,11 @@ class DemoPlan(Struct, frozen=True):
         return self.low_rps + round(rise, -2 if rise > 1000.0 else 0)
 
     def _suited_rps(self, paced_rps: float) -> float:
-        """The rate that keeps as many executors busy as this one does with records that wait."""
+        """The rate that needs as large a fleet as this one does with records that wait."""
         if self.cpu_share is None:
             return paced_rps
-        return paced_rps * msgspec.structs.replace(self, cpu_share=None).record_s / self.record_s
+        waiting_s = msgspec.structs.replace(self, cpu_share=None).record_s
+        return round(RECORDS_SHARE * paced_rps * waiting_s / self.record_s, 1)
 
     @property
     def description(self) -> str:
