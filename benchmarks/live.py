@@ -3,7 +3,7 @@
 A broker, a cluster and an application on this machine; about twelve minutes on two quiet cores.
 Both sides of a ratio are measured in the same run, so a slow machine shifts both; a machine that
 does other things meanwhile shifts them at random. The lines go into results.json beside those of
-run.py, by name. ``--only overhead`` (or interruption, reaction, sensing) measures one of them.
+run.py, by name. ``--only overhead`` (or another of `BENCHMARKS`) measures one of them.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from functools import partial
 from itertools import pairwise
 from pathlib import Path
 from statistics import mean, median
@@ -38,11 +39,18 @@ from tests.survival.scene import (
 )
 
 import penstock
+from penstock.core.clock import WallClock
 from penstock.spark.attach import Attachment
 from penstock.spark.internals import Driver
 from penstock.spark.sensor.progress import parse_progress
 from penstock.spark.sensor.sensor import SparkSensor
 from penstock.testbed import Testbed, wait_until
+from penstock.testbed.jobs.playback import Report, follow
+from penstock.testbed.jobs.producer import KafkaSender, produce
+from penstock.testbed.jobs.spark_sender import TICK_S as SPARK_TICK_S
+from penstock.testbed.jobs.spark_sender import EventPlan, SparkSender, connector_settings, open_plan
+from penstock.testbed.jobs.timeline import Timeline
+from penstock.testbed.sessions import open_session
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -135,8 +143,9 @@ def _pace(query: StreamingQuery) -> Pace:
     return Pace(records / (times[-1] - times[0]), records / used_s)
 
 
-def processor_s() -> float:
-    """The processor time of this process and all that descend from it, so far."""
+def processor_s(root: int | None = None) -> float:
+    """The processor time of a process, by default this one, and all that descend from it."""
+    first = os.getpid() if root is None else root
     used: dict[int, float] = {}
     parents: dict[int, int] = {}
     for entry in Path("/proc").glob("[0-9]*"):
@@ -149,7 +158,7 @@ def processor_s() -> float:
         used[int(entry.name)] = (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
     def is_ours(pid: int) -> bool:
-        return pid == os.getpid() or (pid in parents and is_ours(parents[pid]))
+        return pid == first or (pid in parents and is_ours(parents[pid]))
 
     return sum(seconds for pid, seconds in used.items() if is_ours(pid))
 
@@ -360,11 +369,70 @@ def sensing(bed: Testbed, directory: Path) -> list[Measured]:
     return [at_most(name, 100.0 * cost, 1.0)]
 
 
+# -- Events that one process sends, and that a Spark application sends ---------------------------
+
+GENERATED = 800_000
+GENERATION_ROUNDS = 3
+
+
+def generation(bed: Testbed, _: Path) -> list[Measured]:
+    """Nexmark events that are all due at once, sent by one process and by Spark, in turns.
+
+    Events per second of processor time, which is that of whoever makes and sends them: the broker's
+    does not count. Spark has two cores, its driver included.
+    """
+    topic, sent = new_topic(bed), {"local": list[Pace](), "spark": list[Pace]()}
+    plan = EventPlan("nexmark", 1, (float(GENERATED),), 1_700_000_000_000)
+    timeline = Timeline(plan.rates_rps)
+    end_driver()  # another session's Java would not have the connector
+    with open_session("generation", "local[2]", connector_settings()) as spark:
+        on_spark = SparkSender(spark, bed.bootstrap_servers, topic)
+        on_spark.warm_up(plan)
+
+        def send_on_spark() -> Report:
+            send = partial(on_spark.send, plan)
+            return follow(timeline, send, WallClock(), SPARK_TICK_S, now_s() - 1.0)
+
+        def send_here() -> Report:
+            sender = KafkaSender(bed.bootstrap_servers, topic)
+            return produce(timeline, open_plan(plan), sender, WallClock(), start_s=now_s() - 1.0)
+
+        send_on_spark()  # Java compiles what it runs often
+        for _round in range(GENERATION_ROUNDS):
+            sent["local"].append(sending_pace(bed, send_here))
+            sent["spark"].append(sending_pace(bed, send_on_spark))
+    end_driver()
+    for place, paces in sent.items():
+        per_cpu_s = median(each.per_cpu_s for each in paces)
+        rps = median(each.rps for each in paces)
+        say(f"{place}: {per_cpu_s:.0f} events per processor-second, {rps:.0f}/s by the clock")
+    ratio = median(each.per_cpu_s for each in sent["spark"]) / median(
+        each.per_cpu_s for each in sent["local"]
+    )
+    name = "live: events per processor-second made and sent by Spark / by the local producer"
+    return [at_least(name, ratio, 0.4)]
+
+
+def sending_pace(bed: Testbed, send: Callable[[], Report]) -> Pace:
+    """Of one run that sends all events."""
+    servers = (bed.broker.process.pid, bed.cluster.master.pid, bed.cluster.worker.pid)
+
+    def used_s() -> float:
+        return processor_s() - sum(map(processor_s, servers))
+
+    begun_s, begun_cpu_s = now_s(), used_s()
+    report = send()
+    took_s, cost_s = now_s() - begun_s, used_s() - begun_cpu_s
+    assert report.shortfall_records == 0, report.sentence()
+    return Pace(GENERATED / took_s, GENERATED / cost_s)
+
+
 BENCHMARKS: dict[str, Callable[[Testbed, Path], list[Measured]]] = {
     "overhead": overhead,
     "interruption": interruption,
     "reaction": reaction,
     "sensing": sensing,
+    "generation": generation,
 }
 
 
