@@ -56,8 +56,29 @@ class Fleet(Struct, frozen=True, gc=False, omit_defaults=True):
             raise _refusal(self)
 
 
+class BatchStage(Struct, frozen=True, gc=False, array_like=True):
+    """A stage of a micro-batch: what its tasks took, and when it ran.
+
+    `work_s` is the time of all its tasks, failed ones included, in core-seconds: to load code and
+    to run. `begin_s` and `end_s` count from the start of the batch.
+    """
+
+    tasks: int
+    work_s: float
+    begin_s: float
+    end_s: float
+
+    def __post_init__(self) -> None:
+        if self.tasks < 1 or not (
+            0.0 <= self.work_s < inf and 0.0 <= self.begin_s <= self.end_s < inf
+        ):
+            raise _refusal(self)
+
+
 class Batch(Struct, frozen=True, gc=False, omit_defaults=True, repr_omit_defaults=True):
     """A micro-batch that was committed. `phases` are seconds by Spark's names of them.
+
+    `stages` are those that ran, in the order in which they began; empty if they were not measured.
 
     `observed` are numbers that the job observed (``DataFrame.observe``), such as a count of
     malformed records: ``{"input.malformed": 3.0}``.
@@ -69,6 +90,7 @@ class Batch(Struct, frozen=True, gc=False, omit_defaults=True, repr_omit_default
     input_records: int
     phases: dict[str, float] = {}
     observed: dict[str, float] = {}
+    stages: tuple[BatchStage, ...] = ()
 
     def __post_init__(self) -> None:
         if not (0.0 <= self.started_at_s < inf and 0.0 <= self.duration_s < inf) or (

@@ -3,9 +3,9 @@
 `Capacity` gives the highest rate of any size, with an uncertainty, for two kinds of job. What was
 learned is a frozen `CapacityEstimate` that a policy keeps in its memory.
 
-- Micro-batch: a batch takes ``fixed + records x work(n)``, where a stage of `tasks` runs in
-  ``ceil(tasks / slots)`` waves. The driver reports the fixed part apart from the work, so both
-  are measured at any load; rows per second of a quiet job would understate its capacity.
+- Micro-batch: what a batch costs is measured (`account`): the driver, the overhead of each task,
+  the work of its records, which shrinks with the rounds that a stage takes. Batches without their
+  stages (journals of earlier versions) are learned from how long they took (`overhead`).
 - Dataflow: an operator that is busy for a fraction of its time could do the inverse of that times
   more. The gauge of a full operator rarely shows 1; what it shows is learned when records wait.
 
@@ -16,13 +16,20 @@ delays does not shrink with more executors and is kept apart (`serial`).
 from __future__ import annotations
 
 from collections.abc import Sequence
-from math import ceil, inf, sqrt
+from math import inf, sqrt
 from typing import NamedTuple
 
 from msgspec import Struct
 from msgspec.structs import replace
 
-from penstock.core.model import Snapshot
+from penstock.core.model import Batch, Snapshot
+from penstock.policies.penstock.account import (
+    StageCost,
+    driver_s,
+    learn_stages,
+    rounds,
+    span_s,
+)
 from penstock.policies.penstock.overhead import Overhead
 
 CONTENTION = 0.01  #: What each further executor costs all others, where nothing else is known.
@@ -33,8 +40,8 @@ USUAL_IMBALANCE = 1.3
 APART = 1.5
 MORE_THAN_GAUGES = 3.0  #: What the measurements before are worth when a job was seen at its limit.
 GAUGE_ERROR = 0.025  #: The relative error of a busy gauge that does not average out.
-MANY_WAVES = 6.0  #: With as many, tasks of unequal length fill the gap that the last wave leaves.
 FEWEST_RECORDS = 100  #: Smaller batches say nothing about the cost of a record.
+PLATFORM = 0.1  #: The weight of a batch in what belongs to the platform.
 FORGET_S = 90.0  #: Seconds after which a measurement counts for a third.
 BUSY_WHEN_FULL = 0.95  #: What a busy gauge shows of a full operator, before it was seen full.
 FIRST_NOISE = 0.06  #: The relative deviation of one measurement, before it is known.
@@ -56,9 +63,10 @@ class Wave(Struct, frozen=True, gc=False, array_like=True):
 class CapacityEstimate(Struct, frozen=True, gc=False, omit_defaults=True):
     """What is known of a job. `work_s` and `serial_s` are core-seconds and seconds per record.
 
-    `noise` is the relative deviation of one measurement, `samples` how many the estimate is worth,
-    `outlier_run` the sum of the deviations of outliers in a row, `before` what was known before a
-    change that is not confirmed yet.
+    `stages` are those of measured batches; `stretch` is how much longer they take than the rounds
+    of their mean tasks. `noise` is the relative deviation of one measurement, `samples` how many
+    the estimate is worth, `outlier_run` the sum of the deviations of outliers in a row, `before`
+    what was known before a change that is not confirmed yet.
     """
 
     work_s: float | None = None
@@ -72,6 +80,8 @@ class CapacityEstimate(Struct, frozen=True, gc=False, omit_defaults=True):
     executors: int = 0
     at_s: float = 0.0
     overhead: Overhead = Overhead()
+    stages: tuple[StageCost, ...] = ()
+    stretch: float = 1.0
     before: CapacityEstimate | None = None
 
 
@@ -114,6 +124,10 @@ class Capacity(Struct, frozen=True, gc=False):
         known = self.track
         if known.fixed_s is None or executors < 1:
             return 0.0
+        if known.stages:
+            slots = executors * self.cores
+            tasks_s = sum(rounds(one.tasks, slots) * one.overhead_s for one in known.stages)
+            return known.fixed_s + known.stretch * tasks_s
         wave_s = wave_seconds(known.waves, executors, self.cores)
         return known.fixed_s + known.overhead.seconds(wave_s)
 
@@ -139,11 +153,7 @@ def wave_seconds(waves: Sequence[Wave], executors: int, cores: int) -> float:
     contention = 1.0 + CONTENTION * (executors - 1)
     if not waves:
         return contention / slots
-    length = 0.0
-    for wave in waves:
-        even = wave.tasks / slots
-        many = min(1.0, even / MANY_WAVES)
-        length += wave.share * (many * (even + 0.5) + (1.0 - many) * ceil(even)) / wave.tasks
+    length = sum(wave.share * rounds(wave.tasks, slots) / wave.tasks for wave in waves)
     return contention * length
 
 
@@ -168,6 +178,15 @@ def learn(
 def _learn_batches(
     known: CapacityEstimate, snapshot: Snapshot, previous: Snapshot | None, settled: bool
 ) -> CapacityEstimate:
+    fleet = snapshot.fleet
+    # Where no more executors than now had a part in a batch, cold ones can prove it cheaper.
+    growing = previous is not None and previous.fleet.active <= fleet.active <= fleet.target
+    measured = [batch for batch in snapshot.batches if batch.stages and batch.input_records]
+    if measured or known.stages:
+        if settled or growing:
+            for batch in measured:
+                known = _learn_measured(known, batch, snapshot, settled)
+        return known
     batches = [batch for batch in snapshot.batches if batch.input_records >= FEWEST_RECORDS]
     if not batches:
         return known
@@ -177,9 +196,6 @@ def _learn_batches(
         fixed_s = 0.9 * known.fixed_s + 0.1 * fixed_s
     waves, core_s = _stages(snapshot)
     known = replace(known, fixed_s=fixed_s, waves=waves or known.waves)
-    fleet = snapshot.fleet
-    # Where no more executors than now had a part in a batch, cold ones can prove it cheaper.
-    growing = previous is not None and previous.fleet.active <= fleet.active <= fleet.target
     if not settled and not growing:
         return known
     wave_s = wave_seconds(known.waves, fleet.active, fleet.cores_per_executor)
@@ -190,7 +206,7 @@ def _learn_batches(
             continue
         usual_s = inf if core_s is None else USUAL_IMBALANCE * core_s * wave_s
         parallel_s = min(s_per_record, usual_s)
-        measured = WorkMeasurement(
+        one = WorkMeasurement(
             work_s=parallel_s / wave_s,
             serial_s=s_per_record - parallel_s,
             wave_s=wave_s,
@@ -199,11 +215,50 @@ def _learn_batches(
             records=batch.input_records,
             batch_s=work_s,
         )
-        known = updated(known, measured)
+        known = updated(known, one)
         if settled:
             overhead = known.overhead.with_batch(batch.input_records, wave_s, work_s)
             known = replace(known, overhead=overhead)
     return known
+
+
+def _learn_measured(
+    known: CapacityEstimate, batch: Batch, snapshot: Snapshot, settled: bool
+) -> CapacityEstimate:
+    """The estimate with one more batch whose stages were measured."""
+    fleet, records = snapshot.fleet, batch.input_records
+    slots = fleet.active * fleet.cores_per_executor
+    stages = learn_stages(known.stages, batch)
+    core_s = _core_s(stages, batch)
+    # How long the stages would take if all tasks were alike.
+    even_s = sum(rounds(one.tasks, slots) * one.work_s / one.tasks for one in batch.stages)
+    longer = span_s(batch.stages) / max(even_s, 1e-9)
+    usual = min(longer, USUAL_IMBALANCE)
+    stretch = usual if known.fixed_s is None else known.stretch + PLATFORM * (usual - known.stretch)
+    total_s = sum(one.record_s for one in stages)
+    waves = tuple(Wave(one.tasks, one.record_s / total_s) for one in stages) if total_s else ()
+    wave_s = wave_seconds(waves or known.waves, fleet.active, fleet.cores_per_executor)
+    work_s = core_s * stretch / (1.0 + CONTENTION * (fleet.active - 1))
+    serial_s = max(0.0, longer - usual) * even_s / records
+    if not settled and not _far_below(known, work_s * wave_s + serial_s, wave_s):
+        return known
+    fixed_s = driver_s(batch)
+    if known.fixed_s is not None:
+        fixed_s = known.fixed_s + PLATFORM * (fixed_s - known.fixed_s)
+    known = replace(
+        known, fixed_s=fixed_s, stages=stages, stretch=stretch, waves=waves or known.waves
+    )
+    if records < FEWEST_RECORDS or core_s <= 0.0:
+        return known
+    at_s = batch.started_at_s + batch.duration_s
+    return updated(known, WorkMeasurement(work_s, serial_s, wave_s, fleet.active, at_s))
+
+
+def _core_s(stages: Sequence[StageCost], batch: Batch) -> float:
+    """The core-seconds of one record of a batch."""
+    pairs = zip(stages, batch.stages, strict=True)
+    works_s = (max(0.0, one.work_s - one.tasks * cost.overhead_s) for cost, one in pairs)
+    return sum(works_s) / batch.input_records
 
 
 def _far_below(known: CapacityEstimate, s_per_record: float, wave_s: float) -> bool:
@@ -313,7 +368,7 @@ def updated(known: CapacityEstimate, one: WorkMeasurement) -> CapacityEstimate:
         samples = min(samples, AFTER_CHANGE)
     if again and abs(outlier_run) >= CHANGE_SIGMAS:
         samples, outlier_run, before = 0.0, 0.0, replace(known, outlier_run=0.0, before=None)
-        if overhead.is_typical(one.records):
+        if one.records and overhead.is_typical(one.records):
             overhead = overhead.rescaled_to(one.records, one.wave_s, one.batch_s)
     else:
         # In the same proportion: a straggler says nothing about what is serial.

@@ -12,19 +12,19 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from heapq import heappop, heappush
-from itertools import count
+from itertools import count, repeat
 from math import inf
 from operator import sub
 from random import Random
 from typing import TYPE_CHECKING
 
-from penstock.core.model import Batch, Fleet, OperatorSample, Receipt, Snapshot
+from penstock.core.model import Batch, BatchStage, Fleet, OperatorSample, Receipt, Snapshot
 from penstock.core.protocols import InstantActuator
 from penstock.simulation.engines.engine import Curve, Outcome, Rates
 from penstock.simulation.engines.fleet import Roster, SimulatedExecutor, edges_s
 from penstock.simulation.engines.meter import Done, Meter
 from penstock.simulation.engines.sensors import SimulatedSource
-from penstock.simulation.engines.stages import BatchScheduler
+from penstock.simulation.engines.stages import BatchScheduler, TaskPlan
 from penstock.simulation.faults import CapacityDrop, Faults, SkewSetsIn, SourceOutage
 
 if TYPE_CHECKING:
@@ -70,6 +70,8 @@ class MicroBatchRun(InstantActuator):
         self._starts: list[float] = []
         self._ends: list[float] = []
         self._offsets: list[float] = [0.0]
+        self._loads: list[float] = []
+        self._plans: list[tuple[int, TaskPlan]] = []  # from which batch on
 
         # What was done since the last reading or change of plan.
         self._batches_run = self._load_run = self._records_booked = 0.0
@@ -172,7 +174,29 @@ class MicroBatchRun(InstantActuator):
             for took_s in durations
         ]
         records = map(sub, offsets[1:], offsets)
-        return tuple(map(Batch, count(first), starts, durations, records, phases))
+        stages = map(self._stages_of, count(first), durations)
+        return tuple(
+            map(Batch, count(first), starts, durations, records, phases, repeat({}), stages)
+        )
+
+    def _stages_of(self, number: int, took_s: float) -> tuple[BatchStage, ...]:
+        """The stages of a batch; the last one ends when the batch is committed."""
+        job, load = self._job, self._loads[number]
+        while len(self._plans) > 1 and self._plans[1][0] <= number:
+            del self._plans[0]
+        plan = self._plans[0][1]
+        if not load or not plan.span_base_s:
+            return ()
+        begin_s, last_s = job.planning_s + job.launch_s, took_s - job.commit_s
+        found = []
+        for place, stage in enumerate(job.stages):
+            work_s = plan.stage_base_s[place] + plan.stage_s_per_record[place] * load
+            end_s = begin_s + plan.span_base_s[place] + plan.span_s_per_record[place] * load
+            if place == len(job.stages) - 1 or end_s > last_s:
+                end_s = max(begin_s, last_s)  # what the batch waited for state is in it as well
+            found.append(BatchStage(stage.tasks, work_s, begin_s, end_s))
+            begin_s = end_s
+        return tuple(found)
 
     def _run_to(self, now_s: float) -> None:
         now_s = min(now_s, self._source.duration_s)
@@ -201,7 +225,7 @@ class MicroBatchRun(InstantActuator):
     def _run_batches(self, until_s: float) -> None:
         """Commit all batches that end by `until_s`, and start those that start before it."""
         running, start_s, end_s = self._running, self._start_s, self._end_s
-        starts, ends, offsets = self._starts, self._ends, self._offsets
+        starts, ends, offsets, loads = self._starts, self._ends, self._offsets, self._loads
         arrived, rates, draw = self._source.arrived, self._source.rates_rps, self._draw
         upto, load, processed = self._upto, self._load, offsets[-1]
         batches_run, load_run = self._batches_run, self._load_run
@@ -216,6 +240,7 @@ class MicroBatchRun(InstantActuator):
                 starts.append(start_s)
                 ends.append(end_s)
                 offsets.append(upto)
+                loads.append(load)
                 processed = upto
                 if load:
                     batches_run += 1.0
@@ -301,6 +326,7 @@ class MicroBatchRun(InstantActuator):
         moving_s = max(self._extra_s, crew.replan(self._roster.ready, now_s))
         self._extra_s, self._joining_s = moving_s + self._joining_s, 0.0
         self._base_s = job.fixed_s + crew.plan.base_s
+        self._plans.append((len(self._ends), crew.plan))
         self._limit = job.max_offsets_per_trigger or inf
         if job.max_batch_s is not None and crew.plan.s_per_record > 0.0:
             # At least one: a batch whose fixed cost is too long already must not starve.

@@ -42,8 +42,9 @@ class Stage(Struct, frozen=True, forbid_unknown_fields=True):
 class TaskPlan(Struct, frozen=True):
     """What a batch costs, for executors that do not change.
 
-    `base_s` and `s_per_record` are the stages' part of the duration, the lists the same in core
-    time: per executor and per stage. `record_shares` is the part that each executor reads.
+    `base_s` and `s_per_record` are the stages' part of the duration, `span_base_s` and
+    `span_s_per_record` that of each stage. The other lists are the same in core time: per executor
+    and per stage. `record_shares` is the part that each executor reads.
     """
 
     base_s: float
@@ -53,6 +54,8 @@ class TaskPlan(Struct, frozen=True):
     stage_base_s: list[float]
     stage_s_per_record: list[float]
     record_shares: list[float]
+    span_base_s: list[float] = []
+    span_s_per_record: list[float] = []
 
 
 def tasks_per_executor(tasks: int, cores: int, speeds: Sequence[float]) -> list[int]:
@@ -114,19 +117,19 @@ def plan(
     """
     if not speeds:
         return TaskPlan(inf, 0.0, [], [], [0.0] * len(stages), [0.0] * len(stages), [])
-    base_s = s_per_record = 0.0
     per_task = [1.0 / speed for speed in speeds]
     executor_base_s = [0.0] * len(speeds)
     executor_s_per_record = [0.0] * len(speeds)
     stage_base_s, stage_s_per_record = [], []
+    span_base_s, span_s_per_record = [], []
     reaching = cost_factor
     for number, (stage, own) in enumerate(zip(stages, counts, strict=True)):
         hot = hot_fraction if number > 0 else 0.0
         cost_s = stage.core_s_per_record * reaching
         even = (1.0 - hot) / stage.tasks
         length = waves(own, cores, speeds)
-        base_s += length * stage.task_overhead_s
-        s_per_record += cost_s * max(length * even, (hot + even) * per_task[0])
+        span_base_s.append(length * stage.task_overhead_s)
+        span_s_per_record.append(cost_s * max(length * even, (hot + even) * per_task[0]))
         runs = [count * time for count, time in zip(own, per_task, strict=True)]
         stage_base_s.append(sum(runs) * stage.task_overhead_s)
         stage_s_per_record.append((sum(runs) * even + hot * per_task[0]) * cost_s)
@@ -138,7 +141,10 @@ def plan(
     per_executor = executor_base_s, executor_s_per_record
     per_stage = stage_base_s, stage_s_per_record
     shares = [count / stages[0].tasks for count in counts[0]]
-    return TaskPlan(base_s, s_per_record, *per_executor, *per_stage, shares)
+    spans = span_base_s, span_s_per_record
+    return TaskPlan(
+        sum(span_base_s), sum(span_s_per_record), *per_executor, *per_stage, shares, *spans
+    )
 
 
 class State:

@@ -36,7 +36,7 @@ from penstock.spark.sensor.executors import ExecutorWatch, SchedulerFleet, Share
 from penstock.spark.sensor.offsets import SourceReading
 from penstock.spark.sensor.progress import parse_progress
 from penstock.spark.sensor.query import QueryView, combine_sources, if_all_known
-from penstock.spark.sensor.stages import StageWatch, share_idle_time
+from penstock.spark.sensor.stages import QueryStages, StageWatch, share_idle_time
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -60,6 +60,7 @@ class Details(Struct, frozen=True):
     operators: tuple[OperatorSample, ...] = ()
     slots: int | None = None
     tasks: Mapping[str, int | None] = {}
+    queries: Mapping[str, QueryStages] = {}
 
 
 class SparkSensor:
@@ -119,7 +120,7 @@ class SparkSensor:
         views = self._follow_queries()
         self._take_reports(views, now_s)
         details = self._details(fleet, views, now_s)
-        batches = {view.run_id: view.batches() for view in views}
+        batches = {view.run_id: _with_stages(view, details) for view in views}
         sources = {_prefix(view, views): self._read_sources(view, now_s) for view in views}
         waiting = combine_sources(list(sources.values()))
         leader = max(views, key=lambda view: view.demand, default=None)
@@ -257,7 +258,7 @@ class SparkSensor:
                 own = queries[view.run_id]
                 operators += own.operators(wall_s, all_slots, _prefix(view, views))
         tasks = {run_id: query.most_tasks for run_id, query in queries.items()}
-        return Details(executors, share_idle_time(operators), slots, tasks)
+        return Details(executors, share_idle_time(operators), slots, tasks, queries)
 
     def _warn_once(self, about: str, problem: str) -> None:
         if about not in self._warned:
@@ -276,6 +277,13 @@ def _prefix(view: QueryView, views: list[QueryView]) -> str:
         return ""
     is_unique = sum(each.name == view.name for each in views) == 1
     return f"{view.name if is_unique else view.run_id[:8]}/"
+
+
+def _with_stages(view: QueryView, details: Details) -> tuple[Batch, ...]:
+    """The batches since the last reading, with their stages where the status store has them."""
+    stages = details.queries.get(view.run_id)
+    batches = view.batches()
+    return batches if stages is None else tuple(map(stages.with_stages, batches))
 
 
 def _with_arrivals(

@@ -19,8 +19,9 @@ from typing import Literal
 
 from msgspec import Struct, structs
 
-from penstock.core.model import OperatorSample
+from penstock.core.model import Batch, BatchStage, OperatorSample
 from penstock.spark.internals import Driver, Json
+from penstock.spark.sensor.progress import parse_instant
 from penstock.spark.sensor.stage_executors import has_something
 from penstock.spark.sensor.tasks import FinishedTask, Spread
 
@@ -30,6 +31,8 @@ Role = Literal["source", "state", "shuffle"]
 JOBS_PER_READING = 60
 #: The time per record is judged by this number of stages of a place.
 SPREADS = 12
+#: The stages of this many batches are kept until the query reports them.
+BATCHES_KEPT = 100
 #: After this number of batches with records and without Python a place is known to run none.
 BATCHES_WITHOUT_PYTHON = 3
 
@@ -59,6 +62,33 @@ class Tally(Struct, frozen=True, gc=False):
             records_out=sum(
                 each["shuffleWriteRecords"] or each["outputRecords"] for each in attempts
             ),
+        )
+
+
+class RunStage(Struct, frozen=True, gc=False):
+    """A stage of one batch; one that is not complete has no end."""
+
+    tasks: int
+    work_s: float
+    began_at_s: float
+    ended_at_s: float | None
+
+    @classmethod
+    def of(cls, attempts: Collection[Json]) -> RunStage | None:
+        """The sums over all attempts at one stage; ``None`` before its first task."""
+        *_, last = attempts
+        begun = [at for each in attempts if (at := each.get("firstTaskLaunchedTime"))]
+        if not begun:
+            return None
+        ended = last.get("completionTime") if last["status"] == "COMPLETE" else None
+        work_ms = sum(
+            each["executorRunTime"] + each["executorDeserializeTime"] for each in attempts
+        )
+        return cls(
+            tasks=last["numTasks"],
+            work_s=work_ms / 1e3,
+            began_at_s=min(map(parse_instant, begun)),
+            ended_at_s=None if ended is None else parse_instant(ended),
         )
 
 
@@ -117,6 +147,7 @@ class QueryStages:
         self._batch: int | None = None
         self._stages: dict[int, int] = {}  # stage to place, of the current batch
         self._counted: dict[int, Tally] = {}  # of stages of the current batch
+        self._run: dict[int, dict[int, RunStage]] = {}  # the stages of the last batches
         self.places: list[Place] = []
 
     def begin(self) -> None:
@@ -134,6 +165,10 @@ class QueryStages:
         number: int = stage["stageId"]
         if batch != self._batch:
             self._batch, self._stages, self._counted = batch, {}, {}
+        if (ran := RunStage.of(attempts)) is not None:
+            self._run.setdefault(batch, {})[number] = ran
+            while len(self._run) > BATCHES_KEPT:
+                del self._run[min(self._run)]
         at = self._stages.setdefault(number, len(self._stages))
         if at == len(self.places):
             self.places.append(Place())
@@ -144,6 +179,19 @@ class QueryStages:
         new = tally.plus(self._counted.get(number, Tally()), -1.0)
         self._counted[number] = tally
         place.tally = place.tally.plus(new, times)
+
+    def with_stages(self, batch: Batch) -> Batch:
+        """The batch with its stages; as it is if one of them is unknown or not complete."""
+        ran = self._run.pop(batch.id, {}).values()
+        stages = []
+        for stage in sorted(ran, key=lambda one: one.began_at_s):
+            if stage.ended_at_s is None:
+                return batch
+            # Spark's clock has milliseconds: a stage may seem to begin just before its batch.
+            begin_s = max(0.0, stage.began_at_s - batch.started_at_s)
+            end_s = max(begin_s, stage.ended_at_s - batch.started_at_s)
+            stages.append(BatchStage(stage.tasks, stage.work_s, round(begin_s, 3), round(end_s, 3)))
+        return structs.replace(batch, stages=tuple(stages)) if stages else batch
 
     @property
     def most_tasks(self) -> int | None:

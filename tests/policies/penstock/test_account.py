@@ -1,0 +1,151 @@
+"""What is learned from measured batches: worked numbers of a job of 12 tasks on slots of one core.
+
+Its driver takes 0.35 s of a batch, each task 34 ms, each record 1.1 ms: the account of a recorded
+demo. On 4 executors 12 tasks run in 3 rounds, so that a record costs 3/12 x 1.1 ms.
+"""
+
+from __future__ import annotations
+
+from math import ceil
+
+import pytest
+
+from penstock.core.model import Batch, BatchStage, ExecutorSample, Fleet, Snapshot
+from penstock.policies.penstock.account import StageCost
+from penstock.policies.penstock.capacity import Capacity, CapacityEstimate, learn
+
+TASKS = 12
+DRIVER_S, OVERHEAD_S, RECORD_S = 0.35, 0.034, 1.1e-3
+
+
+class Job:
+    """A job that takes one batch after the other, and what is learned of it."""
+
+    def __init__(self, executors: int = 4) -> None:
+        self.known, self.at_s = CapacityEstimate(), 1000.0
+        self.before: Snapshot | None = None
+        self.executors = executors
+        self.driver_s, self.record_s, self.hot_s = DRIVER_S, RECORD_S, 0.0
+
+    def run(self, records: int, batches: int = 1, executors: int | None = None) -> Job:
+        self.executors = executors or self.executors
+        for _ in range(batches):
+            self.at_s += 4.0
+            seen = self.snapshot(records)
+            self.known = learn(self.known, seen, self.before)
+            self.before = seen
+        return self
+
+    def snapshot(self, records: int) -> Snapshot:
+        task_s = OVERHEAD_S + records * self.record_s / TASKS
+        work_s = TASKS * task_s + self.hot_s * records
+        took_s = ceil(TASKS / self.executors) * task_s + self.hot_s * records
+        stage = BatchStage(TASKS, work_s, 0.2, 0.2 + took_s)
+        batch = Batch(0, self.at_s - 3.0, self.driver_s + took_s, records, stages=(stage,))
+        fleet = Fleet(self.executors, self.executors, self.executors)
+        executors = tuple(ExecutorSample(str(n), 0.0) for n in range(self.executors))
+        return Snapshot(
+            self.at_s, fleet, trigger_interval_s=2.0, batches=(batch,), executors=executors
+        )
+
+    def believed_rps(self, executors: int) -> float:
+        return Capacity(self.known, 1).rps(executors)
+
+    def true_rps(self, executors: int) -> float:
+        return TASKS / (ceil(TASKS / executors) * self.record_s)
+
+
+def test_the_parts_of_a_batch_are_told_apart_once_sizes_vary() -> None:
+    job = Job()
+    for records in (1200, 4800, 2400, 600, 3600):
+        job.run(records)
+    (stage,) = job.known.stages
+    assert stage.overhead_s == pytest.approx(OVERHEAD_S, rel=0.05)
+    assert stage.record_s == pytest.approx(RECORD_S, rel=0.02)
+    assert job.known.fixed_s == pytest.approx(DRIVER_S)
+    for executors in (1, 2, 4, 8):
+        assert job.believed_rps(executors) == pytest.approx(job.true_rps(executors), rel=0.12)
+
+
+def test_batches_of_one_size_count_the_overhead_to_the_records() -> None:
+    """0.034 s a task is 0.34 ms a record at 100 of them: the capacity is understated, not more."""
+    job = Job().run(1200, batches=20)
+    whole_s = OVERHEAD_S + 100 * RECORD_S
+    assert job.known.stages[0].overhead_s == 0.0
+    assert job.believed_rps(4) == pytest.approx(100 / whole_s * TASKS / 3, rel=0.02)
+
+
+@pytest.mark.parametrize("factor", [40.0, 1 / 40.0])
+def test_records_that_cost_more_or_less_at_once_are_known_within_three_batches(
+    factor: float,
+) -> None:
+    job = Job()
+    for records in (1200, 4800, 2400, 600, 3600, 2400):
+        job.run(records)
+    overhead_s = job.known.stages[0].overhead_s
+    job.record_s *= factor
+    job.run(2400, batches=3)
+    assert job.believed_rps(4) == pytest.approx(job.true_rps(4), rel=0.1)
+    # A jump belongs to the data: what a task costs is the platform's.
+    assert job.known.stages[0].overhead_s == pytest.approx(overhead_s, rel=0.2)
+    job.record_s /= factor
+    job.run(2400, batches=3)
+    assert job.believed_rps(4) == pytest.approx(job.true_rps(4), rel=0.1)
+
+
+def test_a_load_that_falls_to_a_tenth_shows_the_overhead_of_tasks() -> None:
+    """After batches of one size, one of a tenth lies on a line with them: 34 ms and 1.1 ms."""
+    job = Job().run(6000, batches=20).run(600, batches=3)
+    assert job.known.stages[0].overhead_s == pytest.approx(OVERHEAD_S, rel=0.05)
+    assert job.believed_rps(4) == pytest.approx(job.true_rps(4), rel=0.1)
+    job.run(600, batches=50)
+    assert job.believed_rps(4) == pytest.approx(job.true_rps(4), rel=0.1)
+
+
+def test_a_fleet_that_grows_and_shrinks_changes_no_cost() -> None:
+    job = Job(1)
+    for executors in (1, 1, 8, 8, 1, 1):
+        for records in (1200, 3600, 2400):
+            job.run(records, executors=executors)
+    assert job.known.stages[0].record_s == pytest.approx(RECORD_S, rel=0.05)
+    assert job.believed_rps(8) == pytest.approx(job.true_rps(8), rel=0.15)
+
+
+def test_batches_of_one_record_say_what_a_task_costs_and_no_capacity() -> None:
+    job = Job().run(1, batches=10)
+    assert job.known.work_s is None
+    assert job.known.fixed_s == pytest.approx(DRIVER_S)
+    assert job.known.stages[0].last_took_s == pytest.approx(OVERHEAD_S, rel=0.01)
+
+
+def test_a_slow_driver_or_sink_is_no_work_of_the_executors() -> None:
+    job = Job()
+    for records in (1200, 4800, 2400, 600, 3600):
+        job.run(records)
+    job.driver_s = 3.0
+    job.run(2400, batches=40)
+    assert job.known.fixed_s == pytest.approx(3.0, rel=0.02)
+    assert job.believed_rps(4) == pytest.approx(job.true_rps(4), rel=0.05)
+
+
+def test_a_hot_key_is_serial_and_does_not_shrink_with_the_fleet() -> None:
+    """One task takes 1 ms more of each record than the others: no fleet is faster than that.
+
+    Up to 1.3 times the mean is taken for executors that differ, so a part counts as work: 12
+    executors are believed to do up to twice as much, which the first batch of theirs corrects.
+    """
+    job = Job()
+    job.hot_s = 1e-3
+    for records in (1200, 4800, 2400, 600, 3600):
+        job.run(records)
+    assert job.known.serial_s == pytest.approx(0.5e-3, rel=0.1)
+    assert job.believed_rps(12) < 2.0 / 1e-3
+    for records in (1200, 4800, 2400, 600, 3600):
+        job.run(records, batches=3, executors=12)
+    assert job.believed_rps(12) == pytest.approx(1.0 / 1.1e-3, rel=0.15)
+
+
+def test_other_stages_than_before_start_from_the_first_batch() -> None:
+    one = StageCost(12).with_batch(12, 1200, 12 * 0.034 + 1200 * 1.1e-3)
+    other = one.with_batch(24, 1200, 24 * 0.034 + 1200 * 1.1e-3)
+    assert (other.tasks, other.count) == (24, 1.0)
