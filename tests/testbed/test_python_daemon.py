@@ -12,6 +12,8 @@ if TYPE_CHECKING:
 
 
 @pytest.mark.slow
+# PySpark leaves the socket of a result to the garbage collector.
+@pytest.mark.filterwarnings("ignore:unclosed <socket:ResourceWarning")
 def test_workers_read_no_archives_and_collect_no_modules(spark: SparkSession) -> None:
     def look(_: object) -> Iterator[tuple[list[str], int]]:
         import gc
