@@ -33,7 +33,6 @@ from penstock.settings.policy_spec import wire
 from penstock.simulation.calibration import fit_batches
 from penstock.simulation.engines.fleet import Startup
 from penstock.simulation.engines.microbatch import MicroBatchJob
-from penstock.testbed.demo import plan as sizes
 from penstock.testbed.demo.environment import Say
 
 AROUND_S = 45  #: What a run takes besides its load, for an estimate of how long all of them take.
@@ -183,10 +182,10 @@ def results(trials: Sequence[Trial]) -> list[Result]:
 
 def fitted_job(trials: Sequence[Trial]) -> MicroBatchJob:
     """The simulated job whose batches, starts and joins are those of the runs."""
-    seen = [trial.observation for trial in trials]
+    plan, seen = trials[0].plan, [trial.observation for trial in trials]
     batches = [batch for one in seen for batch in _batches(one)]
     task_s = sum(one.task_s for one in seen)
-    job = fit_batches.job_of(batches, sizes.TRIGGER_S, trials[0].plan.partitions, 1, task_s)
+    job = fit_batches.job_of(batches, plan.trigger_s, plan.partitions, 1, task_s)
     startup = job.startup
     if starts_s := startups_s(seen):
         startup = Startup(Ecdf.of(starts_s).quantile(0.1), Ecdf.of(starts_s).quantile(0.9))
