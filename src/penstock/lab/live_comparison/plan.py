@@ -22,7 +22,7 @@ WAVE = "wave"
 FILL = 0.7
 FIRST_S = 10
 #: Of the first rate, while the job warms up: its executors are to have compiled their code.
-WARM_UP_SHARE = 0.75
+WARM_UP_SHARE = 0.5
 #: Policies cannot be run faster than this: executors take as long to start as ever.
 HIGHEST_SPEED = 10.0
 SHORTEST_S, LONGEST_S = 30, 24 * 3600
