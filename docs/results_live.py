@@ -18,6 +18,7 @@ from importlib.resources import files
 from pathlib import Path
 from statistics import fmean
 
+from penstock.cli.output import interrupt_on_sigterm
 from penstock.cli.views.live_page import (
     COLUMNS,
     cell,
@@ -243,6 +244,7 @@ def planned() -> list[tuple[LivePlan, list[str]]]:
 
 def play(at_most_s: float) -> None:
     """Make runs that are missing until the time is up."""
+    interrupt_on_sigterm()
     since_s = elapsed()
 
     def say(line: str) -> None:

@@ -4,14 +4,17 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from penstock.core.errors import ConfigError
-from penstock.core.journal import FileJournal, read_tail
+from penstock.core.journal import FileJournal, JournalHeader, read_tail
 from penstock.lab.experiments.scenario import Scenario
 from penstock.policies.ds2 import Ds2
 from penstock.policies.kubernetes.hpa import Hpa
 from penstock.policies.penstock.penstock import Penstock
+from penstock.settings.goal import Goal
+from penstock.settings.header import journal_header, recorded_spec
 from penstock.settings.policy_spec import wire
 from penstock.settings.toml import load, parse
 
@@ -67,6 +70,63 @@ def test_a_mistake_is_one_sentence_with_its_place(text: str, sentence: str) -> N
     with pytest.raises(ConfigError, match=sentence) as refusal:
         parse(text, "here")
     assert "\n" not in str(refusal.value)
+
+
+SCHEDULE = """
+[limits]
+max_executors = 12
+[[schedule]]
+name = "morning"
+cron = "30 7 * * mon-fri"
+duration = "2h"
+timezone = "Europe/Berlin"
+min_executors = 6
+[[schedule]]
+cron = "0 22 * * *"
+duration = 600
+quiet = true
+"""
+
+
+def test_a_schedule_becomes_limits_of_the_fleet() -> None:
+    limits = parse(SCHEDULE, "here").spec.limits
+    assert limits.max_executors == 12
+    assert [(one.name, one.duration_s, one.quiet) for one in limits.schedule] == [
+        ("morning", 7200.0, False),
+        ("", 600.0, True),
+    ]
+
+
+def test_the_header_of_a_journal_carries_the_schedule() -> None:
+    spec = parse(SCHEDULE, "here").spec
+    written = msgspec.json.encode(journal_header(spec, Goal()))
+    read_back = msgspec.json.decode(written, type=JournalHeader)
+    assert recorded_spec(read_back).limits == spec.limits
+
+
+@pytest.mark.parametrize(
+    ("text", "sentence"),
+    [
+        ("[[schedule]]\nduration = '2h'", "here [[schedule]] 1 has no cron"),
+        ("[[schedule]]\ncron = '0 8 * * *'", "here [[schedule]] 1 has no duration"),
+        (
+            "[[schedule]]\ncron = '0 8 * * *'\nduration = 'long'\nquiet = true",
+            "here [[schedule]] 1: duration must be a number",
+        ),
+        (
+            "[[schedule]]\ncron = '0 8 * * *'\nduration = '2h'\nmin_executor = 3",
+            "unknown key 'min_executor' in here [[schedule]] 1: did you mean",
+        ),
+        (
+            "[[schedule]]\ncron = '0 8 * * *'\nduration = '2h'\nmin_executors = 99",
+            "min_executors = 99 is outside of the bounds of the fleet, 1 to 16",
+        ),
+    ],
+)
+def test_a_mistake_in_a_schedule_is_named_with_its_place(text: str, sentence: str) -> None:
+    with pytest.raises(ConfigError) as refusal:
+        parse(text, "here")
+    assert sentence in str(refusal.value)
 
 
 def test_a_file_that_is_not_there_is_named(tmp_path: Path) -> None:

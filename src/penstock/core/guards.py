@@ -21,6 +21,7 @@ from penstock.core.knowledge import Knowledge
 from penstock.core.model import Decision, Limits, Reason, Snapshot
 from penstock.core.phrases import counted, executors
 from penstock.core.protocols import Guard
+from penstock.core.schedule import ScheduledLimit
 
 
 def chain(limits: Limits) -> tuple[Guard, ...]:
@@ -34,8 +35,11 @@ def chain(limits: Limits) -> tuple[Guard, ...]:
         guards.append(Cooldown(limits.cooldown_s))
     if limits.max_step is not None:
         guards.append(StepLimit(limits.max_step))
+    guards.append(ParallelismCap())
     bounds = Bounds(limits.min_executors, limits.max_executors)
-    return (Chain((*guards, ParallelismCap(), bounds), bounds.least, bounds.most),)
+    if limits.schedule:
+        return (*guards, Schedule(limits.schedule), bounds)
+    return (Chain((*guards, bounds), bounds.least, bounds.most),)
 
 
 @dataclass(frozen=True, slots=True)
@@ -163,6 +167,45 @@ class ParallelismCap:
         text = f"{counted(partitions, 'task')} at most feed {executors(useful)}, more would idle"
         evidence = {"partitions": float(partitions)}
         return decision.limited_to(useful, Reason("parallelism_cap", text, evidence))
+
+
+@dataclass(frozen=True, slots=True)
+class Schedule:
+    """Floors, ceilings and quiet periods at certain times; a floor wins over a ceiling."""
+
+    limits: tuple[ScheduledLimit, ...]
+
+    def check(self, decision: Decision, snapshot: Snapshot, knowledge: Knowledge) -> Decision:
+        fleet = snapshot.fleet.target
+        for limit in self.limits:
+            target = decision.target_executors
+            if not limit.is_on(knowledge.now_s):
+                continue
+            if limit.quiet and target != fleet:
+                text = f"{limit.label} keeps {executors(fleet)}, {target} would be wanted"
+                evidence = {"wanted": float(target)}
+                decision = decision.limited_to(fleet, Reason("scheduled_quiet", text, evidence))
+        for code, side in (("max_executors", "most"), ("min_executors", "fewest")):
+            decision = self._bounded(decision, knowledge.now_s, code, side)
+        return decision
+
+    def _bounded(self, decision: Decision, now_s: float, bound: str, side: str) -> Decision:
+        """The decision inside the tightest bound that holds now."""
+        held = [
+            (value, limit)
+            for limit in self.limits
+            if (value := getattr(limit, bound)) is not None and limit.is_on(now_s)
+        ]
+        if not held:
+            return decision
+        pick = min if bound == "max_executors" else max
+        value, limit = pick(held, key=lambda one: one[0])
+        target = decision.target_executors
+        if pick(target, value) == target:
+            return decision
+        text = f"{executors(target)} wanted, {limit.label} has {value} as the {side}"
+        reason = Reason(f"scheduled_{bound.partition('_')[0]}", text, {"wanted": float(target)})
+        return decision.limited_to(value, reason)
 
 
 @dataclass(frozen=True, slots=True)

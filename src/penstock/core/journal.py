@@ -16,7 +16,7 @@ from collections.abc import Iterable, Iterator
 from functools import lru_cache
 from itertools import chain
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 import msgspec
 from msgspec import Struct
@@ -60,7 +60,7 @@ class JournalHeader(Struct, frozen=True, omit_defaults=True):
     run: dict[str, str] = {}
     penstock: str = ""
     policy: str = ""
-    limits: dict[str, float | int | None] = {}
+    limits: dict[str, Any] = {}
     goal: dict[str, float] = {}
 
     @classmethod
@@ -74,6 +74,8 @@ class JournalHeader(Struct, frozen=True, omit_defaults=True):
     ) -> JournalHeader:
         """The header of a file that this Penstock writes."""
         fields = {} if limits is None else msgspec.structs.asdict(limits)
+        if limits is not None:
+            fields["schedule"] = [msgspec.to_builtins(one) for one in limits.schedule]
         for name, value in fields.items():
             if value == float("inf"):  # JSON has no infinity; no measurement is that old either
                 fields[name] = sys.float_info.max

@@ -23,6 +23,7 @@ from msgspec import Struct
 
 from penstock.core import phrases
 from penstock.core.errors import ModelError
+from penstock.core.schedule import ScheduledLimit
 
 
 class Fleet(Struct, frozen=True, gc=False, omit_defaults=True):
@@ -341,6 +342,8 @@ class Limits(
         Changes smaller than this fraction of the fleet are not worth a rescale.
     max_age_s
         Older measurements than this are not acted upon.
+    schedule
+        Floors, ceilings and quiet periods that hold at certain times.
     """
 
     min_executors: int = 1
@@ -351,6 +354,7 @@ class Limits(
     max_step: int | None = None
     dead_band_fraction: float = 0.0
     max_age_s: float = 120.0
+    schedule: tuple[ScheduledLimit, ...] = ()
 
     def __post_init__(self) -> None:
         if self.min_executors < 0:
@@ -367,6 +371,8 @@ class Limits(
                 raise ModelError(f"{name} must be finite and not negative, not {value}")
         if not self.max_age_s > 0.0:
             raise ModelError(f"max_age_s must be positive, not {self.max_age_s}")
+        for each in self.schedule:
+            each.check_bounds(self.min_executors, self.max_executors)
 
 
 def not_measured(executors: int, *names: str, memory: Any = None) -> Decision:

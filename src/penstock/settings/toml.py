@@ -22,7 +22,7 @@ from __future__ import annotations
 import dataclasses
 import re
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from inspect import signature
 from pathlib import Path
@@ -36,6 +36,7 @@ from penstock.core.errors import ConfigError, unknown
 from penstock.core.journal import FileJournal, Fsync, JournalHeader
 from penstock.core.model import Limits
 from penstock.core.protocols import Policy
+from penstock.core.schedule import ScheduledLimit
 from penstock.policies import DEFAULT_POLICY
 from penstock.settings.goal import Goal
 from penstock.settings.notation import keys_of, quantity
@@ -111,6 +112,7 @@ class Document(Struct, frozen=True, forbid_unknown_fields=True):
     goal: dict[str, Any] = {}
     journal: dict[str, Any] = {}
     live: dict[str, Any] = {}
+    schedule: list[dict[str, Any]] = []
 
 
 @dataclass(frozen=True, slots=True)
@@ -167,8 +169,32 @@ def _read_spec(tables: Document, goal: Goal, where: str) -> PolicySpec:
     values = {each: getattr(text.policy, each) for each in text.given & own}
     policy: Policy = convert(type(text.policy), {**values, **parameters}, f"{where} [policy]")
     policy = with_goal(policy, goal, given=values.keys() | parameters.keys())
-    limits = convert(Limits, asdict(text.limits) | tables.limits, f"{where} [limits]")
+    scheduled = {"schedule": read_schedule(tables.schedule, where)} if tables.schedule else {}
+    values = asdict(text.limits) | tables.limits | scheduled
+    limits = convert(Limits, values, f"{where} [limits]")
     return PolicySpec(policy_text(policy), policy, limits, text.given)
+
+
+def read_schedule(tables: Sequence[Mapping[str, Any]], where: str) -> tuple[ScheduledLimit, ...]:
+    """The tables of a schedule; a duration may be a text such as ``"2h"``.
+
+    >>> table = {"cron": "0 8 * * *", "duration": "2h", "min_executors": 4}
+    >>> read_schedule([table], "penstock.toml")[0].duration_s
+    7200.0
+    """
+    found = []
+    for number, table in enumerate(tables, start=1):
+        place = f"{where} [[schedule]] {number}"
+        values = dict(table)
+        if "duration" in values:
+            duration = values.pop("duration")
+            text = isinstance(duration, str)
+            values["duration_s"] = quantity(duration, f"{place}: duration") if text else duration
+        for key in ("cron", "duration_s"):
+            if key not in values:
+                raise ConfigError(f"{place} has no {key.removesuffix('_s')}")
+        found.append(convert(ScheduledLimit, values, place))
+    return tuple(found)
 
 
 def with_limits(spec: PolicySpec, limits: Limits | Mapping[str, Any] | None) -> PolicySpec:

@@ -24,6 +24,15 @@ HEAD = """\
 # Penstock settings. Everything has a default. A line such as #name = value is a setting:
 # remove its # to change it.
 """
+SCHEDULE = """
+# Floors, ceilings and quiet periods at certain times, each a table of its own. For example:
+#[[schedule]]
+#name = "morning peak"
+#cron = "30 7 * * mon-fri"
+#duration = "2h"
+#timezone = "Europe/Berlin"
+#min_executors = 6
+"""
 
 
 def init(
@@ -65,10 +74,12 @@ def document(policy: str, changed: Mapping[str, Mapping[str, Any]] | None = None
     """
     kind = POLICIES[policy]
     own = {key: value for key, value in defaults(kind).items() if key not in defaults(Goal)}
+    limits = msgspec.structs.asdict(kind.default_limits)
+    del limits["schedule"]  # tables of its own
     text = HEAD
     for name, table, values in (
         ("policy", kind, own),
-        ("limits", Limits, msgspec.structs.asdict(kind.default_limits)),
+        ("limits", Limits, limits),
         ("goal", Goal, defaults(Goal)),
         ("journal", JournalSettings, defaults(JournalSettings)),
         ("live", LiveSettings, defaults(LiveSettings)),
@@ -76,7 +87,7 @@ def document(policy: str, changed: Mapping[str, Mapping[str, Any]] | None = None
         lines = [f'name = "{policy}"'] if table is kind else []
         lines += _lines(table, values, (changed or {}).get(name, {}))
         text += f"\n[{name}]\n" + "\n".join(lines) + "\n"
-    return text
+    return text + SCHEDULE
 
 
 def _lines(kind: type[Any], values: Mapping[str, Any], changed: Mapping[str, Any]) -> list[str]:
