@@ -267,6 +267,58 @@ def test_limits_in_the_policy_text_hold_and_the_header_says_so(
     assert differences(steps, replay(steps, recorded_spec(read_header(path)), past)) == []
 
 
+def test_bounds_and_mode_change_while_it_runs(
+    spark: SparkSession, query: StreamingQuery, tmp_path: Path
+) -> None:
+    path = tmp_path / "live.jsonl"
+    come_to(spark, 1)
+    with attached(spark, Dial(3), max=1, journal=path) as handle:
+        wait_until(lambda: handle.status().decisions >= 2, UP_S, "nothing was decided")
+        assert handle.status().target == 1
+        with pytest.raises(ConfigError, match="max_executors must be at least min_executors"):
+            handle.update(min=3)
+        with pytest.raises(ConfigError, match="update needs something to change"):
+            handle.update()
+        handle.update(max=2, slo_s="20s")
+        come_to(spark, 2)
+        settled(handle)
+        handle.update(mode="recommend")
+        wait_until(lambda: handle.status().mode == "recommend", UP_S, "it still acts")
+        handle.update(max=4)
+        committed(query, 2)
+        assert size(spark) == 2
+        handle.update(mode="act", max=1)
+        come_to(spark, 1)
+        assert handle.status().mode == "act"
+    header = read_header(path)
+    assert (header.limits["max_executors"], header.goal["slo_s"]) == (1, 20.0)
+    assert read_header(tmp_path / "live.jsonl.1").limits["max_executors"] == 4
+
+
+def test_a_switch_outside_of_the_driver_pauses_and_sets_the_mode(
+    spark: SparkSession, query: StreamingQuery, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    switch = tmp_path / "switch"
+    come_to(spark, 1)
+    with attached(spark, dial := Dial(1), switch=switch) as handle:
+        wait_until(lambda: handle.status().decisions >= 1, UP_S, "nothing was decided")
+        switch.write_text("pause\n")
+        wait_until(lambda: handle.status().state == "paused", UP_S, "it did not pause")
+        dial.executors = 2
+        committed(query, 2)
+        assert size(spark) == 1
+        switch.write_text("recommend\n")
+        wait_until(lambda: handle.status().mode == "recommend", UP_S, "it still acts")
+        committed(query, 2)
+        assert size(spark) == 1
+        switch.write_text("go\n")  # ignored, with a warning: it acts again
+        come_to(spark, 2)
+        assert "must say pause, recommend or act, not 'go'" in caplog.text
+        dial.executors = 1
+        switch.unlink()
+        come_to(spark, 1)
+
+
 def test_an_application_that_cannot_have_the_fleet_is_refused(spark: SparkSession) -> None:
     with pytest.raises(ConfigError, match=r"spark.cores.max=4 gives 4: set spark.cores.max=9"):
         penstock.attach(spark, "ds2", min=9, max=16)

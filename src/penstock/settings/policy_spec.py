@@ -176,3 +176,10 @@ def wire(
     """
     knowledge = Knowledge.from_steps(past, spec.limits)
     return Controller(sensor, spec.policy, chain(spec.limits), actuator, journal, knowledge)
+
+
+def rewire(controller: Controller, spec: PolicySpec) -> None:
+    """Give a running controller another policy or other limits, from its next turn on."""
+    controller.policy = spec.policy
+    controller.guards = chain(spec.limits)
+    controller.knowledge.limits = spec.limits

@@ -91,11 +91,15 @@ class LiveSettings(Struct, frozen=True, forbid_unknown_fields=True):
         Seconds between decisions; not set: what the policy asks for.
     admission
         Cap each batch to what the fleet gets through in time, so that no backlog is one batch.
+    switch
+        A file that says "pause", "recommend" or "act", read while the job runs; while it is not
+        there, `mode` holds.
     """
 
     mode: Mode = "act"
     every_s: float | None = None
     admission: bool = False
+    switch: str = ""
 
     def __post_init__(self) -> None:
         if self.mode not in ("act", "recommend"):

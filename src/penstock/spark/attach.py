@@ -14,6 +14,7 @@ The work is done in a thread (`scaling`). Light to import: PySpark is loaded by 
 from __future__ import annotations
 
 import atexit
+import dataclasses
 import threading
 from collections.abc import Mapping
 from math import inf
@@ -21,6 +22,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from penstock.core.errors import ConfigError
 from penstock.core.journal import FileJournal
@@ -29,13 +31,14 @@ from penstock.observe.formatting import sentence
 from penstock.policies import DEFAULT_POLICY
 from penstock.settings.goal import Goal
 from penstock.settings.notation import quantity
-from penstock.settings.policy_spec import PolicySpec, spec_of
+from penstock.settings.policy_spec import PolicySpec, spec_of, with_goal
 from penstock.settings.toml import LiveSettings, Mode, with_limits
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from penstock.spark.actuator.actuator import Patience
+    from penstock.spark.changes import SettingsSource
 
 State = Literal["running", "paused", "stopped", "failed"]
 
@@ -55,6 +58,7 @@ def attach(
     admission: bool = False,
     limits: Mapping[str, Any] | None = None,
     patience: Patience | None = None,
+    switch: str | Path | None = None,
 ) -> Attachment:
     """Scale the streaming queries of a Spark application from inside its driver.
 
@@ -87,11 +91,15 @@ def attach(
         policy text, and over `min` and `max`.
     patience
         How long to wait for executors to come and go.
+    switch
+        A file that says ``pause``, ``recommend`` or ``act``, read while the job runs; while it is
+        not there, `mode` holds.
     """
     bounds = {"min_executors": _whole("min", min), "max_executors": _whole("max", max)}
     goal = Goal(slo_s=_seconds("slo_s", slo_s))
     period_s = None if every_s is None else _seconds("every_s", every_s)
-    live = LiveSettings(mode=mode, every_s=period_s, admission=admission)
+    file = "" if switch is None else str(switch)
+    live = LiveSettings(mode=mode, every_s=period_s, admission=admission, switch=file)
     spec = with_limits(spec_of(policy, bounds, goal), limits)
     if not isinstance(journal, str | Path | FileJournal | None):
         raise ConfigError(f"journal must be the path of a file, not {journal!r}")
@@ -130,6 +138,7 @@ class Attachment:
         live: LiveSettings | None = None,
         journal: str | Path | FileJournal | None = None,
         patience: Patience | None = None,
+        source: SettingsSource | None = None,
     ) -> None:
         try:
             from penstock.spark.scaling import ScalingLoop
@@ -140,9 +149,15 @@ class Attachment:
             ) from None
         _check_session(spark)
         live = live or LiveSettings()
-        self._policy, self._mode = spec.label, live.mode
+        self._policy = spec.label
         self._loop = ScalingLoop(
-            spark, spec, goal=goal or Goal(), live=live, journal=journal, patience=patience
+            spark,
+            spec,
+            goal=goal or Goal(),
+            live=live,
+            journal=journal,
+            patience=patience,
+            source=source,
         )
         self._thread = threading.Thread(target=self._loop.run, name="penstock", daemon=True)
         self._thread.start()
@@ -155,7 +170,7 @@ class Attachment:
         seen, actuator = step.snapshot if step else None, loop.actuator
         return Status(
             state=self._state(),
-            mode=self._mode,
+            mode="recommend" if loop.actuator is None else "act",
             policy=self._policy,
             target=actuator.target if actuator else (seen.fleet.target if seen else None),
             registered=seen.fleet.registered if seen else None,
@@ -183,6 +198,41 @@ class Attachment:
         """Decide again, at once if a turn is due."""
         self._loop.is_paused.clear()
 
+    def update(
+        self,
+        *,
+        min: int | None = None,  # noqa: A002
+        max: int | None = None,  # noqa: A002
+        slo_s: float | str | None = None,
+        mode: Mode | None = None,
+        limits: Mapping[str, Any] | None = None,
+    ) -> None:
+        """Change bounds, SLO, mode or other limits while it runs, from the next decision on.
+
+        What cannot work is a `ConfigError`, and nothing changes. A journal begins a new file, whose
+        header has the new limits.
+        """
+        loop = self._loop
+        given = dict(limits or {})
+        if min is not None:
+            given["min_executors"] = _whole("min", min)
+        if max is not None:
+            given["max_executors"] = _whole("max", max)
+        spec, goal = with_limits(loop.spec, given), loop.goal
+        if slo_s is not None:
+            goal = replace(goal, slo_s=_seconds("slo_s", slo_s))
+            if dataclasses.is_dataclass(spec.policy):
+                policy = with_goal(spec.policy, goal, spec.given)
+                spec = dataclasses.replace(spec, policy=policy)
+        from penstock.spark.changes import Change
+
+        live = LiveSettings(mode=loop.mode if mode is None else mode)
+        named = {"slo_s": slo_s, "mode": mode, **given}
+        words = ", ".join(f"{key} = {value}" for key, value in named.items() if value is not None)
+        if not words:
+            raise ConfigError("update needs something to change: min, max, slo_s, mode or limits")
+        loop.update(Change(spec, goal, live.mode, words))
+
     def stop(self) -> None:
         """Let go: the fleet stays as it is, changed settings are restored. May be repeated."""
         self._loop.stopping.set()
@@ -201,7 +251,7 @@ class Attachment:
             return "failed"
         if not self._thread.is_alive() or self._loop.stopping.is_set():
             return "stopped"
-        return "paused" if self._loop.is_paused.is_set() else "running"
+        return "paused" if self._loop.is_on_hold() else "running"
 
 
 def _whole(name: str, value: object) -> int:

@@ -6,6 +6,7 @@ goes wrong in it, the job continues at the size that it has.
 
 from __future__ import annotations
 
+import dataclasses
 import logging
 import threading
 from collections import deque
@@ -24,10 +25,11 @@ from penstock.core.protocols import InstantActuator
 from penstock.observe.formatting import sentence
 from penstock.settings.goal import Goal
 from penstock.settings.header import journal_header
-from penstock.settings.policy_spec import PolicySpec, wire
-from penstock.settings.toml import LiveSettings
+from penstock.settings.policy_spec import PolicySpec, rewire, wire
+from penstock.settings.toml import LiveSettings, Mode
 from penstock.spark.actuator.actuator import Patience, SparkActuator
 from penstock.spark.actuator.admission import Admission
+from penstock.spark.changes import Change, SettingsSource, SwitchFile, WatchedFile
 from penstock.spark.doctor import UNSCALABLE, Application, Finding, examine, refuse_errors
 from penstock.spark.internals import JVM_ERRORS, Driver, first_line
 from penstock.spark.sensor.sensor import SparkSensor
@@ -66,14 +68,21 @@ class ScalingLoop:
         live: LiveSettings,
         journal: str | Path | FileJournal | None = None,
         patience: Patience | None = None,
+        source: SettingsSource | None = None,
     ) -> None:
         self.steps: deque[Step] = deque(maxlen=EXPLAINED_STEPS)
         self.decisions = self.rescales = 0
         self.error = ""
         self.is_paused = threading.Event()
         self.stopping = threading.Event()
+        self.spec, self.goal, self.mode = spec, goal, live.mode
+        self._change: Change | None = None  # to be taken over before the next turn
+        self._switch = SwitchFile(live.switch)
+        self._source = source
+        self._settings_file = None if source is None else WatchedFile(source.path)
         self._spark = spark
         self._live = live
+        self._patience = patience
         self._driver = Driver(spark)
         missing = check_application(spark, spec.limits, live)
         for finding in findings_of(self._driver, spec.limits):
@@ -87,7 +96,7 @@ class ScalingLoop:
         self._admission = self._admission_control(missing, goal.slo_s)
         self.actuator: SparkActuator | None = None
         if live.mode == "act":
-            self.actuator = self._take_over(missing, spec, patience)
+            self.actuator = self._take_over(missing)
         self._sensor = SparkSensor(spark, driver=self._driver, target=self._requested_size)
         actuator = self.actuator or RecommendOnly()
         self._controller = wire(spec, self._sensor, actuator, journal=self._journal, past=past)
@@ -109,8 +118,8 @@ class ScalingLoop:
         wakes = self._controller.policy.wakes_on_surge
         return LiveClock(
             is_over=self._is_over,
-            is_paused=self.is_paused.is_set,
-            may_turn=self._is_scalable,
+            is_paused=self.is_on_hold,
+            may_turn=self._may_turn,
             has_surged=self._sensor.has_surged if wakes else lambda: False,
             wall=WallClock(sleep=self.stopping.wait),
         )
@@ -119,6 +128,64 @@ class ScalingLoop:
         self._polls += 1
         is_check = self._polls % POLLS_PER_CHECK == 1
         return self.stopping.is_set() or (is_check and self._driver.is_stopped())
+
+    def update(self, change: Change) -> None:
+        """Take over another spec, goal and mode before the next turn; may be called at any time."""
+        self.spec, self.goal, self._change = change.spec, change.goal, change
+
+    def is_on_hold(self) -> bool:
+        """Whether it was paused, here or by the switch."""
+        return self.is_paused.is_set() or self._switch.says() == "pause"
+
+    def _may_turn(self) -> bool:
+        if self._settings_file is not None and self._settings_file.has_changed():
+            self._reread()
+        change, self._change = self._change, None
+        if change is not None:
+            rewire(self._controller, change.spec)
+            self.mode = change.mode
+            if self._journal is not None:
+                self._journal.begin(journal_header(change.spec, change.goal))
+            log.info("new settings: %s", change.words)
+        says = self._switch.says()
+        self._set_mode("recommend" if "recommend" in (says, self.mode) and says != "act" else "act")
+        return self._is_scalable()
+
+    def _reread(self) -> None:
+        """Take over limits, SLO and mode of the settings file; one with a mistake is left out."""
+        if self._source is None:
+            return
+        try:
+            settings = self._source.load()
+        except ConfigError as error:
+            log.warning("the changed settings are not taken over: %s", error)
+            return
+        spec = settings.spec
+        if type(spec.policy) is not type(self.spec.policy):
+            log.warning("another policy in %s needs a restart", self._source.path)
+            spec = dataclasses.replace(self.spec, limits=spec.limits)
+        words = f"as in {self._source.path}"
+        self.update(Change(spec, settings.goal, settings.live.mode, words))
+
+    def _set_mode(self, mode: Mode) -> None:
+        """Begin or cease to size the fleet."""
+        if (mode == "act") == (self.actuator is not None):
+            return
+        if mode == "recommend":
+            if self.actuator is not None:
+                self.actuator.end()
+            self.actuator = None
+            self._controller.actuator = RecommendOnly()
+            log.info("the fleet is left as it is from now on: mode recommend")
+            return
+        try:
+            self.actuator = self._take_over(check_application(self._spark, self.spec.limits))
+        except ConfigError as error:
+            self.mode = "recommend"
+            log.warning("mode act is not possible: %s", error)
+            return
+        self._controller.actuator = self.actuator
+        log.info("Penstock sizes the fleet from now on: mode act")
 
     def _is_scalable(self) -> bool:
         """Whether all queries can be scaled; one that cannot is logged once."""
@@ -166,18 +233,16 @@ class ScalingLoop:
 
     # -- Before the first turn and after the last -------------------------------------------------
 
-    def _take_over(
-        self, missing: Missing, spec: PolicySpec, patience: Patience | None
-    ) -> SparkActuator:
+    def _take_over(self, missing: Missing) -> SparkActuator:
         """Be the only one who sizes the fleet, and start from the size that it has."""
         driver = self._driver
         if driver.stop_dynamic_allocation():
             log.info("Spark's dynamic allocation is stopped: Penstock sizes the fleet from now on")
         can = not missing.decommission
         actuator = SparkActuator(
-            driver, self._committed_batches, can_decommission=can, patience=patience
+            driver, self._committed_batches, can_decommission=can, patience=self._patience
         )
-        actuator.begin(present_size(driver, spec.limits), WallClock().now())
+        actuator.begin(present_size(driver, self.spec.limits), WallClock().now())
         return actuator
 
     def _admission_control(self, missing: Missing, slo_s: float) -> Admission | None:

@@ -18,7 +18,7 @@ from penstock.core.errors import ConfigError, PenstockError
 from penstock.core.files import check_place
 from penstock.core.phrases import counted
 from penstock.settings.header import journal_header
-from penstock.settings.toml import Settings
+from penstock.settings.toml import FILE_NAME, Settings
 from penstock.testbed.java import find_java
 
 if TYPE_CHECKING:
@@ -41,10 +41,13 @@ def run(
     """Run an unmodified PySpark script and scale its queries. Exits as the script does."""
     if not job.is_file():
         raise ConfigError(f"there is no script {job}")
-    settings = _settings(options or ScaleOptions(), policy, journal, recommend)
+    options = options or ScaleOptions()
+    settings = _settings(options, policy, journal, recommend)
+    config = options.config or Path(FILE_NAME)
     os.environ["JAVA_HOME"] = str(find_java().home)
     _show_log()
     from penstock.spark.attach import Attachment
+    from penstock.spark.changes import SettingsSource
     from penstock.spark.launch import Launch
     from penstock.spark.scaling import check_application
 
@@ -52,7 +55,8 @@ def run(
 
     def attach(spark: SparkSession) -> Attachment:
         kept = settings.journal.open(journal_header(spec, goal))
-        return Attachment(spark, spec, goal=goal, live=live, journal=kept)
+        source = SettingsSource(config, lambda: _settings(options, policy, journal, recommend))
+        return Attachment(spark, spec, goal=goal, live=live, journal=kept, source=source)
 
     launch = Launch(lambda spark: check_application(spark, spec.limits, live), attach, master)
     try:
