@@ -35,7 +35,7 @@ def chain(limits: Limits) -> tuple[Guard, ...]:
         guards.append(Cooldown(limits.cooldown_s))
     if limits.max_step is not None:
         guards.append(StepLimit(limits.max_step))
-    guards.append(ParallelismCap())
+    guards += [ParallelismCap(), HeapPressure()]
     bounds = Bounds(limits.min_executors, limits.max_executors)
     if limits.schedule:
         return (*guards, Schedule(limits.schedule), bounds)
@@ -167,6 +167,39 @@ class ParallelismCap:
         text = f"{counted(partitions, 'task')} at most feed {executors(useful)}, more would idle"
         evidence = {"partitions": float(partitions)}
         return decision.limited_to(useful, Reason("parallelism_cap", text, evidence))
+
+
+@dataclass(frozen=True, slots=True)
+class HeapPressure:
+    """Says that executors need memory, where more of them are asked for; changes nothing.
+
+    Three executors of which two spend a fifth of their time collecting garbage:
+
+    >>> from penstock.core.model import ExecutorSample, Fleet
+    >>> busy = [ExecutorSample(str(n), 0.0, memory_fraction=0.9, gc_fraction=0.2) for n in range(2)]
+    >>> snapshot = Snapshot(0.0, Fleet(3, 3, 3), executors=(*busy, ExecutorSample("3", 0.0)))
+    >>> grown = HeapPressure().check(Decision.of(5, Reason("late", "late")), snapshot, Knowledge())
+    >>> grown.reasons[-1].text
+    'executors spend 20% of their time collecting garbage, with 90% of the heap in use: raise \
+spark.executor.memory instead of the number of executors'
+    """
+
+    gc_fraction: float = 0.1
+
+    def check(self, decision: Decision, snapshot: Snapshot, knowledge: Knowledge) -> Decision:
+        if decision.target_executors <= snapshot.fleet.target:
+            return decision
+        gc = [one.gc_fraction for one in snapshot.executors if one.gc_fraction is not None]
+        if not gc or (mean := sum(gc) / len(gc)) <= self.gc_fraction:
+            return decision
+        heaps = [one.memory_fraction for one in snapshot.executors if one.memory_fraction]
+        in_use = f", with {max(heaps):.0%} of the heap in use" if heaps else ""
+        text = (
+            f"executors spend {mean:.0%} of their time collecting garbage{in_use}: "
+            "raise spark.executor.memory instead of the number of executors"
+        )
+        reason = Reason("heap_pressure", text, {"gc_fraction": mean})
+        return decision.limited_to(decision.target_executors, reason)
 
 
 @dataclass(frozen=True, slots=True)

@@ -103,7 +103,8 @@ class Batch(Struct, frozen=True, gc=False, omit_defaults=True, repr_omit_default
 class ExecutorSample(Struct, frozen=True, gc=False, omit_defaults=True):
     """One executor over the last interval. `ready` is false while it starts or leaves.
 
-    Network is what shuffles read and write, disk what is read from and spilled to it. Simulations
+    Network is what shuffles read and write, disk what is read from and spilled to it.
+    `gc_fraction` is how much of the time of its tasks went into collecting garbage. Simulations
     make thousands of these per second, so its fields may be given by position.
     """
 
@@ -117,6 +118,7 @@ class ExecutorSample(Struct, frozen=True, gc=False, omit_defaults=True):
     state_partitions: int | None = None
     network_bytes_per_s: float | None = None
     disk_bytes_per_s: float | None = None
+    gc_fraction: float | None = None
 
     def __post_init__(self) -> None:
         if not (
@@ -128,6 +130,7 @@ class ExecutorSample(Struct, frozen=True, gc=False, omit_defaults=True):
             and ((x := self.state_partitions) is None or x >= 0)
             and ((x := self.network_bytes_per_s) is None or 0.0 <= x < inf)
             and ((x := self.disk_bytes_per_s) is None or 0.0 <= x < inf)
+            and ((x := self.gc_fraction) is None or 0.0 <= x < inf)
         ):
             raise _refusal(self)
 

@@ -37,7 +37,7 @@ _TRIGGERS: dict[str, Trigger] = {
 }
 # Fields of the status store that nobody here reads, by kind of entry.
 _UNREAD = {
-    "ExecutorSummary": "hostPort rddBlocks memoryUsed diskUsed totalGCTime isBlacklisted "
+    "ExecutorSummary": "hostPort rddBlocks memoryUsed diskUsed isBlacklisted "
     "maxMemory removeTime removeReason executorLogs memoryMetrics blacklistedInStages "
     "peakMemoryMetrics attributes resources resourceProfileId isExcluded excludedInStages",
     "ExecutorStageSummary": "taskTime failedTasks succeededTasks killedTasks inputBytes "

@@ -155,6 +155,7 @@ class Totals(Struct, frozen=True, gc=False):
     spent_s: float = 0.0
     network_bytes: float = 0.0
     disk_bytes: float = 0.0
+    gc_s: float = 0.0
 
 
 class ExecutorWatch:
@@ -204,6 +205,7 @@ class ExecutorWatch:
             summary["totalDuration"] / 1e3 + running_s,
             summary["totalShuffleRead"] + summary["totalShuffleWrite"],
             summary["totalInputBytes"] + spilled,
+            summary["totalGCTime"] / 1e3,
         )
 
     def _sample(
@@ -238,6 +240,10 @@ class ExecutorWatch:
             state_partitions=None if held is None else held.get(name, 0),
             network_bytes_per_s=max(0.0, total.network_bytes - before.network_bytes) / wall_s,
             disk_bytes_per_s=max(0.0, total.disk_bytes - before.disk_bytes) / wall_s,
+            # Spark counts a collection to each task that ran meanwhile, as it does its run time.
+            gc_fraction=min(1.0, max(0.0, total.gc_s - before.gc_s) / worked_s)
+            if worked_s
+            else None,
         )
 
     def _running_s(
