@@ -251,7 +251,7 @@ def play(at_most_s: float) -> None:
         sys.stderr.write(f"{line}\n")
 
     for plan, scalers in planned():
-        runs = contest.order([scaler_of(text, plan).name for text in scalers], 1)
+        runs = contest.order([scaler_of(text, plan).name for text in scalers], 1, plan)
         left_s = at_most_s - since_s()
         for _ in contest.play_missing(RUNS, plan, runs, say, at_most_s=left_s):
             pass

@@ -201,10 +201,10 @@ def test_a_load_of_an_hour_is_compressed_and_keeps_its_shape() -> None:
 
 
 def test_every_run_is_made_once_in_a_shuffled_order() -> None:
-    runs = contest.order(DEFAULT_SCALERS, 3)
+    runs = contest.order(DEFAULT_SCALERS, 3, PLAN)
     assert sorted(runs) == sorted((name, n) for name in DEFAULT_SCALERS for n in (1, 2, 3))
-    assert runs == contest.order(DEFAULT_SCALERS, 3)
-    assert runs != contest.order(DEFAULT_SCALERS, 3, seed=2)
+    assert runs == contest.order(DEFAULT_SCALERS, 3, PLAN)
+    assert runs != contest.order(DEFAULT_SCALERS, 3, LivePlan("q1"))
 
 
 def silent(_: str) -> None:
@@ -212,7 +212,7 @@ def silent(_: str) -> None:
 
 
 def test_an_interrupted_comparison_continues_with_what_is_missing(tmp_path: Path) -> None:
-    runs = contest.order(["static:3", "hpa"], 2)
+    runs = contest.order(["static:3", "hpa"], 2, PLAN)
     made: list[tuple[str, int]] = []
 
     def play(order: TrialOrder) -> Trial:
@@ -234,7 +234,7 @@ def test_an_interrupted_comparison_continues_with_what_is_missing(tmp_path: Path
 def test_no_run_begins_that_would_end_after_the_time_given(tmp_path: Path) -> None:
     """Each takes 110 s of load and 45 s around it: two of four fit into 320 s."""
     said: list[str] = []
-    runs = contest.order(["static:3", "hpa"], 2)
+    runs = contest.order(["static:3", "hpa"], 2, PLAN)
     made = contest.play_missing(
         tmp_path, PLAN, runs, said.append, at_most_s=320.0,
         play=lambda order: trial(order.scaler, order.number),

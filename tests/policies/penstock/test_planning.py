@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from penstock.core.model import Fleet, Snapshot
 from penstock.policies.penstock.dynamic_program import (
@@ -60,6 +61,18 @@ def test_a_dataflow_that_can_do_half_falls_behind_by_a_second_per_second() -> No
     # Half of what comes leaves, so that the oldest record that waits is 10 s older after 20 s.
     after = advance(flow(), np.array(3.0), np.array(20e3), np.array(10e3), np.array(20.0))
     assert after == pytest.approx(3.0 + (1.0 - 0.5) * 20.0)
+
+
+def test_each_size_has_its_own_fixed_cost() -> None:
+    """Half of the capacity in use: batches come to ``fixed / (1 - 0.5)``, at least to the trigger.
+
+    One executor starts all tasks one after the other, which takes 2 s of a batch; four take 0.5 s.
+    """
+    job = replace(batches(), size_fixed_s=np.where(SIZES < 4, 2.0, 0.5))
+    half = 0.5 * job.capacity_rps
+    fixed = np.asarray(job.size_fixed_s)
+    after = advance(job, np.full(len(SIZES), 2.0), half, job.capacity_rps, np.array(600.0), fixed)
+    assert after == pytest.approx(np.where(SIZES < 4, 4.0, 2.0), rel=0.01)
 
 
 def test_a_dataflow_never_gets_ahead_of_its_input() -> None:

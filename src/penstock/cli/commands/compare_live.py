@@ -42,7 +42,7 @@ def compare_live(
     plan = LivePlan(job, demo.load_s, cpu_share=cpu_share, workload=workload)
     plan.rates_rps()
     names = [scaler_of(text, plan).name for text in listed(policy or DEFAULT_SCALERS)]
-    runs = contest.order(list(dict.fromkeys(names)), repeats)
+    runs = contest.order(list(dict.fromkeys(names)), repeats, plan)
     try:
         out.mkdir(parents=True, exist_ok=True)
     except OSError as error:

@@ -60,14 +60,14 @@ class Result(Struct, frozen=True):
     forecast: Figures | None
 
 
-def order(names: Sequence[str], repeats: int, seed: int = 1) -> list[tuple[str, int]]:
-    """All runs, shuffled, so that no scaler has the machine at its best.
+def order(names: Sequence[str], repeats: int, plan: LivePlan) -> list[tuple[str, int]]:
+    """All runs, shuffled, so that no scaler has the machine at its best; another way in each plan.
 
-    >>> order(["static", "hpa"], 2)
-    [('hpa', 2), ('static', 1), ('static', 2), ('hpa', 1)]
+    >>> order(["static", "hpa"], 2, LivePlan("q1"))
+    [('static', 2), ('hpa', 1), ('static', 1), ('hpa', 2)]
     """
     runs = [(name, number) for number in range(1, repeats + 1) for name in names]
-    Random(seed).shuffle(runs)
+    Random(f"{plan.job} {plan.workload}").shuffle(runs)
     return runs
 
 

@@ -30,10 +30,10 @@ class JobModel(Struct, frozen=True):
 
     `sizes` are the sizes of the fleet to choose from, rising; `capacity_rps` what each can do when
     it never pauses, or a row of that for each step, if it changes. `fixed_s` is what a batch costs
-    besides its records, 0 for a dataflow. A batch never takes less than `trigger_s`, 0 where one
-    follows the other; ``None`` for a dataflow. A change of the fleet adds `rescale_s` to the lag.
-    Records that wait longer than `slo_s` are late. `noise` is the relative deviation of the work
-    of one batch from its mean.
+    besides its records, 0 for a dataflow; `size_fixed_s` is that of each size, where it differs. A
+    batch never takes less than `trigger_s`, 0 where one follows the other; ``None`` for a dataflow.
+    A change of the fleet adds `rescale_s` to the lag. Records that wait longer than `slo_s` are
+    late. `noise` is the relative deviation of the work of one batch from its mean.
     """
 
     sizes: Array
@@ -43,6 +43,7 @@ class JobModel(Struct, frozen=True):
     rescale_s: float
     slo_s: float
     noise: float = 0.0
+    size_fixed_s: Array | None = None
 
     @property
     def floor_s(self) -> float:
@@ -58,26 +59,36 @@ def lag_levels(job: JobModel, count: int = 28) -> Array:
 
 
 def advance(
-    job: JobModel, lag_s: Array, load_rps: Array, capacity_rps: Array, step_s: Array
+    job: JobModel,
+    lag_s: Array,
+    load_rps: Array,
+    capacity_rps: Array,
+    step_s: Array,
+    fixed_s: Array | None = None,
 ) -> Array:
-    """The lag after a step. The arrays are broadcast against each other."""
+    """The lag after a step. The arrays are broadcast against each other.
+
+    `fixed_s` is what a batch costs besides its records, if not the same for all sizes.
+    """
     use = load_rps / np.maximum(capacity_rps, 1e-9)
     if job.trigger_s is None:
         return np.maximum(0.0, lag_s + (1.0 - 1.0 / np.maximum(use, 1e-9)) * step_s)
-    floor = job.floor_s
+    fixed = np.asarray(job.fixed_s) if fixed_s is None else fixed_s
+    floor = np.maximum(job.floor_s if fixed_s is None else job.trigger_s, fixed)
+    floor = np.maximum(floor, SHORTEST_BATCH_S)
     begin = np.maximum(lag_s, floor)
     # x follows x -> max(floor, fixed + use x): it approaches its fixed point geometrically, or
     # leaves it geometrically where the load exceeds the capacity.
     use = np.where(np.abs(use - 1.0) < 1e-3, 1.001, use)
-    target = job.fixed_s / (1.0 - use)
+    target = fixed / (1.0 - use)
     away, growth = begin - target, np.log(np.maximum(use, 1e-9))
     # However its batches grow, the lag grows by no more than what arrives beyond the capacity.
-    worst = begin + step_s * (np.maximum(0.0, 1.0 - 1.0 / use) + job.fixed_s / begin)
+    worst = begin + step_s * (np.maximum(0.0, 1.0 - 1.0 / use) + fixed / begin)
     worst = np.minimum(worst, LARGEST_LAG_SLOS * job.slo_s)
 
     def after_batches(batches: Array) -> Array:
         grown = target + away * np.exp(np.minimum(batches * growth, 20.0))
-        return np.minimum(np.maximum(grown, floor), worst)
+        return np.asarray(np.minimum(np.maximum(grown, floor), worst))
 
     # The number of batches depends on how long they become: between two kinds of mean. A job that
     # catches up finishes its long batches in less time than their records took to arrive.
@@ -260,7 +271,8 @@ def _transition(
     """Every step of every scenario at once, from the lags `begin_s`."""
     capacity = np.atleast_2d(job.capacity_rps)[:, None, :, None]
     price, length = late_price.T[:, :, None, None], lengths_s[:, None, None, None]
-    end_s = advance(job, begin_s, loads.T[:, :, None, None], capacity, length)
+    fixed = None if job.size_fixed_s is None else job.size_fixed_s[:, None]
+    end_s = advance(job, begin_s, loads.T[:, :, None, None], capacity, length, fixed)
     place, part = _places(lags_s, end_s)
     if job.trigger_s is None:
         # The lag is a straight line in time here, so that the part of it above the SLO is exact.
@@ -318,8 +330,9 @@ def _until_started(
         came = start.target if now_s >= start.pending_s else 0
         there = max(start.active, came)
         rate = np.maximum(load_rps[:, min(int(now_s / bin_s + 1e-6), last), None], 1e-6)
-        capacity = _capacity_of(job, np.minimum(sizes, there), step)
-        after_s = advance(job, lag_s, rate, capacity, np.asarray(end_s - now_s))
+        working = np.minimum(sizes, there)
+        capacity, fixed = _capacity_of(job, working, step), _fixed_of(job, working)
+        after_s = advance(job, lag_s, rate, capacity, np.asarray(end_s - now_s), fixed)
         share = _late_between(job, lag_s, after_s)
         late_cost = late_cost + plan.prices.late_record * rate * (end_s - now_s) * share
         lag_s, now_s = after_s, end_s
@@ -340,6 +353,13 @@ def _capacity_of(job: JobModel, executors: Array, step: int) -> Array:
         known = known[min(step, len(known) - 1)]
     below = known[0] * executors / sizes[0]
     return np.where(executors < sizes[0], below, np.interp(executors, sizes, known))
+
+
+def _fixed_of(job: JobModel, executors: Array) -> Array | None:
+    """What a batch costs besides its records, of fleets between the sizes that are compared."""
+    if job.size_fixed_s is None:
+        return None
+    return np.interp(executors, job.sizes, job.size_fixed_s)
 
 
 def _late_between(job: JobModel, before: Array, after: Array) -> Array:
