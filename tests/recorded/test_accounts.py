@@ -1,0 +1,49 @@
+"""What the default policy learns of batches, on journals of real runs with their stages.
+
+These jobs are paced: records wait instead of computing, so what executors show of their cpu is not
+real, and other policies are not played on them.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from statistics import median
+
+import pytest
+
+from penstock.core.journal import read_steps
+from penstock.policies.penstock.capacity import Capacity, CapacityEstimate, learn
+
+JOURNALS = sorted((Path(__file__).parent / "paced").glob("*.jsonl"))
+WARM_UP_S = 4.0  #: The time of these runs passes five times as fast.
+
+
+def errors(path: Path) -> tuple[list[float], CapacityEstimate]:
+    """How far off each batch was from what was expected of it before it was seen."""
+    known, before, found = CapacityEstimate(), None, list[float]()
+    for step in read_steps(path):
+        seen = step.snapshot
+        if seen is None:
+            continue
+        fleet = seen.fleet
+        settled = before is not None and before.fleet.active == fleet.active == fleet.target
+        for batch in seen.batches:
+            if settled and known.work_s is not None and batch.input_records > 300:
+                capacity = Capacity(known, fleet.cores_per_executor)
+                expected_s = capacity.fixed_s(fleet.active)
+                expected_s += batch.input_records / capacity.rps(fleet.active)
+                found.append(expected_s / batch.duration_s - 1.0)
+        known = learn(known, seen, before, WARM_UP_S)
+        before = seen
+    return found, known
+
+
+@pytest.mark.parametrize("path", JOURNALS, ids=lambda path: path.stem)
+def test_batches_take_as_long_as_expected_at_any_load_and_fleet(path: Path) -> None:
+    off, known = errors(path)
+    assert len(off) > 40
+    assert median(map(abs, off)) < 0.1
+    assert sorted(map(abs, off))[int(0.9 * len(off))] < 0.25
+    # A record waits 1 ms; starting a task takes some tens of milliseconds on two cores.
+    assert 1e3 * sum(stage.record_s for stage in known.stages) == pytest.approx(1.1, abs=0.15)
+    assert all(0.005 < stage.overhead_s < 0.1 for stage in known.stages)
