@@ -11,7 +11,9 @@ import pytest
 from penstock.core.knowledge import Knowledge
 from penstock.core.model import (
     Batch,
+    BatchStage,
     Decision,
+    ExecutorSample,
     Fleet,
     Limits,
     OperatorSample,
@@ -73,6 +75,38 @@ def test_the_first_turn_holds_because_nothing_is_known() -> None:
 def test_a_job_that_is_late_before_anything_is_known_grows_by_half() -> None:
     decision = decide([Snapshot(10.0, Fleet(6, 6, 6), arrival_rps=100.0, delay_s=60.0)])
     assert (decision.target_executors, decision.reasons[0].code) == (9, "late_unknown")
+
+
+def long_batch(at_s: float, load: float | None, took_s: float) -> Snapshot:
+    """Two executors, and a batch that ended just now."""
+    stage = BatchStage(12, 2 * took_s, 0.1, took_s)
+    batch = Batch(0, at_s - took_s, took_s, 4_000, stages=(stage,))
+    return Snapshot(
+        at_s, Fleet(2, 2, 2), trigger_interval_s=2.0, batches=(batch,), arrival_rps=load,
+        delay_s=None if load is None else 2 * took_s,
+        executors=(ExecutorSample("1", 0.0), ExecutorSample("2", 0.0)),
+    )  # fmt: skip
+
+
+def test_a_source_that_tells_nothing_while_a_batch_runs_has_its_last_rate() -> None:
+    """1,000 records arrive each second, and two executors need 30 s for 4,000: seven times less."""
+    decision = decide([long_batch(1000.0, 1000.0, 30.0), long_batch(1030.0, None, 30.0)])
+    assert decision.target_executors > 2
+    assert decision.reasons[0].code == "far_behind"
+    # Two minutes later nobody knows any more.
+    late = decide([long_batch(1000.0, 1000.0, 30.0), long_batch(1200.0, None, 1.0)])
+    assert late.reasons[0].code == "not_measured"
+
+
+def test_batches_that_are_too_long_ask_for_more_where_nothing_says_what_arrives() -> None:
+    decision = decide([long_batch(1000.0, None, 3.0)])
+    assert decision.target_executors == 3  # 2 x 3 s / 2 s
+    assert decision.reasons[0].text == (
+        "it is not known what arrives, and batches take 3.0 s where the trigger is 2.0 s: "
+        "from 2 to 3 executors"
+    )
+    assert decide([long_batch(1000.0, None, 60.0)]).target_executors == 4  # at most twice as many
+    assert decide([long_batch(1000.0, None, 1.0)]).reasons[0].code == "not_measured"
 
 
 @pytest.mark.parametrize("missing", ["arrival_rps", "delay_s"])

@@ -12,7 +12,7 @@ from msgspec import Meta, Struct
 
 from penstock.core.knowledge import Knowledge
 from penstock.core.model import Decision, Limits, Reason, Snapshot, not_measured
-from penstock.core.phrases import duration
+from penstock.core.phrases import duration, executors
 from penstock.policies.penstock.capacity import WARM_UP_S, Capacity, CapacityEstimate, learn
 from penstock.policies.penstock.dynamic_program import Prices, StartState
 from penstock.policies.penstock.explanation import catch_up_decision, explain_plan
@@ -24,6 +24,7 @@ from penstock.policies.penstock.surges import BIN_S, Surges, watch
 FAR_BEHIND = 3.0  #: With a lag of more SLOs than this, catching up is all that counts.
 #: The assumed hold-up of a change of the fleet before one was seen: of a query, of a dataflow.
 BATCH_HOLD_UP_S, FLOW_HOLD_UP_S = 0.3, 6.0
+LOAD_HOLDS_S = 120.0  #: The last rate that was measured holds this long.
 BEFORE_S = 60.0  #: A decision says how the load has changed since this long ago.
 
 
@@ -120,10 +121,12 @@ class Penstock:
     def decide(self, snapshot: Snapshot, knowledge: Knowledge) -> Decision:
         target = snapshot.fleet.target
         memory = self._learned(snapshot, knowledge)
-        load = snapshot.arrival_rps
+        load = self._load(snapshot, knowledge)
         if load is None:
-            return not_measured(target, "arrival_rps", memory=memory)
-        if snapshot.delay_s is None and snapshot.backlog_records is None:
+            return self._without_load(snapshot, memory)
+        lag_is_known = snapshot.delay_s is not None or snapshot.backlog_records is not None
+        # The lag of a micro-batch job shows in the duration of its batches as well.
+        if not lag_is_known and (snapshot.trigger_interval_s is None or not snapshot.batches):
             return not_measured(target, "delay_s", "backlog_records", memory=memory)
         if memory.track.work_s is None:
             return self._without_capacity(snapshot, memory)
@@ -145,6 +148,28 @@ class Penstock:
     def ahead(self, seen: Sequence[Snapshot], surges: Surges) -> Forecast:
         """The load in bins from now on, from what was seen; the lab replaces it by the truth."""
         return load_ahead(seen, surges, BINS, self.bin_s)
+
+    def _load(self, snapshot: Snapshot, knowledge: Knowledge) -> float | None:
+        """What arrives; a source that tells nothing while a batch runs has its last rate."""
+        if snapshot.arrival_rps is not None or snapshot.trigger_interval_s is None:
+            return snapshot.arrival_rps
+        recent = (one.arrival_rps for one in reversed(knowledge.window(LOAD_HOLDS_S)))
+        return next((load for load in recent if load is not None), None)
+
+    def _without_load(self, snapshot: Snapshot, memory: PenstockMemory) -> Decision:
+        """Where nothing says what arrives, batches that are too long ask for more executors."""
+        target, trigger_s = snapshot.fleet.target, snapshot.trigger_interval_s
+        took_s = min((batch.duration_s for batch in snapshot.batches), default=0.0)
+        settled = snapshot.fleet.active == target
+        if trigger_s is None or took_s <= trigger_s or not settled:
+            return not_measured(target, "arrival_rps", memory=memory)
+        grown = min(2 * target, ceil(target * took_s / max(trigger_s, 0.5 * took_s)))
+        text = (
+            f"it is not known what arrives, and batches take {duration(took_s)} where the trigger "
+            f"is {duration(trigger_s)}: from {target} to {executors(grown)}"
+        )
+        evidence = {"batch_s": took_s, "trigger_s": trigger_s}
+        return Decision.of(grown, Reason("batches_too_long", text, evidence), memory=memory)
 
     def _without_capacity(self, snapshot: Snapshot, memory: PenstockMemory) -> Decision:
         """Before anything is known of its capacity, a job grows only if it is late."""
