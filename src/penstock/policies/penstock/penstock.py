@@ -24,6 +24,7 @@ from penstock.policies.penstock.surges import BIN_S, Surges, watch
 FAR_BEHIND = 3.0  #: With a lag of more SLOs than this, catching up is all that counts.
 #: The assumed hold-up of a change of the fleet before one was seen: of a query, of a dataflow.
 BATCH_HOLD_UP_S, FLOW_HOLD_UP_S = 0.3, 6.0
+FEWEST_SAMPLES = 4.0  #: With fewer measurements of the capacity the fleet does not shrink.
 LOAD_HOLDS_S = 120.0  #: The last rate that was measured holds this long.
 BEFORE_S = 60.0  #: A decision says how the load has changed since this long ago.
 
@@ -143,7 +144,13 @@ class Penstock:
         if overloaded or inputs.waits_s > self.slo_s:
             best = max(best, min(target, inputs.limits.max_executors))
         saved_s = float(cost_s[choices.index(target)] - cost_s.min()) if target in choices else 0.0
-        return explain_plan(inputs, best, saved_s, memory)
+        decision = explain_plan(inputs, best, saved_s, memory)
+        if best < target <= inputs.limits.max_executors and memory.track.samples < FEWEST_SAMPLES:
+            text = (
+                f"the capacity is known from {memory.track.samples:.0f} measurements: no shrinking"
+            )
+            return decision.limited_to(target, Reason("capacity_unsure", text))
+        return decision
 
     def ahead(self, seen: Sequence[Snapshot], surges: Surges) -> Forecast:
         """The load in bins from now on, from what was seen; the lab replaces it by the truth."""
