@@ -70,6 +70,21 @@ def test_a_refused_rescale_starts_no_cooldown() -> None:
     )
 
 
+def test_an_executor_that_was_started_is_kept_for_its_lifetime() -> None:
+    """It grew from 2 to 5 at 100 s and shrank to 4 at 130 s; executors are kept for 60 s."""
+    limits = Limits(min_lifetime_s=60.0)
+    past = ((100.0, 2, 5, True), (130.0, 5, 4, True))
+    held = judge(limits, wanted_size(2), seen(150.0, 4), after(*past, now_s=150.0))
+    assert (held.target_executors, held.reasons[-1].code) == (4, "min_lifetime")
+    assert held.reasons[-1].text == (
+        "the fleet grew 50 s ago, executors are kept for at least 60 s"
+    )
+    later = judge(limits, wanted_size(2), seen(160.0, 4), after(*past, now_s=160.0))
+    assert later.target_executors == 2
+    grown = judge(limits, wanted_size(7), seen(150.0, 4), after(*past, now_s=150.0))
+    assert grown.target_executors == 7
+
+
 def test_stabilization_shrinks_to_the_largest_recent_wish() -> None:
     knowledge = after((0.0, 9, 7, False), (60.0, 9, 5, False), now_s=120.0)
     limits = Limits(stabilize_down_s=90.0)

@@ -33,6 +33,8 @@ def chain(limits: Limits) -> tuple[Guard, ...]:
         guards.append(Stabilization(limits.stabilize_up_s, limits.stabilize_down_s))
     if limits.cooldown_s > 0.0:
         guards.append(Cooldown(limits.cooldown_s))
+    if limits.min_lifetime_s > 0.0:
+        guards.append(Lifetime(limits.min_lifetime_s))
     if limits.max_step is not None:
         guards.append(StepLimit(limits.max_step))
     guards += [ParallelismCap(), HeapPressure()]
@@ -136,6 +138,30 @@ class Cooldown:
             return decision
         text = f"the last rescale was {since_s:.0f} s ago, cooldown is {self.seconds:.0f} s"
         return decision.limited_to(fleet, Reason("cooldown", text, {"since_rescale_s": since_s}))
+
+
+@dataclass(frozen=True, slots=True)
+class Lifetime:
+    """No executor is removed soon after one was started."""
+
+    seconds: float
+
+    def check(self, decision: Decision, snapshot: Snapshot, knowledge: Knowledge) -> Decision:
+        fleet, now_s = snapshot.fleet.target, knowledge.now_s
+        if decision.target_executors >= fleet:
+            return decision
+        for past in reversed(knowledge.rescales):
+            since_s = now_s - past.at_s
+            if since_s >= self.seconds:
+                break
+            if past.after > past.before:
+                text = (
+                    f"the fleet grew {since_s:.0f} s ago, executors are kept for at least "
+                    f"{self.seconds:.0f} s"
+                )
+                reason = Reason("min_lifetime", text, {"since_growth_s": since_s})
+                return decision.limited_to(fleet, reason)
+        return decision
 
 
 @dataclass(frozen=True, slots=True)

@@ -339,6 +339,9 @@ class Limits(
         No rescale this soon after the last one.
     stabilize_up_s, stabilize_down_s
         Grow to the smallest, shrink to the largest recommendation of that many past seconds.
+    min_lifetime_s
+        The fleet does not shrink this soon after it has grown: an executor that was started is
+        paid for, and may be needed again.
     max_step
         Largest change of one rescale, in executors; ``None`` is unlimited.
     dead_band_fraction
@@ -358,6 +361,7 @@ class Limits(
     dead_band_fraction: float = 0.0
     max_age_s: float = 120.0
     schedule: tuple[ScheduledLimit, ...] = ()
+    min_lifetime_s: float = 0.0
 
     def __post_init__(self) -> None:
         if self.min_executors < 0:
@@ -369,7 +373,10 @@ class Limits(
             )
         if self.max_step is not None and self.max_step < 1:
             raise ModelError(f"max_step must be at least 1, not {self.max_step}")
-        for name in ("cooldown_s", "stabilize_up_s", "stabilize_down_s", "dead_band_fraction"):
+        for name in (
+            "cooldown_s", "stabilize_up_s", "stabilize_down_s", "dead_band_fraction",
+            "min_lifetime_s",
+        ):  # fmt: skip
             if not 0.0 <= (value := getattr(self, name)) < inf:
                 raise ModelError(f"{name} must be finite and not negative, not {value}")
         if not self.max_age_s > 0.0:

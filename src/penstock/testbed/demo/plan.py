@@ -46,8 +46,9 @@ SHORTEST_MINUTES, LONGEST_MINUTES = 0.5, 24 * 60.0
 #: are divided; what a policy allows records to wait is none of them and stays.
 _SPAN_NAMES = (
     "bin_s blacklist_s catch_up_s cooldown_s cpu_initialization_s dead_time_s ease_in_s grace_s "
-    "idle_timeout_s initial_readiness_delay_s lasting_s loop_s metric_window_s recovery_target_s "
-    "scale_down_interval_s stabilization_s stabilize_down_s stabilize_up_s wait_s window_s"
+    "idle_timeout_s initial_readiness_delay_s lasting_s loop_s metric_window_s min_lifetime_s "
+    "recovery_target_s scale_down_interval_s stabilization_s stabilize_down_s stabilize_up_s "
+    "wait_s window_s"
 )
 SPANS = frozenset(_SPAN_NAMES.split())
 #: What a move costs is a span as well: executor-hours.
