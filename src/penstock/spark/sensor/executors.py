@@ -221,7 +221,7 @@ class ExecutorWatch:
         started_at_s = parse_instant(summary["addTime"])
         ready = name in fleet.active
         in_use = self._in_stages.heap.in_use(name, now_s)
-        memory = None if in_use is None else in_use / self._heap_bytes
+        memory = None if in_use is None else round(in_use / self._heap_bytes, 4)
         if wall_s is None:
             return ExecutorSample(name, started_at_s, ready, memory_fraction=memory)
         there_s = min(wall_s, max(1e-3, now_s - started_at_s))
@@ -229,21 +229,24 @@ class ExecutorWatch:
         worked_s = max(0.0, total.spent_s - before.spent_s)
         cpu, held = done.cpu_per_busy.get(name), done.state_partitions
         busy = min(1.0, worked_s / (max(1, summary["maxTasks"]) * there_s))
+        collecting = max(0.0, total.gc_s - before.gc_s) / worked_s if worked_s else None
+        records = None if done.records is None else done.records.get(name, 0.0)
+        moved = max(0.0, total.network_bytes - before.network_bytes)
+        read = max(0.0, total.disk_bytes - before.disk_bytes)
+        # Rounded, since the journal keeps a sample of each executor at each turn.
         return ExecutorSample(
             name,
             started_at_s,
             ready,
-            cpu_fraction=None if cpu is None else busy * cpu,
-            busy_fraction=busy,
+            cpu_fraction=None if cpu is None else round(busy * cpu, 4),
+            busy_fraction=round(busy, 4),
             memory_fraction=memory,
-            throughput_rps=None if done.records is None else done.records.get(name, 0.0) / wall_s,
+            throughput_rps=None if records is None else round(records / wall_s, 1),
             state_partitions=None if held is None else held.get(name, 0),
-            network_bytes_per_s=max(0.0, total.network_bytes - before.network_bytes) / wall_s,
-            disk_bytes_per_s=max(0.0, total.disk_bytes - before.disk_bytes) / wall_s,
+            network_bytes_per_s=round(moved / wall_s),
+            disk_bytes_per_s=round(read / wall_s),
             # Spark counts a collection to each task that ran meanwhile, as it does its run time.
-            gc_fraction=min(1.0, max(0.0, total.gc_s - before.gc_s) / worked_s)
-            if worked_s
-            else None,
+            gc_fraction=None if collecting is None else round(min(1.0, collecting), 4),
         )
 
     def _running_s(
