@@ -233,7 +233,9 @@ def _learn_measured(
     # How long the stages would take if all tasks were alike.
     even_s = sum(rounds(one.tasks, slots) * one.work_s / one.tasks for one in batch.stages)
     longer = span_s(batch.stages) / max(even_s, 1e-9)
-    usual = min(longer, USUAL_IMBALANCE)
+    # Not even full slots are faster than this.
+    full = sum(one.work_s for one in batch.stages) / slots / max(even_s, 1e-9)
+    usual = min(max(longer, full), USUAL_IMBALANCE)
     stretch = usual if known.fixed_s is None else known.stretch + PLATFORM * (usual - known.stretch)
     total_s = sum(one.record_s for one in stages)
     waves = tuple(Wave(one.tasks, one.record_s / total_s) for one in stages) if total_s else ()

@@ -187,11 +187,13 @@ class MicroBatchRun(InstantActuator):
         plan = self._plans[0][1]
         if not load or not plan.span_base_s:
             return ()
-        begin_s, last_s = job.planning_s + job.launch_s, took_s - job.commit_s
+        begin_s, last_s = job.planning_s, took_s - job.commit_s
         found = []
         for place, stage in enumerate(job.stages):
             work_s = plan.stage_base_s[place] + plan.stage_s_per_record[place] * load
             end_s = begin_s + plan.span_base_s[place] + plan.span_s_per_record[place] * load
+            if place == 0:
+                end_s += job.launch_s  # tasks start inside of a stage
             if place == len(job.stages) - 1 or end_s > last_s:
                 end_s = max(begin_s, last_s)  # what the batch waited for state is in it as well
             found.append(BatchStage(stage.tasks, work_s, begin_s, end_s))
