@@ -72,6 +72,17 @@ def test_a_mistake_is_one_sentence_with_its_place(text: str, sentence: str) -> N
     assert "\n" not in str(refusal.value)
 
 
+def test_the_kind_of_cluster_sets_what_nobody_gives() -> None:
+    cloud = parse('[live]\ncluster = "cloud"', "here").spec
+    assert (cloud.limits.min_lifetime_s, cloud.policy) == (300.0, Penstock(assumed_startup_s=120.0))
+    own = parse('[live]\ncluster = "cloud"\n[limits]\nmin_lifetime_s = 30.0', "here").spec
+    assert own.limits.min_lifetime_s == 30.0
+    hpa = parse('[policy]\nname = "hpa"\n[live]\ncluster = "on-premise"', "here").spec
+    assert (hpa.limits.min_lifetime_s, hpa.policy) == (60.0, Hpa())
+    with pytest.raises(ConfigError, match="cluster = 'clod'"):
+        parse('[live]\ncluster = "clod"', "here")
+
+
 SCHEDULE = """
 [limits]
 max_executors = 12

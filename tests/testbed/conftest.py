@@ -1,4 +1,4 @@
-"""One testbed and one Spark session for all tests that need the real thing."""
+"""One testbed for all tests that need the real thing, and a Spark session for each file of them."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def bed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Testbed]:
         yield running
 
 
-@pytest.fixture(scope="package")
+@pytest.fixture(scope="module")
 def spark(bed: Testbed) -> Iterator[SparkSession]:
     from pyspark import SparkConf
     from pyspark.sql import SparkSession

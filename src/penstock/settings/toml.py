@@ -22,7 +22,7 @@ from __future__ import annotations
 import dataclasses
 import re
 import tomllib
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass
 from inspect import signature
 from pathlib import Path
@@ -49,6 +49,14 @@ FILE_NAME = "penstock.toml"
 #: Values that replace those of the file, by table and key.
 Overrides = Mapping[str, Mapping[str, Any]]
 Mode = Literal["act", "recommend"]
+Cluster = Literal["fast", "cloud", "on-premise"]
+#: What kind of cluster executors come from: how long they are kept, and take to start until some
+#: have been seen to. Machines of a cloud take minutes, and are paid for by the minute.
+CLUSTERS: dict[Cluster, dict[str, float]] = {
+    "fast": {},
+    "cloud": {"min_lifetime_s": 300.0, "assumed_startup_s": 120.0},
+    "on-premise": {"min_lifetime_s": 60.0, "assumed_startup_s": 30.0},
+}
 
 
 class JournalSettings(Struct, frozen=True, forbid_unknown_fields=True):
@@ -91,6 +99,10 @@ class LiveSettings(Struct, frozen=True, forbid_unknown_fields=True):
         Seconds between decisions; not set: what the policy asks for.
     admission
         Cap each batch to what the fleet gets through in time, so that no backlog is one batch.
+    cluster
+        "fast" if executors come in seconds, "cloud" if machines have to be started for them,
+        "on-premise" between the two: how long executors are kept (`min_lifetime_s`), and how long
+        they are assumed to take to start until some have been seen to.
     switch
         A file that says "pause", "recommend" or "act", read while the job runs; while it is not
         there, `mode` holds.
@@ -99,6 +111,7 @@ class LiveSettings(Struct, frozen=True, forbid_unknown_fields=True):
     mode: Mode = "act"
     every_s: float | None = None
     admission: bool = False
+    cluster: Cluster = "fast"
     switch: str = ""
 
     def __post_init__(self) -> None:
@@ -106,6 +119,8 @@ class LiveSettings(Struct, frozen=True, forbid_unknown_fields=True):
             raise ConfigError(f"mode must be act or recommend, not '{self.mode}'")
         if self.every_s is not None and not self.every_s > 0.0:
             raise ConfigError(f"every_s must be positive, not {self.every_s}")
+        if self.cluster not in CLUSTERS:
+            raise unknown("cluster", self.cluster, CLUSTERS)
 
 
 class Document(Struct, frozen=True, forbid_unknown_fields=True):
@@ -153,11 +168,14 @@ def parse(text: str, where: str, overrides: Overrides | None = None) -> Settings
     changed = {name: getattr(tables, name) | keys for name, keys in (overrides or {}).items()}
     tables = replace(tables, **changed)
     goal = convert(Goal, tables.goal, f"{where} [goal]")
+    live = convert(LiveSettings, tables.live, f"{where} [live]")
+    spec = _read_spec(tables, goal, where)
+    given = spec.given | tables.limits.keys() | tables.policy.keys()
     return Settings(
-        spec=_read_spec(tables, goal, where),
+        spec=with_cluster(spec, live.cluster, given),
         goal=goal,
         journal=convert(JournalSettings, tables.journal, f"{where} [journal]"),
-        live=convert(LiveSettings, tables.live, f"{where} [live]"),
+        live=live,
     )
 
 
@@ -199,6 +217,21 @@ def read_schedule(tables: Sequence[Mapping[str, Any]], where: str) -> tuple[Sche
                 raise ConfigError(f"{place} has no {key.removesuffix('_s')}")
         found.append(convert(ScheduledLimit, values, place))
     return tuple(found)
+
+
+def with_cluster(spec: PolicySpec, cluster: Cluster, given: Set[str]) -> PolicySpec:
+    """The spec with what suits that kind of cluster, except for what is `given`.
+
+    >>> spec = with_cluster(read_policy_spec("penstock"), "cloud", set())
+    >>> spec.limits.min_lifetime_s, spec.policy.assumed_startup_s
+    (300.0, 120.0)
+    """
+    values = {key: value for key, value in CLUSTERS[cluster].items() if key not in given}
+    around = {key: value for key, value in values.items() if hasattr(spec.limits, key)}
+    own = {key: value for key, value in values.items() if hasattr(spec.policy, key)}
+    if own and dataclasses.is_dataclass(spec.policy):
+        spec = dataclasses.replace(spec, policy=dataclasses.replace(spec.policy, **own))
+    return dataclasses.replace(spec, limits=replace(spec.limits, **around))
 
 
 def with_limits(spec: PolicySpec, limits: Limits | Mapping[str, Any] | None) -> PolicySpec:

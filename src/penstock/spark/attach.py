@@ -32,7 +32,7 @@ from penstock.policies import DEFAULT_POLICY
 from penstock.settings.goal import Goal
 from penstock.settings.notation import quantity
 from penstock.settings.policy_spec import PolicySpec, spec_of, with_goal
-from penstock.settings.toml import LiveSettings, Mode, with_limits
+from penstock.settings.toml import Cluster, LiveSettings, Mode, with_cluster, with_limits
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -59,6 +59,7 @@ def attach(
     limits: Mapping[str, Any] | None = None,
     patience: Patience | None = None,
     switch: str | Path | None = None,
+    cluster: Cluster = "fast",
 ) -> Attachment:
     """Scale the streaming queries of a Spark application from inside its driver.
 
@@ -94,13 +95,19 @@ def attach(
     switch
         A file that says ``pause``, ``recommend`` or ``act``, read while the job runs; while it is
         not there, `mode` holds.
+    cluster
+        ``fast``, ``cloud`` or ``on-premise``: how long executors are kept, and how long they are
+        assumed to take to start until some have been seen to.
     """
     bounds = {"min_executors": _whole("min", min), "max_executors": _whole("max", max)}
     goal = Goal(slo_s=_seconds("slo_s", slo_s))
     period_s = None if every_s is None else _seconds("every_s", every_s)
     file = "" if switch is None else str(switch)
-    live = LiveSettings(mode=mode, every_s=period_s, admission=admission, switch=file)
-    spec = with_limits(spec_of(policy, bounds, goal), limits)
+    live = LiveSettings(
+        mode=mode, every_s=period_s, admission=admission, cluster=cluster, switch=file
+    )
+    spec = spec_of(policy, bounds, goal)
+    spec = with_limits(with_cluster(spec, cluster, spec.given), limits)
     if not isinstance(journal, str | Path | FileJournal | None):
         raise ConfigError(f"journal must be the path of a file, not {journal!r}")
     return Attachment(spark, spec, goal=goal, live=live, journal=journal, patience=patience)

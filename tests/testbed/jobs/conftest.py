@@ -9,31 +9,26 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from tests.drivers import end_driver
+
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 
 @pytest.fixture(scope="module")
 def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
-    from pyspark import SparkContext
     from pyspark.sql import SparkSession
 
+    end_driver()  # the session of other tests runs on another cluster
     home: Path = tmp_path_factory.mktemp("spark")
     # Workers of this Python, which has what the jobs compute with, whatever `python3` is.
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("PYSPARK_PYTHON", sys.executable)
         session = _start(SparkSession.builder, home)
     session.sparkContext.setLogLevel("ERROR")
-    gateway = SparkContext._gateway
-    assert gateway is not None
     yield session
     session.stop()
-    # Stopping the session leaves its JVM waiting for another one; it ends when its input does.
-    gateway.shutdown()
-    gateway.proc.stdin.close()
-    gateway.proc.wait(timeout=30)
-    SparkContext._gateway = None
-    SparkContext._jvm = None
+    end_driver()
 
 
 def _start(builder: SparkSession.Builder, home: Path) -> SparkSession:

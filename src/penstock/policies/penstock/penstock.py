@@ -71,6 +71,8 @@ class Penstock:
         Seconds between decisions.
     executor_warmup_s
         Younger executors are slower than they will be, and are not measured.
+    assumed_startup_s
+        How long executors take to start, until some have been seen to.
 
     Examples
     --------
@@ -113,6 +115,7 @@ class Penstock:
     bin_s: Annotated[float, Meta(gt=0)] = BIN_S
     period_s: Annotated[float, Meta(gt=0)] = 10.0
     executor_warmup_s: Annotated[float, Meta(ge=0)] = WARM_UP_S
+    assumed_startup_s: Annotated[float, Meta(ge=0)] = ASSUMED_STARTUP_S
 
     # A plan to shrink must hold for a while: where a change stops the job, it is expensive to undo
     # one at the next swing of the load.
@@ -198,7 +201,7 @@ class Penstock:
         most = snapshot.partitions
         if most is not None and trigger_s is not None:
             most = ceil(most / fleet.cores_per_executor)
-        startup_s = ASSUMED_STARTUP_S if memory.startup_s is None else memory.startup_s
+        startup_s = self.assumed_startup_s if memory.startup_s is None else memory.startup_s
         assumed_s = FLOW_HOLD_UP_S if trigger_s is None else BATCH_HOLD_UP_S
         late_s, move_s = self.late_price * limits.max_executors, 3600.0 * self.move_price
         seen = knowledge.window(PAST_BINS * self.bin_s) or [snapshot]
