@@ -19,6 +19,6 @@ Uncertainty is a state too: the load follows one of a few scenarios, and between
 change from one to another. Such a plan knows that it will see what comes and can still react.
 
 `penstock` is the policy; `planning` its plan; `forecasters` and `surges`
-what may come; `capacity`, `overhead` and `rescaling` what was learned of the job; `explanation` the
+what may come; `capacity`, `account` and `rescaling` what was learned of the job; `explanation` the
 reason in words.
 """

@@ -4,8 +4,8 @@
 learned is a frozen `CapacityEstimate` that a policy keeps in its memory.
 
 - Micro-batch: what a batch costs is measured (`account`): the driver, the overhead of each task,
-  the work of its records, which shrinks with the rounds that a stage takes. Batches without their
-  stages (journals of earlier versions) are learned from how long they took (`overhead`).
+  the work of its records, which shrinks with the rounds that a stage takes. A batch without its
+  stages (journals of earlier versions) counts as one stage that keeps all slots busy.
 - Dataflow: an operator that is busy for a fraction of its time could do the inverse of that times
   more. The gauge of a full operator rarely shows 1; what it shows is learned when records wait.
 
@@ -22,7 +22,7 @@ from typing import NamedTuple
 from msgspec import Struct
 from msgspec.structs import replace
 
-from penstock.core.model import Batch, Snapshot
+from penstock.core.model import Batch, BatchStage, Snapshot
 from penstock.policies.penstock.account import (
     StageCost,
     driver_s,
@@ -30,7 +30,6 @@ from penstock.policies.penstock.account import (
     rounds,
     span_s,
 )
-from penstock.policies.penstock.overhead import Overhead
 
 CONTENTION = 0.01  #: What each further executor costs all others, where nothing else is known.
 WARM_UP_S = 20.0  #: How long an executor warms up, where the user gives no time.
@@ -41,6 +40,7 @@ APART = 1.5
 MORE_THAN_GAUGES = 3.0  #: What the measurements before are worth when a job was seen at its limit.
 GAUGE_ERROR = 0.025  #: The relative error of a busy gauge that does not average out.
 FEWEST_RECORDS = 100  #: Smaller batches say nothing about the cost of a record.
+MANY_TASKS = 1000  #: Of a batch whose tasks are not known: as many as make any fleet busy.
 PLATFORM = 0.1  #: The weight of a batch in what belongs to the platform.
 FORGET_S = 90.0  #: Seconds after which a measurement counts for a third.
 BUSY_WHEN_FULL = 0.95  #: What a busy gauge shows of a full operator, before it was seen full.
@@ -79,25 +79,19 @@ class CapacityEstimate(Struct, frozen=True, gc=False, omit_defaults=True):
     outlier_run: float = 0.0
     executors: int = 0
     at_s: float = 0.0
-    overhead: Overhead = Overhead()
     stages: tuple[StageCost, ...] = ()
     stretch: float = 1.0
     before: CapacityEstimate | None = None
 
 
 class WorkMeasurement(NamedTuple):
-    """The work of a record by one measurement, at a size where a core-second takes `wave_s`.
-
-    `records` is how many a batch had, `batch_s` how long all its work took.
-    """
+    """The work of a record by one measurement, at a size where a core-second takes `wave_s`."""
 
     work_s: float
     serial_s: float
     wave_s: float
     executors: int
     at_s: float
-    records: float = 0.0
-    batch_s: float = 0.0
 
 
 class Capacity(Struct, frozen=True, gc=False):
@@ -124,12 +118,9 @@ class Capacity(Struct, frozen=True, gc=False):
         known = self.track
         if known.fixed_s is None or executors < 1:
             return 0.0
-        if known.stages:
-            slots = executors * self.cores
-            tasks_s = sum(rounds(one.tasks, slots) * one.overhead_s for one in known.stages)
-            return known.fixed_s + known.stretch * tasks_s
-        wave_s = wave_seconds(known.waves, executors, self.cores)
-        return known.fixed_s + known.overhead.seconds(wave_s)
+        slots = executors * self.cores
+        tasks_s = sum(rounds(one.tasks, slots) * one.overhead_s for one in known.stages)
+        return known.fixed_s + known.stretch * tasks_s
 
     def error(self, now_s: float) -> float:
         """The relative standard error; grows again while nothing is measured."""
@@ -181,51 +172,26 @@ def _learn_batches(
     fleet = snapshot.fleet
     # Where no more executors than now had a part in a batch, cold ones can prove it cheaper.
     growing = previous is not None and previous.fleet.active <= fleet.active <= fleet.target
-    measured = [batch for batch in snapshot.batches if batch.stages and batch.input_records]
-    if measured or known.stages:
-        if settled or growing:
-            for batch in measured:
-                known = _learn_measured(known, batch, snapshot, settled)
-        return known
-    batches = [batch for batch in snapshot.batches if batch.input_records >= FEWEST_RECORDS]
-    if not batches:
-        return known
-    works_s = [batch.phases.get("addBatch", batch.duration_s) for batch in batches]
-    fixed_s = sum(b.duration_s - w for b, w in zip(batches, works_s, strict=True)) / len(batches)
-    if known.fixed_s is not None:
-        fixed_s = 0.9 * known.fixed_s + 0.1 * fixed_s
-    waves, core_s = _stages(snapshot)
-    known = replace(known, fixed_s=fixed_s, waves=waves or known.waves)
-    if not settled and not growing:
-        return known
-    wave_s = wave_seconds(known.waves, fleet.active, fleet.cores_per_executor)
-    for batch, work_s in zip(batches, works_s, strict=True):
-        overhead_s = min(known.overhead.seconds(wave_s), 0.8 * work_s)
-        s_per_record = (work_s - overhead_s) / batch.input_records
-        if not settled and not _far_below(known, s_per_record, wave_s):
-            continue
-        usual_s = inf if core_s is None else USUAL_IMBALANCE * core_s * wave_s
-        parallel_s = min(s_per_record, usual_s)
-        one = WorkMeasurement(
-            work_s=parallel_s / wave_s,
-            serial_s=s_per_record - parallel_s,
-            wave_s=wave_s,
-            executors=fleet.active,
-            at_s=batch.started_at_s + batch.duration_s,
-            records=batch.input_records,
-            batch_s=work_s,
-        )
-        known = updated(known, one)
-        if settled:
-            overhead = known.overhead.with_batch(batch.input_records, wave_s, work_s)
-            known = replace(known, overhead=overhead)
+    for batch in snapshot.batches:
+        if batch.input_records and (settled or growing):
+            known = _learn_batch(known, with_stages(batch, snapshot), snapshot, settled)
     return known
 
 
-def _learn_measured(
+def with_stages(batch: Batch, snapshot: Snapshot) -> Batch:
+    """The batch itself; one without stages with a single one that kept all slots busy."""
+    if batch.stages:
+        return batch
+    fleet, took_s = snapshot.fleet, batch.phases.get("addBatch", batch.duration_s)
+    slots, tasks = fleet.active * fleet.cores_per_executor, snapshot.partitions or MANY_TASKS
+    stage = BatchStage(tasks, took_s * slots, 0.0, took_s)
+    return replace(batch, stages=(stage,))
+
+
+def _learn_batch(
     known: CapacityEstimate, batch: Batch, snapshot: Snapshot, settled: bool
 ) -> CapacityEstimate:
-    """The estimate with one more batch whose stages were measured."""
+    """The estimate with one more batch."""
     fleet, records = snapshot.fleet, batch.input_records
     slots = fleet.active * fleet.cores_per_executor
     stages = learn_stages(known.stages, batch)
@@ -269,23 +235,6 @@ def _far_below(known: CapacityEstimate, s_per_record: float, wave_s: float) -> b
         return False
     known_s = known.work_s * wave_s + known.serial_s
     return s_per_record < known_s * (1.0 - OUTLIER_SIGMAS * max(0.02, known.noise))
-
-
-def _stages(snapshot: Snapshot) -> tuple[tuple[Wave, ...], float | None]:
-    """The stages with their shares of the work, and the work of one record in core-seconds."""
-    entering = snapshot.operators[0].input_rps if snapshot.operators else None
-    if not entering:
-        return (), None
-    costs: list[tuple[int, float]] = []
-    for stage in snapshot.operators:
-        tasks, service_s, input_rps = stage.tasks, stage.service_time_s, stage.input_rps
-        if tasks is None or tasks < 1 or service_s is None or input_rps is None:
-            return (), None
-        costs.append((tasks, service_s * input_rps / entering))
-    core_s = sum(cost for _, cost in costs)
-    if core_s <= 0.0:
-        return (), None
-    return tuple(Wave(tasks, cost / core_s) for tasks, cost in costs), core_s
 
 
 def _learn_flow(
@@ -365,13 +314,11 @@ def updated(known: CapacityEstimate, one: WorkMeasurement) -> CapacityEstimate:
     deviations = OUTLIER_SIGMAS * off / far if abs(off) > far else 0.0
     again = known.outlier_run * deviations > 0.0 and at_s - known.at_s < IN_A_ROW_S
     outlier_run = deviations + known.outlier_run if again else deviations
-    samples, overhead, before = known.samples, known.overhead, known.before
+    samples, before = known.samples, known.before
     if executors != known.executors:
         samples = min(samples, AFTER_CHANGE)
     if again and abs(outlier_run) >= CHANGE_SIGMAS:
         samples, outlier_run, before = 0.0, 0.0, replace(known, outlier_run=0.0, before=None)
-        if one.records and overhead.is_typical(one.records):
-            overhead = overhead.rescaled_to(one.records, one.wave_s, one.batch_s)
     else:
         # In the same proportion: a straggler says nothing about what is serial.
         shrink = (1.0 + max(-far, min(far, off))) / (1.0 + off)
@@ -389,7 +336,6 @@ def updated(known: CapacityEstimate, one: WorkMeasurement) -> CapacityEstimate:
         outlier_run=outlier_run,
         executors=executors,
         at_s=max(at_s, known.at_s),
-        overhead=overhead,
         before=before,
     )
 

@@ -136,8 +136,9 @@ def costs(inputs: PlanInputs, choices: list[int]) -> Array:
     carried_rps = np.asarray([inputs.capacity.rps(size) for size in choices])
     timing_s = inputs.fixed_s, inputs.trigger_s, inputs.rescale_s, inputs.slo_s
     noise = inputs.capacity.track.noise
-    fixed_s = np.asarray([inputs.capacity.fixed_s(size) for size in choices])
-    each_s = fixed_s if inputs.capacity.track.stages else None
+    each_s = None
+    if inputs.trigger_s is not None:
+        each_s = np.asarray([inputs.capacity.fixed_s(size) for size in choices])
     job = JobModel(np.asarray(choices, dtype=float), carried_rps, *timing_s, noise, each_s)
     # No step is shorter than executors take to start.
     lengths_s = [max(inputs.bin_s, inputs.start.startup_s) * step for step in STEPS]
