@@ -10,7 +10,7 @@ NEWEST := .venv-newest
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-fast test-newest check java cases bench bench-live results tuned results-live recorded soak docs fmt lock wheel clean
+.PHONY: help setup demo test test-fast test-newest check java cases bench bench-live bench-capacity results tuned results-live recorded soak docs fmt lock wheel clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -51,6 +51,9 @@ bench: $(STAMP) ## measure speed; writes benchmarks/results.json
 
 bench-live: java ## measure speed on real Spark, about 15 min; adds to benchmarks/results.json
 	@$(BIN)/python -m benchmarks.live $(ARGS)
+
+bench-capacity: java ## believed against saturated capacity on real Spark, 3 min per size (ARGS="--job q11 --sizes 1 2 4 8")
+	@$(BIN)/python -m benchmarks.capacity $(ARGS)
 
 results: $(STAMP) ## compare all policies in the lab (TRACES="day.csv ..." ARGS="--seeds 1..5")
 	@$(BIN)/python -m docs.results $(TRACES) $(ARGS)
