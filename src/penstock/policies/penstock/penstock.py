@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from math import ceil
 from typing import Annotated, ClassVar
 
+import msgspec
 import numpy as np
 from msgspec import Meta, Struct
 
@@ -14,6 +15,7 @@ from penstock.core.knowledge import Knowledge
 from penstock.core.model import Decision, Limits, Reason, Snapshot, not_measured
 from penstock.core.phrases import duration, executors
 from penstock.policies.penstock.capacity import WARM_UP_S, Capacity, CapacityEstimate, learn
+from penstock.policies.penstock.days import Days
 from penstock.policies.penstock.dynamic_program import Prices, StartState
 from penstock.policies.penstock.explanation import catch_up_decision, explain_plan
 from penstock.policies.penstock.forecasters import PAST_BINS, Forecast, load_ahead
@@ -38,6 +40,7 @@ class PenstockMemory(Struct, frozen=True, tag=True, omit_defaults=True):
     startup_s: float | None = None
     rescale_s: float | None = None
     surges: Surges = Surges()
+    days: Days = Days()
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,6 +58,8 @@ class Penstock:
     plan knows that it will see which and can still react. Surges are a scenario of their own: how
     likely they begin and end, and how high they rise, is learned from those before, so that the
     fleet keeps the reserve that pays for itself, or grows just before one that comes by the clock.
+    What the load does at each time of day is learned over days, and counts as far as it has proved
+    better than the last hours.
 
     Parameters
     ----------
@@ -132,9 +137,13 @@ class Penstock:
         # The lag of a micro-batch job shows in the duration of its batches as well.
         if not lag_is_known and (snapshot.trigger_interval_s is None or not snapshot.batches):
             return not_measured(target, "delay_s", "backlog_records", memory=memory)
+        plain = self.ahead(knowledge.window(PAST_BINS * self.bin_s) or [snapshot], memory.surges)
+        ahead = memory.days.improved(snapshot.at_s, load, plain, self.bin_s)
+        days = memory.days.observed(snapshot.at_s, load, plain, self.bin_s)
+        memory = msgspec.structs.replace(memory, days=days)
         if memory.track.work_s is None:
             return self._without_capacity(snapshot, memory)
-        inputs = self._inputs(snapshot, knowledge, memory, load)
+        inputs = self._inputs(snapshot, knowledge, memory, load, ahead)
         most = largest_useful_fleet(inputs)
         # More than any fleet carries: all sizes are late, and the cheapest would be the smallest.
         overloaded = inputs.coming_rps > inputs.capacity.rps(most)
@@ -194,7 +203,12 @@ class Penstock:
         return Decision.of(grown, Reason("late_unknown", text), memory=memory)
 
     def _inputs(
-        self, snapshot: Snapshot, knowledge: Knowledge, memory: PenstockMemory, load_rps: float
+        self,
+        snapshot: Snapshot,
+        knowledge: Knowledge,
+        memory: PenstockMemory,
+        load_rps: float,
+        ahead: Forecast,
     ) -> PlanInputs:
         fleet, trigger_s, limits = snapshot.fleet, snapshot.trigger_interval_s, knowledge.limits
         # A dataflow runs one instance per worker, a batch one task per core.
@@ -204,7 +218,6 @@ class Penstock:
         startup_s = self.assumed_startup_s if memory.startup_s is None else memory.startup_s
         assumed_s = FLOW_HOLD_UP_S if trigger_s is None else BATCH_HOLD_UP_S
         late_s, move_s = self.late_price * limits.max_executors, 3600.0 * self.move_price
-        seen = knowledge.window(PAST_BINS * self.bin_s) or [snapshot]
         recent = (one for one in knowledge.window(BEFORE_S) if one.at_s < snapshot.at_s)
         return PlanInputs(
             at_s=snapshot.at_s,
@@ -212,7 +225,7 @@ class Penstock:
             prices=Prices(late_s, move_s, max(memory.mean_rps, 1e-6)),
             load_rps=load_rps,
             earlier=next((one for one in recent if one.arrival_rps is not None), None),
-            load=self.ahead(seen, memory.surges),
+            load=ahead,
             surges=memory.surges,
             capacity=Capacity(memory.track, fleet.cores_per_executor, most),
             rescale_s=assumed_s if memory.rescale_s is None else memory.rescale_s,
@@ -244,4 +257,4 @@ class Penstock:
             if rescales[-1].after > rescales[-1].before:
                 startup_s = learn_startup(startup_s, snapshot, previous, asked_s)
             rescale_s = learn_hold_up(rescale_s, track, knowledge.window(100.0), asked_s)
-        return PenstockMemory(track, mean_rps, seen_s, startup_s, rescale_s, surges)
+        return PenstockMemory(track, mean_rps, seen_s, startup_s, rescale_s, surges, memory.days)
