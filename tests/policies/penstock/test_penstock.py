@@ -17,6 +17,7 @@ from penstock.core.model import (
     Fleet,
     Limits,
     OperatorSample,
+    Reason,
     Receipt,
     Snapshot,
     Step,
@@ -24,6 +25,7 @@ from penstock.core.model import (
 from penstock.lab.experiments.scenario import Scenario, run
 from penstock.lab.experiments.score import Score
 from penstock.policies.penstock.penstock import Penstock, PenstockMemory
+from penstock.policies.penstock.rescaling import Growth
 from penstock.settings.goal import Goal
 from penstock.simulation.faults import CapacityDrop, FailedStart, Fault, SensorLate
 
@@ -107,6 +109,25 @@ def test_batches_that_are_too_long_ask_for_more_where_nothing_says_what_arrives(
     )
     assert decide([long_batch(1000.0, None, 60.0)]).target_executors == 4  # at most twice as many
     assert decide([long_batch(1000.0, None, 1.0)]).reasons[0].code == "not_measured"
+
+
+def test_growing_that_did_not_help_is_not_repeated_for_a_while() -> None:
+    late = long_batch(1000.0, 1000.0, 30.0)
+    growth = Growth(900.0, 1, 2, 133.0, 266.0, gain=0.02, known_at_s=990.0)
+    memory = PenstockMemory(growth=growth)
+    knowledge = Knowledge()
+    before = long_batch(990.0, 1000.0, 30.0)
+    knowledge.learn(before, 990.0)
+    knowledge.remember(Step(990.0, before, Decision.of(2, Reason("x", "x"), memory=memory)))
+    knowledge.learn(late, 1000.0)
+    held = Penstock().decide(late, knowledge)
+    assert (held.target_executors, held.reasons[-1].code) == (2, "growth_ineffective")
+    assert held.reasons[-1].text == (
+        "2 executors carry about as much as 1 did: no growth for 5 min; look for what they wait for"
+    )
+    later = long_batch(1300.0, 1000.0, 30.0)
+    knowledge.learn(later, 1300.0)
+    assert Penstock().decide(later, knowledge).target_executors > 2
 
 
 @pytest.mark.parametrize("missing", ["arrival_rps", "delay_s"])

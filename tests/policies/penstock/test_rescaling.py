@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import pytest
 
+from penstock.core.knowledge import Rescale
 from penstock.core.model import Batch, ExecutorSample, Fleet, Snapshot
 from penstock.policies.penstock.capacity import CapacityEstimate
-from penstock.policies.penstock.rescaling import learn_hold_up, learn_startup
+from penstock.policies.penstock.rescaling import Growth, learn_growth, learn_hold_up, learn_startup
 
 #: 100 us of a core for each record: four executors of one core carry about 39 k/s.
 KNOWN = CapacityEstimate(work_s=1e-4, fixed_s=0.0)
@@ -24,6 +25,27 @@ def minute(
         )
         for at_s in (90.0, 100.0, 110.0, 120.0, 130.0, 140.0, 150.0, 160.0)
     ]  # fmt: skip
+
+
+def test_what_growing_was_good_for_is_judged_when_it_has_settled() -> None:
+    """Two executors carried 19.8 k/s, four were expected to carry 38.8 k/s.
+
+    Then each record costs 1.95 times as much, because all share one disk: four carry 19.9 k/s.
+    """
+    asked = [Rescale(ASKED_S, 2, 4)]
+    begun = learn_growth(Growth(), KNOWN, Snapshot(110.0, Fleet(4, 2, 2)), asked, 60.0)
+    assert (begun.before, begun.after) == (2, 4)
+    assert begun.before_rps == pytest.approx(19.8e3, rel=0.01)
+    slower = CapacityEstimate(work_s=1.95e-4, fixed_s=0.0, executors=4)
+    four = Fleet(4, 4, 4)
+    assert learn_growth(begun, slower, Snapshot(150.0, four), asked, 60.0) == begun
+    judged = learn_growth(begun, slower, Snapshot(170.0, four), asked, 60.0)
+    assert judged.gain == pytest.approx(0.005, abs=0.01)
+    assert judged.known_at_s == 170.0
+    # It is judged once; the next growth is another.
+    assert learn_growth(judged, KNOWN, Snapshot(180.0, four), asked, 60.0) == judged
+    again = [*asked, Rescale(200.0, 4, 6)]
+    assert learn_growth(judged, slower, Snapshot(210.0, Fleet(6, 4, 4)), again, 60.0).gain is None
 
 
 def test_the_worst_delay_after_it_is_what_it_cost() -> None:

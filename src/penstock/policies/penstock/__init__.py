@@ -18,7 +18,6 @@ cost of what it leads to are least (`first_costs`).
 Uncertainty is a state too: the load follows one of a few scenarios, and between two steps it may
 change from one to another. Such a plan knows that it will see what comes and can still react.
 
-`penstock` is the policy; `planning` its plan; `forecasters` and `surges`
-what may come; `capacity`, `account` and `rescaling` what was learned of the job; `explanation` the
-reason in words.
+`penstock` is the policy; `planning` its plan; `forecasters`, `days` and `surges` what may come;
+`capacity`, `account` and `rescaling` what was learned of the job; `explanation` the reason.
 """

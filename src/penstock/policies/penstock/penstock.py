@@ -20,13 +20,22 @@ from penstock.policies.penstock.dynamic_program import Prices, StartState
 from penstock.policies.penstock.explanation import catch_up_decision, explain_plan
 from penstock.policies.penstock.forecasters import PAST_BINS, Forecast, load_ahead
 from penstock.policies.penstock.planning import BINS, PlanInputs, costs, largest_useful_fleet, sizes
-from penstock.policies.penstock.rescaling import ASSUMED_STARTUP_S, learn_hold_up, learn_startup
+from penstock.policies.penstock.rescaling import (
+    ASSUMED_STARTUP_S,
+    Growth,
+    learn_growth,
+    learn_hold_up,
+    learn_startup,
+)
 from penstock.policies.penstock.surges import BIN_S, Surges, watch
 
 FAR_BEHIND = 3.0  #: With a lag of more SLOs than this, catching up is all that counts.
 #: The assumed hold-up of a change of the fleet before one was seen: of a query, of a dataflow.
 BATCH_HOLD_UP_S, FLOW_HOLD_UP_S = 0.3, 6.0
 FEWEST_SAMPLES = 4.0  #: With fewer measurements of the capacity the fleet does not shrink.
+#: Growing that brought less than this part of what was expected is not repeated for a while. It is
+#: judged this long after the executors have come.
+LEAST_GAIN, INEFFECTIVE_S, SETTLING_S = 0.1, 300.0, 60.0
 LOAD_HOLDS_S = 120.0  #: The last rate that was measured holds this long.
 BEFORE_S = 60.0  #: A decision says how the load has changed since this long ago.
 
@@ -41,6 +50,7 @@ class PenstockMemory(Struct, frozen=True, tag=True, omit_defaults=True):
     rescale_s: float | None = None
     surges: Surges = Surges()
     days: Days = Days()
+    growth: Growth = Growth()
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,7 +158,7 @@ class Penstock:
         # More than any fleet carries: all sizes are late, and the cheapest would be the smallest.
         overloaded = inputs.coming_rps > inputs.capacity.rps(most)
         if (overloaded or inputs.start.lag_s > FAR_BEHIND * self.slo_s) and most > target:
-            return catch_up_decision(inputs, most, memory)
+            return self._checked(catch_up_decision(inputs, most, memory), snapshot, memory)
         choices = sizes(inputs)
         cost_s = costs(inputs, choices)
         best = choices[int(np.argmin(cost_s))]
@@ -156,13 +166,26 @@ class Penstock:
         if overloaded or inputs.waits_s > self.slo_s:
             best = max(best, min(target, inputs.limits.max_executors))
         saved_s = float(cost_s[choices.index(target)] - cost_s.min()) if target in choices else 0.0
-        decision = explain_plan(inputs, best, saved_s, memory)
-        if best < target <= inputs.limits.max_executors and memory.track.samples < FEWEST_SAMPLES:
+        return self._checked(explain_plan(inputs, best, saved_s, memory), snapshot, memory)
+
+    def _checked(self, decision: Decision, snapshot: Snapshot, memory: PenstockMemory) -> Decision:
+        """The decision, unless too little is known to shrink, or growing has not helped lately."""
+        target, best, growth = snapshot.fleet.target, decision.target_executors, memory.growth
+        if best < target and memory.track.samples < FEWEST_SAMPLES:
             text = (
                 f"the capacity is known from {memory.track.samples:.0f} measurements: no shrinking"
             )
             return decision.limited_to(target, Reason("capacity_unsure", text))
-        return decision
+        hold_s = INEFFECTIVE_S * self.bin_s / BIN_S - (snapshot.at_s - growth.known_at_s)
+        helped = growth.gain is None or growth.gain >= LEAST_GAIN or growth.after != target
+        if best <= target or helped or hold_s <= 0.0:
+            return decision
+        text = (
+            f"{executors(growth.after, 'carry')} about as much as {growth.before} did: "
+            f"no growth for {duration(hold_s)}; look for what they wait for"
+        )
+        reason = Reason("growth_ineffective", text, {"gain": growth.gain or 0.0})
+        return decision.limited_to(target, reason)
 
     def ahead(self, seen: Sequence[Snapshot], surges: Surges) -> Forecast:
         """The load in bins from now on, from what was seen; the lab replaces it by the truth."""
@@ -257,4 +280,8 @@ class Penstock:
             if rescales[-1].after > rescales[-1].before:
                 startup_s = learn_startup(startup_s, snapshot, previous, asked_s)
             rescale_s = learn_hold_up(rescale_s, track, knowledge.window(100.0), asked_s)
-        return PenstockMemory(track, mean_rps, seen_s, startup_s, rescale_s, surges, memory.days)
+        settling_s = (startup_s or self.assumed_startup_s) + SETTLING_S * self.bin_s / BIN_S
+        growth = learn_growth(memory.growth, track, snapshot, rescales, settling_s)
+        return PenstockMemory(
+            track, mean_rps, seen_s, startup_s, rescale_s, surges, memory.days, growth
+        )

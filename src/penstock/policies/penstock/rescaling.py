@@ -6,6 +6,10 @@ from collections.abc import Sequence
 from itertools import pairwise
 from math import inf
 
+from msgspec import Struct
+from msgspec.structs import replace
+
+from penstock.core.knowledge import Rescale
 from penstock.core.model import Snapshot
 from penstock.policies.penstock.capacity import Capacity, CapacityEstimate
 
@@ -16,6 +20,43 @@ SHORTEST_STARTUP_S, LONGEST_STARTUP_S, LONGEST_HOLD_UP_S = 5.0, 600.0, 120.0
 OVER_S = 40.0  #: How long after a change of the fleet its hold-up is over.
 IDLE = 0.5  #: A job that uses less of its capacity has caught up before the next turn.
 FLOODED_S = 20.0  #: With a larger expected lag, in seconds of arrivals, no hold-up is measured.
+
+
+class Growth(Struct, frozen=True, gc=False, omit_defaults=True):
+    """The last time the fleet grew: what it carried, what it was expected to, and what came of it.
+
+    `gain` is the part of what was expected that came, once it is known.
+    """
+
+    at_s: float = 0.0
+    before: int = 0
+    after: int = 0
+    before_rps: float = 0.0
+    expected_rps: float = 0.0
+    gain: float | None = None
+    known_at_s: float = 0.0
+
+
+def learn_growth(
+    known: Growth,
+    track: CapacityEstimate,
+    snapshot: Snapshot,
+    rescales: Sequence[Rescale],
+    settling_s: float,
+) -> Growth:
+    """What the last growth of the fleet was good for, judged once it has settled."""
+    fleet, capacity = snapshot.fleet, Capacity(track, snapshot.fleet.cores_per_executor)
+    if rescales and (last := rescales[-1]).after > last.before and last.at_s != known.at_s:
+        both = capacity.rps(last.before), capacity.rps(last.after)
+        return Growth(last.at_s, last.before, last.after, *both)
+    is_due = snapshot.at_s - known.at_s >= settling_s and known.gain is None
+    if not is_due or not fleet.active == fleet.target == known.after == track.executors:
+        return known
+    more_rps = known.expected_rps - known.before_rps
+    if more_rps <= 0.0:
+        return known
+    gain = (capacity.rps(known.after) - known.before_rps) / more_rps
+    return replace(known, gain=gain, known_at_s=snapshot.at_s)
 
 
 def learn_startup(
