@@ -25,7 +25,6 @@ _OUTAGE = "what the testbed offers to those who try an outage (docs/testbed.md)"
 EXCEPTIONS: dict[str, str] = {
     f"{PACKAGE}.testbed.bed:Testbed.pause_broker": _OUTAGE,
     f"{PACKAGE}.testbed.bed:Testbed.resume_broker": _OUTAGE,
-    f"{PACKAGE}.testbed.processes:Process.pause": _OUTAGE,
     f"{PACKAGE}.policies.daedalus.regression:RunningRegression.through": (
         "builds a line in one call in the executed examples of that file"
     ),

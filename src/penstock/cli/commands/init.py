@@ -26,12 +26,12 @@ HEAD = """\
 """
 SCHEDULE = """
 # Floors, ceilings and quiet periods at certain times, each a table of its own. For example:
-#[[schedule]]
-#name = "morning peak"
-#cron = "30 7 * * mon-fri"
-#duration = "2h"
-#timezone = "Europe/Berlin"
-#min_executors = 6
+#   [[schedule]]
+#   name = "morning peak"
+#   cron = "30 7 * * mon-fri"
+#   duration = "2h"
+#   timezone = "Europe/Berlin"
+#   min_executors = 6
 """
 
 
