@@ -34,7 +34,8 @@ class Controller:
         Without `every_s`, turns are as far apart as the policy asks for.
         """
         period_s = self.policy.period_s if every_s is None else every_s
-        for now_s in clock.ticks(period_s, self.actuator.reconcile):
+        # The actuator may be replaced between two turns.
+        for now_s in clock.ticks(period_s, lambda at_s: self.actuator.reconcile(at_s)):
             yield self.turn(now_s)
 
     def turn(self, now_s: float) -> Step:
