@@ -106,7 +106,16 @@ def test_a_stateful_query_is_seen_whole(spark: SparkSession, tmp_path: Path) -> 
     assert all(each.disk_bytes_per_s is not None for each in last.executors)
     assert state.service_cv2 is not None
     read_rps = sum(each.throughput_rps or 0.0 for each in last.executors)
-    assert read_rps == pytest.approx(source.input_rps)
+    assert read_rps == pytest.approx(source.input_rps, abs=0.2)  # each is rounded to a tenth
+    assert all(each.gc_fraction is None or each.gc_fraction <= 1.0 for each in last.executors)
+
+    batches = [batch for seen in taken for batch in seen.batches if batch.stages]
+    assert batches
+    for batch in batches:
+        source_stage, state_stage = batch.stages
+        assert (source_stage.tasks, state_stage.tasks) == (3, 4)
+        assert source_stage.end_s <= state_stage.end_s <= batch.duration_s + 0.1
+        assert source_stage.work_s > 0.0
 
     numbers = [batch.id for seen in taken for batch in seen.batches]
     assert numbers == list(range(numbers[0], numbers[-1] + 1))
