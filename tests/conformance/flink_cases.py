@@ -172,16 +172,16 @@ def _job_decision(case: Case) -> dict[str, Any]:
 def _plan(words: Words) -> JobPlan:
     config = words["config"]
     options = options_of({**config, **picked(words, "heap_threshold")})
+    if (known(words.get("gc_pressure")) or 0.0) > words.get("gc_threshold", 1.0):
+        return JobPlan({}, {}, under_memory_pressure=True)
+    kept = words["vertices"].keys() - set(words.get("excluded", ()))
     return decide_job(
-        {name: vertex_of(vertex, config) for name, vertex in words["vertices"].items()},
+        {name: vertex_of(words["vertices"][name], config) for name in kept},
         {name: load_of(vertex, options) for name, vertex in words["vertices"].items()},
         options,
         restart_s=options.restart_s,
         now_s=0.0,
-        excluded=words.get("excluded", ()),
-        gc_fraction=known(words.get("gc_pressure")),
         heap_fraction=known(words.get("heap_usage_avg")),
-        **picked(words, "gc_threshold"),
     )
 
 
@@ -229,9 +229,7 @@ def _end_to_end(case: Case) -> dict[str, Any]:
         "source": Vertex(words["parallelism"], (), words["max_parallelism"]),
         "sink": Vertex(words["parallelism"], ("source",), words["max_parallelism"]),
     }
-    loads = evaluate(
-        vertices, sampled, options, restart_s=options.restart_s, busy_aggregator=aggregator
-    )
+    loads = evaluate(vertices, sampled, options, restart_s=options.restart_s)
     now_s = told[-1]["t_s"]
     plan = decide_job(vertices, loads, options, restart_s=options.restart_s, now_s=now_s)
     source = loads["source"]

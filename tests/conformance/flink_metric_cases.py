@@ -10,8 +10,6 @@ from typing import Any
 
 from penstock.core.errors import ConfigError
 from penstock.policies.flink.capacity import (
-    busy_ms_per_s,
-    input_rps,
     mean,
     observed_rps,
     observed_series_rps,
@@ -44,8 +42,10 @@ from tests.conformance.flink_words import (
 from tests.conformance.reference.flink import (
     BusyTime,
     WorkerMemory,
+    busy_ms_per_s,
     heap_after_bytes,
     heap_fraction,
+    input_rps,
     load_fraction,
     memory_window,
     network_segments,

@@ -10,7 +10,7 @@ from dataclasses import fields
 from math import inf, isinf
 from typing import Any
 
-from penstock.policies.flink.capacity import Aggregator, SourceSample
+from penstock.policies.flink.capacity import SourceSample
 from penstock.policies.flink.evaluation import (
     NO_LIMIT,
     Options,
@@ -21,7 +21,7 @@ from penstock.policies.flink.evaluation import (
     band,
 )
 from penstock.policies.flink.history import DelayedScaleDown, Pending, Scaling
-from tests.conformance.reference.flink import BusyTime, WindowedMetric, load_fraction
+from tests.conformance.reference.flink import Aggregator, BusyTime, WindowedMetric, load_fraction
 
 Case = Mapping[str, Any]
 Words = Mapping[str, Any]

@@ -15,11 +15,11 @@ from typing import Any
 import numpy as np
 
 from penstock.policies.algorithms.arima import Series, wape
-from penstock.policies.algorithms.recovery import Normal, catch_up_s, predicted_recovery_s
+from penstock.policies.algorithms.recovery import Normal, predicted_recovery_s
 from penstock.policies.daedalus.daedalus import CapacityOutlook, Daedalus
 from penstock.policies.daedalus.regression import RunningRegression, ScaleOuts, full_cpu_fractions
 from tests.conformance.reference.daedalus import episodes, mean_length_s
-from tests.conformance.reference.studies import executor_capacities_rps
+from tests.conformance.reference.studies import catch_up_whole_s, executor_capacities_rps
 
 Example = Mapping[str, Any]
 
@@ -167,14 +167,12 @@ def _decision(example: Example) -> dict[str, int]:
 
 
 def _catch_up(example: Example) -> float:
-    rate_rps = float(example["constant_workload"])
-    return catch_up_s(
-        np.full(example["horizon"] + 1, rate_rps),
+    return catch_up_whole_s(
+        float(example["constant_workload"]),
         example["max_throughput"],
-        arrival_rps=rate_rps,
-        downtime_s=example["downtime"],
-        last_checkpoint_s=example["last_checkpoint"],
-        whole_seconds=True,
+        example["horizon"],
+        example["downtime"],
+        example["last_checkpoint"],
     )
 
 

@@ -20,7 +20,6 @@ from penstock.policies.algorithms.dataflow import (
     TrueRates,
     demands,
     with_margin,
-    worth_reconfiguring,
 )
 from penstock.policies.kubernetes import varga
 from penstock.policies.kubernetes.metrics import MAX_INT32, Pod, Tolerance, divide
@@ -102,7 +101,7 @@ def _ds2_source_rps(per_instance: float | None, instances: float, rates: list[fl
 
 
 def _consider_change(example: Example) -> bool:
-    return worth_reconfiguring(example["before"], example["after"])
+    return studies.worth_reconfiguring(example["before"], example["after"])
 
 
 # -- Dhalion as in Heron ---------------------------------------------------------------------------

@@ -43,37 +43,6 @@ class BacklogThreshold:
         The two thresholds, T_in and T_out.
     period_s
         Seconds between decisions.
-
-    Examples
-    --------
-    >>> from penstock import Fleet, Knowledge, OperatorSample, Snapshot
-    >>> operators = (
-    ...     OperatorSample("resize", backlog_records=12.0),
-    ...     OperatorSample("recognise", ("resize",), backlog_records=420.0),
-    ... )
-    >>> now = Snapshot(0.0, Fleet(3, 3, 3), operators=operators)
-    >>> decision = BacklogThreshold().decide(now, Knowledge())
-    >>> decision.target_executors, decision.reasons[0].text
-    (4, '420 records wait before recognise, more than 150: 4 executors instead of 3')
-
-    References
-    ----------
-    Russo Russo et al. 2021, section 4.1: T_in 50, T_out 150, at most 15, every 30 s.
-
-    Where we differ
-    ---------------
-    Pulsar scales each function by itself; here one fleet takes the largest of them. A job whose
-    operators have no queues of their own (Spark's stages have none) is one operator with the
-    backlog of its source. A micro-batch job always has records of up to two trigger intervals
-    waiting: they are no queue. The thresholds are for images at tens per second; for a job of
-    thousands of records per second choose some seconds' worth of them.
-
-    Wins and loses
-    --------------
-    Wins on slow, small changes of load: it needs no model and no rates. Loses on a flash crowd:
-    one executor per 30 s is too slow, and a queue of 150 records says nothing of how late they
-    are (23 s on average in the paper). On fast records it has no middle: either nothing waits and
-    it shrinks, or thousands do and it grows.
     """
 
     low_records: Annotated[float, Meta(ge=0)] = 50.0

@@ -114,45 +114,6 @@ class ContTune:
         decided before the fleet has been as it is for that long.
     period_s
         Seconds between decisions.
-
-    Examples
-    --------
-    Eight executors are busy for 40 % of the time with 30,000 records/s, so they could do 75,000.
-    With nothing known of smaller sizes, only the next one is within reach:
-
-    >>> from penstock import Fleet, Knowledge, OperatorSample, Snapshot
-    >>> knowledge = Knowledge()
-    >>> for at_s in (0.0, 20.0, 40.0, 60.0):
-    ...     read = OperatorSample("read", input_rps=30e3, busy_fraction=0.4, tasks=8,
-    ...                           backpressured_fraction=0.0)
-    ...     now = Snapshot(at_s, Fleet(8, 8, 8), arrival_rps=30e3, operators=(read,))
-    ...     knowledge.learn(now, at_s)
-    >>> decision = ContTune().decide(now, knowledge)
-    >>> decision.target_executors, decision.reasons[0].text
-    (7, '30.0 k/s and 33% on top fit 7 executors, learned from 1 size: 7 executors instead of 8')
-
-    References
-    ----------
-    Lian et al., "ContTune: Continuous Tuning by Conservative Bayesian Optimization for Distributed
-    Stream Data Processing Systems", PVLDB 16 (2023): algorithms 1 and 2, equation 5 (the mean
-    must reach the rate), section 7 (the conditions, Top-K), alpha 3; github ljqcodelove/ContTune.
-
-    Where we differ
-    ---------------
-    - The paper tunes each operator; here executors run all of them, so the job counts as one
-      operator, whose ability is ``arrival x executors / executors needed`` as DS2 measures it.
-    - Its thresholds are not published, nor is K: those here are ours. Cpu usage is the share of
-      the fleet that the load needs. On micro-batches, held back means that batches overrun their
-      trigger.
-    - 33 % on top as for `ds2`, and for the same reason: at 0 % the job is always a little too
-      small, and every time that it is, the whole fleet is asked for.
-    - Length scales are tried out instead of optimized; observations may deviate by 1 %.
-
-    Wins and loses
-    --------------
-    Wins on a load that comes back to levels it had before: a few reconfigurations, each right.
-    Loses on a slow rise: it does not grow before records are held back, and then to the largest
-    size it knows, which it leaves again a window later.
     """
 
     known_distance: Annotated[int, Meta(ge=0)] = 3
@@ -205,11 +166,7 @@ class ContTune:
         return memory.learn(size, flow.arrival_rps * size / flow.executors, now_s)
 
     def _small(
-        self,
-        flow: OperatorDemands,
-        fleet: int,
-        evidence: dict[str, float],
-        memory: ContTuneMemory,
+        self, flow: OperatorDemands, fleet: int, evidence: dict[str, float], memory: ContTuneMemory
     ) -> Decision:
         """The smallest size that will do: as learned where that is known, else as DS2 says."""
         wanted = max(1, with_margin(flow.executors, 1.0 + self.overprovisioning))

@@ -11,19 +11,8 @@ from msgspec import Meta, Struct
 from penstock.core.knowledge import Knowledge
 from penstock.core.model import Decision, Limits, Reason, Snapshot, not_measured
 from penstock.core.phrases import counted, resized
+from penstock.policies.algorithms import measurements
 from penstock.policies.algorithms.dataflow import instances_of
-from penstock.policies.algorithms.measurements import (
-    NOISE_MS,
-    QUEUE_GROWTH_RPS,
-    RATE_SKEW_RATIO,
-    Symptom,
-    grown,
-    held_back_fraction,
-    hold,
-    missing,
-    skew,
-    under_provisioned,
-)
 
 Cure = Literal["scale_up", "scale_down"]
 
@@ -94,51 +83,11 @@ class Dhalion:
         After this time a blacklisted cure may be tried again.
     period_s
         Seconds between decisions.
-
-    Examples
-    --------
-    The source of a job of four executors is held up for half of the time by what follows it:
-
-    >>> from penstock import Fleet, Knowledge, OperatorSample, Snapshot
-    >>> operators = (
-    ...     OperatorSample("read", backpressured_fraction=0.5),
-    ...     OperatorSample("count", ("read",), backpressured_fraction=0.0),
-    ... )
-    >>> now = Snapshot(0.0, Fleet(4, 4, 4), arrival_rps=100.0, backlog_records=900.0,
-    ...                operators=operators)
-    >>> decision = Dhalion().decide(now, Knowledge())
-    >>> decision.target_executors, decision.reasons[0].text
-    (8, 'count holds back what feeds it for 500 ms/s, without skew: under-provisioned, 8 executors
-    instead of 4')
-
-    References
-    ----------
-    Floratou et al., "Dhalion: self-regulating stream processing in Heron", VLDB 2017, and the
-    health manager of Apache Heron: interval 60 s, wait 180 s, noise 20 ms, rate skew 1.5, growth
-    of a queue 10/s. Siachamis et al., DEBS 2024, for the source that cannot keep up.
-
-    Where we differ
-    ---------------
-    Heron's code never shrinks and keeps no blacklist; both are in the paper, and here. It names no
-    figures for them: 20 % and a ratio of one half are ours, and so is that a blacklisting ends
-    (after 15 min), since a load that changed may make the same cure right. Heron's queue skew
-    needs a queue per instance, which is not measured here: skew is found by rates alone, and a
-    skewed job is left as it is, because nothing but scaling is in our hands. An engine that
-    reports the time for which an operator *is* blocked (Flink) names the victim: the cause is the
-    operator behind it that is not blocked itself. Micro-batches have no backpressure: the overrun
-    of a batch beyond its trigger, ``1 - trigger / duration``, is the same ratio of suspended to
-    normal time; without a trigger interval there is nothing to tell it by, and the policy holds.
-
-    Wins and loses
-    --------------
-    Wins on a job with a hot key: it sees the skew and does not pour executors on it. Loses on a
-    growing load against `ds2`: it waits for backpressure, grows by guess, waits three minutes,
-    and may need several rounds; shrinking, it must cause backpressure to learn where to stop.
     """
 
-    noise_ms: Annotated[float, Meta(ge=0)] = NOISE_MS
-    skew_ratio: Annotated[float, Meta(ge=1)] = RATE_SKEW_RATIO
-    growth_rps: Annotated[float, Meta(ge=0)] = QUEUE_GROWTH_RPS
+    noise_ms: Annotated[float, Meta(ge=0)] = measurements.NOISE_MS
+    skew_ratio: Annotated[float, Meta(ge=1)] = measurements.RATE_SKEW_RATIO
+    growth_rps: Annotated[float, Meta(ge=0)] = measurements.QUEUE_GROWTH_RPS
     quiet_s: Annotated[float, Meta(ge=0)] = 1.0
     shrink_fraction: Annotated[float, Meta(gt=0, lt=1)] = 0.2
     wait_s: Annotated[float, Meta(ge=0)] = 180.0
@@ -166,7 +115,7 @@ class Dhalion:
             elif snapshot.at_s - attempt.at_s < self.wait_s:
                 cure = attempt.cure.replace("_", " ")
                 why = f"the last {cure} is given {self.wait_s:.0f} s to show its effect"
-                return hold(fleet, "waiting", why, memory=memory)
+                return measurements.hold(fleet, "waiting", why, memory=memory)
             else:
                 memory = self._judged(memory, attempt, max(pressure.values()), snapshot)
         culprit = max(pressure, key=lambda name: pressure[name])
@@ -196,20 +145,20 @@ class Dhalion:
         self, culprit: str, pressure_ms: float, snapshot: Snapshot, memory: DhalionMemory
     ) -> Decision:
         fleet = snapshot.fleet.target
-        symptoms: list[Symptom] = ["back_pressure"]
+        symptoms: list[measurements.Symptom] = ["back_pressure"]
         rates = {one.id: one.throughput_rps for one in snapshot.executors if one.ready}
         measured = {name: rps for name, rps in rates.items() if rps is not None}
-        fastest, _ = skew(measured, self.skew_ratio)
+        fastest, _ = measurements.skew(measured, self.skew_ratio)
         if fastest:
             symptoms.append("rate_skew")
         evidence = {"backpressure_ms": pressure_ms}
         seen = f"{culprit} holds back what feeds it for {pressure_ms:.0f} ms/s"
-        if not under_provisioned(symptoms):
+        if not measurements.under_provisioned(symptoms):
             why = (
                 f"{seen}, but among the executors, {', '.join(fastest)} process more than "
                 f"{self.skew_ratio:g} times as much as others: more executors would not help"
             )
-            return hold(fleet, "skewed", why, evidence, memory)
+            return measurements.hold(fleet, "skewed", why, evidence, memory)
         target = _grown_fleet(culprit, pressure_ms, snapshot)
         text = f"{seen}, without skew: under-provisioned, {resized(fleet, target)}"
         return self._cure("scale_up", target, pressure_ms, text, evidence, snapshot, memory)
@@ -218,13 +167,15 @@ class Dhalion:
         fleet = snapshot.fleet.target
         backlog, arrival_rps = snapshot.backlog_records, snapshot.arrival_rps
         if backlog is None or arrival_rps is None:
-            unknown = missing(backlog_records=backlog, arrival_rps=arrival_rps)
+            unknown = measurements.missing(backlog_records=backlog, arrival_rps=arrival_rps)
             return not_measured(fleet, *unknown, memory=memory)
         evidence = {"backlog_records": backlog, "arrival_rps": arrival_rps}
         target = max(1, floor(fleet * (1.0 - self.shrink_fraction)))
         waits = counted(round(backlog), "record", "wait")
         if not self._quiet(snapshot) or target >= fleet:
-            return hold(fleet, "healthy", f"no backpressure, {waits}", evidence, memory)
+            return measurements.hold(
+                fleet, "healthy", f"no backpressure, {waits}", evidence, memory
+            )
         text = f"no backpressure and only {waits}: over-provisioned, {resized(fleet, target)}"
         return self._cure("scale_down", target, 0.0, text, evidence, snapshot, memory)
 
@@ -244,7 +195,9 @@ class Dhalion:
                 name = cure.replace("_", " ")
                 failed = f"{record.failed} of {counted(record.tried, 'try', plural='tries')} failed"
                 why = f"{text}, but {name} is blacklisted, as {failed}"
-                return hold(snapshot.fleet.target, "blacklisted", why, evidence, memory)
+                return measurements.hold(
+                    snapshot.fleet.target, "blacklisted", why, evidence, memory
+                )
             memory = DhalionMemory(None, {**memory.records, cure: Record()})
         attempt = Attempt(cure, snapshot.at_s, pressure_ms, snapshot.throughput_rps)
         after = DhalionMemory(attempt, memory.records)
@@ -278,7 +231,7 @@ def _pressure_ms(snapshot: Snapshot) -> dict[str, float] | None:
         if operator.backpressured_fraction is not None
     }
     if not blocked:
-        held_back = held_back_fraction(snapshot)
+        held_back = measurements.held_back_fraction(snapshot)
         return None if held_back is None else {WHOLE_JOB: 1000.0 * held_back}
     pressure = dict.fromkeys(blocked, 0.0)
     for operator in snapshot.operators:
@@ -293,6 +246,6 @@ def _grown_fleet(culprit: str, pressure_ms: float, snapshot: Snapshot) -> int:
     fleet = snapshot.fleet
     operator = next((o for o in snapshot.operators if o.name == culprit), None)
     if operator is None:
-        return grown(fleet.target, [pressure_ms])
-    slots = grown(instances_of(operator, fleet, takes_turns=False), [pressure_ms])
+        return measurements.grown(fleet.target, [pressure_ms])
+    slots = measurements.grown(instances_of(operator, fleet, takes_turns=False), [pressure_ms])
     return max(fleet.target, -(-slots // fleet.cores_per_executor))

@@ -74,44 +74,6 @@ class DhalionAdapted:
         The same for the lag alone: 0 in the study, which looks at the lag of the moment.
     period_s
         Seconds between decisions.
-
-    Examples
-    --------
-    Twice as much arrives as four executors process, and records are 8 s late:
-
-    >>> from penstock import Fleet, Knowledge, Snapshot
-    >>> knowledge = Knowledge()
-    >>> for at_s in (0.0, 10.0):
-    ...     now = Snapshot(at_s, Fleet(4, 4, 4), arrival_rps=200.0, throughput_rps=100.0,
-    ...                    delay_s=8.0, backlog_records=100.0 * at_s)
-    ...     knowledge.learn(now, at_s)
-    >>> decision = DhalionAdapted().decide(now, knowledge)
-    >>> decision.target_executors, decision.reasons[0].text
-    (10, '8.0 s late and the backlog grows by 100/s: 200/s arrive, 100/s are processed, with 20% on
-    top: 10 executors instead of 4')
-
-    References
-    ----------
-    Koper 2022, section 3.4: thresholds 1/5/10 s, 20 % on top, 100 ms/s of backpressure, cpu 0.6,
-    20 % down, cooldown 120 s.
-
-    Where we differ
-    ---------------
-    The published script guards the shrink by record lag; we follow the text, event-time lag. It
-    also re-applies a stale target when no rule fires; we hold. Sinks are the operators from which
-    no other reads, on Spark the last stage. Where nothing comes in there (a filter drops all, a
-    window is still open), or it is not measured, what the job reads stands for it. Where partitions
-    are not known, the lag is that of the oldest record of all. On micro-batches, which have
-    no backpressure, the overrun of batches over their trigger stands in for it, and up to two
-    trigger intervals of lag do not count.
-
-    Wins and loses
-    --------------
-    Wins on a smooth wave over a job with a restart cost: few, well-sized steps. Loses on heavy
-    stateful queries with its short cooldown: a restart causes lag, the lag causes the next step
-    up, and so on to the maximum; and on a job that filters or aggregates: if a tenth of what
-    arrives reaches the sink, the first step up is tenfold. It does not move on a day on which
-    nothing is late and cpu stays above 60 %, which is what a well-filled fleet shows.
     """
 
     latency_threshold_s: Annotated[float, Meta(gt=0)] = 5.0

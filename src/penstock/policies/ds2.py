@@ -39,42 +39,6 @@ class Ds2:
         Smaller shrinks than this are not worth it; DS2's own manager has 2.
     period_s
         Seconds between decisions.
-
-    Examples
-    --------
-    Reading keeps two executors busy half of the time and joining all of it, at 600 of the 900
-    records that arrive per second:
-
-    >>> from penstock import Fleet, Knowledge, OperatorSample, Snapshot
-    >>> operators = (
-    ...     OperatorSample("read", input_rps=600.0, output_rps=600.0, busy_fraction=0.5),
-    ...     OperatorSample("join", ("read",), input_rps=600.0, busy_fraction=1.0),
-    ... )
-    >>> now = Snapshot(0.0, Fleet(2, 2, 2), arrival_rps=900.0, operators=operators)
-    >>> decision = Ds2(overprovisioning=0.33).decide(now, Knowledge())
-    >>> decision.target_executors, decision.reasons[0].text
-    (4, '900/s need 3.00 executors, most for join; with 33% on top: 4 executors instead of 2')
-
-    References
-    ----------
-    Kalavri et al., "Three steps is all you need", OSDI 2018. Koper 2022, section 3.5
-    (DS2-modern): period 20 s, cooldown 240 s. Russo Russo et al. 2021, section 4.3: window 30 s.
-
-    Where we differ
-    ---------------
-    The default is 33 % and not 0: engines report less than full time for a saturated operator
-    (about 0.8 in Koper's query 1), so at 0 % the job is always a little too small. Rates are taken
-    over useful instance time of a window, so that a rescale or a restart inside it does not
-    distort them. Several sources share what arrives in proportion to what each reads. The sum over
-    stages for Spark is ours; the original has no engine whose operators take turns. Useful time is
-    there the run time of tasks, in which they may wait for Python, a shuffle or a sink. The fixed
-    cost of a batch is not useful time: let `overprovisioning` cover it.
-
-    Wins and loses
-    --------------
-    Wins on a step of the load: one decision reaches the right size, however far away it is.
-    Loses when a backlog has built up: it sizes for what arrives and never for what waits, so at
-    0 % it runs behind for good after an outage.
     """
 
     overprovisioning: Annotated[float, Meta(ge=0)] = 0.33

@@ -37,38 +37,6 @@ class Ds2Adapted:
         Rates are means over this window.
     period_s
         Seconds between decisions.
-
-    Examples
-    --------
-    Six executors are needed and four are there, but nothing is late yet:
-
-    >>> from penstock import Fleet, Knowledge, OperatorSample, Snapshot
-    >>> operators = (OperatorSample("read", input_rps=600.0, busy_fraction=1.0),)
-    >>> def seen(delay_s):
-    ...     return Snapshot(0.0, Fleet(4, 4, 4), arrival_rps=900.0, delay_s=delay_s,
-    ...                     operators=operators)
-    >>> policy = Ds2Adapted(overprovisioning=0.0)
-    >>> policy.decide(seen(2.0), Knowledge()).reasons[0].text
-    'holding 4 executors: 6 wanted, but a lag of 2.0 s is not above 5 s'
-    >>> policy.decide(seen(9.0), Knowledge()).target_executors
-    6
-
-    References
-    ----------
-    Koper 2022, section 3.5.4 (DS2-modern-adapted): 5 s up, 1 s down, cooldown 240 s.
-
-    Where we differ
-    ---------------
-    The lag is the mean over partitions as in the study; where they are not known, the age of
-    the oldest record of all. In a micro-batch job the lag that the trigger causes by itself, up
-    to two intervals, does not count: otherwise such a job could never shrink. The rest as `ds2`.
-
-    Wins and loses
-    --------------
-    Wins on noise: it rescales less often than `ds2` and never shrinks into a backlog. Loses on a
-    steep ramp: it waits until records are late, where `ds2` grows as soon as they arrive. A fleet
-    that keeps up and has less on top than asked for is too small to shrink and not late enough to
-    grow: with 66 % on top it did not move on a whole recorded day.
     """
 
     overprovisioning: Annotated[float, Meta(ge=0)] = 0.33

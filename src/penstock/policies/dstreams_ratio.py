@@ -38,35 +38,6 @@ class DstreamsRatio:
         ``spark.streaming.dynamicAllocation.scalingUpRatio`` and ``scalingDownRatio``.
     period_s
         Seconds between decisions, ``scalingInterval``.
-
-    Examples
-    --------
-    Batches of 18 and 12 s every 10 s: the ratio is 1.5, which rounds to 2 more.
-
-    >>> from penstock import Batch, Fleet, Knowledge, Snapshot
-    >>> batches = (Batch(1, 0.0, 18.0, 900), Batch(2, 18.0, 12.0, 900))
-    >>> snapshot = Snapshot(60.0, Fleet(4, 4, 4), trigger_interval_s=10.0, batches=batches)
-    >>> decision = DstreamsRatio().decide(snapshot, Knowledge())
-    >>> decision.target_executors, decision.reasons[0].text
-    (6, '2 batches took 1.50 of the trigger interval, at least 0.9: 6 executors instead of 4')
-
-    References
-    ----------
-    Apache Spark, the class ExecutorAllocationManager of the package streaming.scheduler; settings
-    ``spark.streaming.dynamicAllocation.*``.
-
-    Where we differ
-    ---------------
-    Spark removes a random executor; here the actuator chooses. The first decision does not wait
-    for the interval to pass. The time of a batch has its planning and its commit in it; that of
-    DStreams was the time of its jobs.
-
-    Wins and loses
-    --------------
-    Wins on slow drifts of a job whose batches scale well: it settles between 0.3 and 0.9. Loses on
-    a step down: it needs an hour to go from 60 executors to none; and on a job with a high fixed
-    cost per batch it never falls below 0.3, however idle its executors are. An engine without a
-    trigger gives it nothing to go by: there it never moves.
     """
 
     up_ratio: Annotated[float, Meta(gt=0)] = 0.9

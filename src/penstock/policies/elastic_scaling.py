@@ -36,35 +36,6 @@ class ElasticScaling:
         The band in which nothing is changed.
     period_s
         Seconds between decisions.
-
-    Examples
-    --------
-    A batch of 20 s on a trigger of 10 s. The mean started at 1, so it is now
-    (0.6 x 1 + 2) / (0.6 + 1) = 1.625, and 4 executors become ceil(6.5) = 7.
-
-    >>> from penstock import Batch, Fleet, Knowledge, Snapshot
-    >>> batches = (Batch(1, 0.0, 20.0, 900),)
-    >>> snapshot = Snapshot(20.0, Fleet(4, 4, 4), trigger_interval_s=10.0, batches=batches)
-    >>> decision = ElasticScaling().decide(snapshot, Knowledge())
-    >>> decision.target_executors, decision.reasons[0].text
-    (7, 'batches use 1.62 of their trigger, outside of 0.75 to 1: 7 executors instead of 4')
-
-    References
-    ----------
-    AmadeusITGroup/Elastic-Scaling 2.0.5 on GitHub, the class ElasticScaling.
-
-    Where we differ
-    ---------------
-    The original reacts to every batch; here all batches since the last turn enter the mean, and
-    then one decision is taken. Turns in which no batch with data finished hold.
-
-    Wins and loses
-    --------------
-    Wins on a load that changes slowly against its trigger: it finds the size in two or three
-    batches. Loses on a backlog: it has no term for what already waits, so after a spike the
-    batches just fit and the backlog stays; and a fixed cost per batch, which no executor
-    shortens, sends it to the upper bound. Without a trigger interval, as on a continuous engine,
-    it never moves.
     """
 
     smoothing: Annotated[float, Meta(ge=0, lt=1)] = 0.6

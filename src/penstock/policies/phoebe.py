@@ -75,49 +75,6 @@ class Phoebe:
     profile
         The file of ``penstock profile JOB`` to take capacity, latency and downtime from. It is
         read once, when the policy is set up; what was read goes into the header of the journal.
-
-    Examples
-    --------
-    Two, four and six executors were profiled. 15,000 records/s arrive; four have the lowest
-    latency within 5 %, and two could not recover within 180 s from 60 s of downtime:
-
-    >>> from penstock import Fleet, Knowledge, Snapshot
-    >>> phoebe = Phoebe(
-    ...     capacity=((2, 20e3), (4, 40e3), (6, 60e3)),
-    ...     latency=((2, 20e3, 0.9), (4, 40e3, 0.5), (6, 60e3, 0.49)),
-    ...     downtime_s=60.0,
-    ... )
-    >>> now = Snapshot(0.0, Fleet(2, 2, 2), arrival_rps=15e3)
-    >>> decision = phoebe.decide(now, Knowledge())
-    >>> decision.target_executors, decision.reasons[0].text
-    (4, '4 executors: latency 0.50 s at 15.0 k/s, recovery within 102 s of 180 s')
-
-    For a job on Spark, ``penstock profile q1 --out q1.json`` measures both, and
-    ``penstock demo --job q1 --policy phoebe:profile=q1.json`` uses them.
-
-    References
-    ----------
-    Geldenhuys, Scheinert, Kao, Thamsen, "Phoebe: QoS-Aware Distributed Stream Processing through
-    Anticipating Dynamic Workloads", ICWS 2022; its published code for the 5 %, the ignored
-    shrinks, the recovery target of 180 s, the downtime of 110 s and the loop of 600 s. Pfister
-    et al., ICPE 2024, section 4.7, compare Daedalus with it.
-
-    Where we differ
-    ---------------
-    Capacity and latency are interpolated between the profiling runs, the original fits a ridge
-    regression and boosted trees to them. A size counts as overloaded beyond the last rate at
-    which its latency was normal; the original clusters latencies. The forecast is an
-    autoregression on differences instead of the mean of twenty automatic ARIMA models. In the
-    published code the smallest size in time is taken; here, as in the paper, the one with the
-    lowest latency. Intervals of catching up are not rounded up to seconds: there, that kept the
-    sum from ending above half of the capacity, and the job at its largest size.
-
-    Wins and loses
-    --------------
-    Wins where low latency matters more than executors: it buys latency until more would not
-    help. Loses on a flash crowd, for it plans every ten minutes only, and wherever the job is not
-    what it was when it was profiled. In micro-batches latency falls with every executor, so its
-    first plan takes nearly all of them, and on a day of little change it never leaves that size.
     """
 
     capacity: tuple[tuple[int, float], ...] = ()

@@ -38,43 +38,6 @@ class SlotsAndQueue:
         Both signals are means over this window.
     period_s
         Seconds between decisions.
-
-    Examples
-    --------
-    Eight slots are busy for 90 % of the time with stages of 20 tasks. On average
-    0.9 x (20 - 8) / 2 = 5.4 tasks wait, 0.675 for each slot: (0.9 + 0.675) / 0.7 = 2.25 times the
-    fleet would be needed, and one and a half times the fleet is allowed.
-
-    >>> from penstock import ExecutorSample, Fleet, Knowledge, OperatorSample, Snapshot
-    >>> now = Snapshot(0.0, Fleet(4, 4, 4, 2), trigger_interval_s=10.0,
-    ...     executors=tuple(ExecutorSample(str(i), 0.0, busy_fraction=0.9) for i in range(4)),
-    ...     operators=(OperatorSample("count", busy_fraction=0.9, tasks=20),))
-    >>> decision = SlotsAndQueue().decide(now, Knowledge())
-    >>> decision.target_executors, decision.reasons[0].text
-    (6, 'slots 90% busy, 5 tasks wait, more than 80%: 6 executors instead of 4')
-
-    References
-    ----------
-    Databricks, "Optimize the cluster utilization of pipelines with autoscaling": enhanced
-    autoscaling uses two metrics, "task slot utilization: the average ratio of the number of busy
-    task slots to the total task slots available" and "task queue size: the number of tasks waiting
-    to be executed in task slots"; it also removes nodes that are under-utilized but not idle.
-
-    Where we differ
-    ---------------
-    - Only the two signals, and that nodes with little work go, are published. How they are
-      combined, all thresholds, window and period are our choice.
-    - No sensor counts queued tasks. A stage of ``t`` tasks on ``s`` slots, all submitted at once,
-      has ``busy x (t - s) / 2`` of them waiting on average, where ``busy`` is its run time over
-      slots x wall time.
-    - A continuous engine has no queue of tasks: there utilization decides alone.
-
-    Wins and loses
-    --------------
-    Wins on loads that change slowly, at about the cost of `hpa` and without a cpu metric. Loses on
-    a backlog: neither signal sees records that wait, so on `square` it shrinks as soon as slots
-    are less busy and is late with nearly everything. A batch has as many tasks however late it
-    is, so the queue does not tell a small overload from a large one.
     """
 
     high_utilization: Annotated[float, Meta(gt=0, le=1)] = 0.8

@@ -11,7 +11,7 @@ from msgspec import Meta, Struct, structs
 from penstock.core.knowledge import Knowledge
 from penstock.core.model import Decision, Limits, Reason, Snapshot, not_measured
 from penstock.core.phrases import counted, executors, resized
-from penstock.policies.algorithms.tasks import is_at_work, widest_stage
+from penstock.policies.algorithms.measurements import is_at_work, widest_stage
 
 
 class AllocationMemory(Struct, frozen=True, tag=True, omit_defaults=True):
@@ -40,44 +40,6 @@ class SparkDra:
         ``spark.dynamicAllocation.executorIdleTimeout``.
     period_s
         Seconds between decisions.
-
-    Examples
-    --------
-    Two busy executors with 4 cores face 32 tasks, so 8 executors are needed. The first turn
-    starts the timer, one second later the first executor is added:
-
-    >>> from penstock import ExecutorSample, Fleet, Knowledge, Snapshot, Step
-    >>> knowledge, policy = Knowledge(), SparkDra()
-    >>> executors = tuple(ExecutorSample(str(i), 0.0, busy_fraction=1.0) for i in range(2))
-    >>> for at_s in (0.0, 1.0):
-    ...     snapshot = Snapshot(at_s, Fleet(2, 2, 2, 4), executors=executors, partitions=32)
-    ...     decision = policy.decide(snapshot, knowledge)
-    ...     knowledge.remember(Step(at_s, snapshot, decision))
-    >>> decision.target_executors, decision.reasons[0].text
-    (3, '32 tasks need 8 executors: adding 1 to 2')
-
-    References
-    ----------
-    Apache Spark, "Job Scheduling", section "Dynamic Resource Allocation"; the class
-    ExecutorAllocationManager.
-
-    Where we differ
-    ---------------
-    - The number of tasks is that of the widest stage: the stages of a micro-batch take turns. They
-      run or wait while an executor is busy; while nobody reports that, as long as there is a
-      backlog.
-    - Spark decides every 0.1 s, we once per `period_s`. An executor is idle when it was so over a
-      whole interval.
-    - Spark lowers its target first and removes idle executors later. Here the target is what
-      should be there, so it only falls when executors go.
-
-    Wins and loses
-    --------------
-    Wins on batch-like work: a trigger once an hour leaves no executor idle for longer than a
-    minute. Loses on every steady stream: each trigger makes all tasks wait, so it grows to
-    the number of partitions whatever the load, and a trigger of 10 s never leaves an executor idle
-    for 60 s, so it does not shrink again. A continuous engine has as many tasks as slots: there
-    it never moves.
     """
 
     allocation_ratio: Annotated[float, Meta(gt=0, le=1)] = 1.0

@@ -11,8 +11,7 @@ from msgspec import Meta, Struct, structs
 from penstock.core.knowledge import Knowledge
 from penstock.core.model import Decision, Limits, Reason, Snapshot, not_measured
 from penstock.core.phrases import counted, duration, executors, resized
-from penstock.policies.algorithms.measurements import missing
-from penstock.policies.algorithms.tasks import is_at_work, widest_stage
+from penstock.policies.algorithms.measurements import is_at_work, missing, widest_stage
 
 #: Doubling stops here: 2 to the power of 10 is more than any stage has tasks.
 MOST_ROUNDS = 10
@@ -52,44 +51,6 @@ class SparkTriggerDra:
         ``spark.dynamicAllocation.executorAllocationRatio``.
     period_s
         Seconds between decisions.
-
-    Examples
-    --------
-    A batch of 21 s on a trigger of 10 s has waited for two timeouts of 10 s: 1 + 2 more.
-
-    >>> from penstock import Batch, Fleet, Knowledge, Snapshot
-    >>> batches = (Batch(1, 0.0, 21.0, 900),)
-    >>> snapshot = Snapshot(21.0, Fleet(4, 4, 4), trigger_interval_s=10.0, batches=batches,
-    ...                     backlog_records=0.0, partitions=64)
-    >>> decision = SparkTriggerDra().decide(snapshot, Knowledge())
-    >>> decision.target_executors, decision.reasons[0].text
-    (7, 'a batch took 21 s, 2 timeouts of 10 s: 7 executors instead of 4')
-
-    References
-    ----------
-    SPARK-24815 and pull request 42352 of apache/spark, "Trigger Interval based DRA for Structured
-    Streaming" (2023, never merged). From its description and review: dynamic allocation goes by
-    "the heuristics of trigger interval"; tasks that wait are counted over all stages of the job
-    that a batch is, and not per stage; ``executorDeallocationRatio`` bounds what one evaluation
-    removes; three settings are new and two others change their meaning.
-
-    Where we differ
-    ---------------
-    - The code was never merged and its design document was not at hand: the rest is our reading.
-      The timer runs on from stage to stage of a batch. The two settings that change are taken to
-      be the timeouts, as fractions of the trigger interval. All default values are ours.
-    - Spark has timers inside of a batch and looks every 0.1 s. We look every `period_s`, at the
-      batches that were committed and at how long the present one has been running.
-    - Stages that depend on each other take turns, so the widest one bounds the fleet.
-    - Which executors go is for the actuator to choose.
-
-    Wins and loses
-    --------------
-    Wins against `spark_dra` on every steady stream: a batch that is done in time lets executors
-    go. Loses where executors take longer to start than a trigger lasts: each batch until then asks
-    for more, so on `square` it goes from few executors to all of them and back, a tenth at a time,
-    and what waits meanwhile is late. Without a trigger interval, as on a continuous engine,
-    it has nothing to go by and never moves.
     """
 
     backlog_fraction: Annotated[float, Meta(gt=0)] = 1.0

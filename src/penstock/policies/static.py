@@ -24,26 +24,6 @@ class Static:
         The size of the fleet.
     period_s
         Seconds between decisions.
-
-    Examples
-    --------
-    >>> from penstock import Fleet, Knowledge, Snapshot
-    >>> decision = Static(executors=12).decide(Snapshot(0.0, Fleet(3, 3, 3)), Knowledge())
-    >>> decision.target_executors, decision.reasons[0].text
-    (12, 'a fixed fleet of 12 executors')
-
-    References
-    ----------
-    The static baseline of Daedalus (Pfister et al. 2024), section 4: 12 workers.
-
-    Where we differ
-    ---------------
-    Nowhere.
-
-    Wins and loses
-    --------------
-    Wins on latency when it is sized for the peak and the load is flat. Loses on cost on any load
-    with a valley: on a sine between 5 and 60 k/s it pays for the peak all day.
     """
 
     executors: Annotated[int, Meta(ge=1)] = 12

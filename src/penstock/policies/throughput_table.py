@@ -70,38 +70,6 @@ class ThroughputTable:
         after a rescale.
     period_s
         Seconds between decisions.
-
-    Examples
-    --------
-    Four executors process 400 records/s at most, 8 s behind, while 600 arrive:
-
-    >>> from penstock import Fleet, Knowledge, Snapshot
-    >>> knowledge = Knowledge()
-    >>> for at_s in (0.0, 20.0):
-    ...     now = Snapshot(at_s, Fleet(4, 4, 4), arrival_rps=600.0, throughput_rps=400.0,
-    ...                    delay_s=8.0, backlog_records=200.0 * at_s)
-    ...     knowledge.learn(now, at_s)
-    >>> decision = ThroughputTable().decide(now, knowledge)
-    >>> decision.target_executors, decision.reasons[0].text
-    (8, '8.0 s late and falling behind: 600/s and 20% on top need 8 executors of 100/s each')
-
-    References
-    ----------
-    Koper 2022, section 6.3 ("Next Generation Auto-scaler"), where it is proposed and not built.
-
-    Where we differ
-    ---------------
-    The thesis gives no figures: the lags are those of its DS2-modern-adapted, 20 % on top and
-    240 s of cooldown those of its other scalers. The lag is the mean over partitions; where they
-    are not known, the age of the oldest record of all. In a micro-batch job up to two trigger
-    intervals of lag do not count, and throughput is records over batch time.
-
-    Wins and loses
-    --------------
-    Wins where models of capacity are wrong, as on engines that are full at 80 % busy: it knows
-    what the job really did. Loses when capacity changes: a best of yesterday is never taken back,
-    so a job that became slower is kept too small. A job that was never late teaches it nothing: a
-    fleet that is too large from the start stays so.
     """
 
     overprovisioning: Annotated[float, Meta(ge=0)] = 0.2

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from math import ceil, isfinite
+from math import ceil, isfinite, isinf
 from typing import Literal
 
 from msgspec import Struct
 
-from penstock.policies.flink.capacity import MS_PER_S, Aggregator, mean, rounded
+from penstock.policies.flink.capacity import MS_PER_S, mean, rate, rounded
+
+Aggregator = Literal["max", "min", "avg"]
 
 #: How the records of one vertex reach the next.
 Ship = Literal["hash", "rebalance", "rescale", "forward", "custom", "broadcast", "unknown"]
@@ -188,6 +190,35 @@ def load_fraction(busy: BusyTime, aggregator: Aggregator) -> float | None:
     if value is None or not isfinite(value):
         return None
     return max(0.0, value) / MS_PER_S
+
+
+def busy_ms_per_s(
+    loads: Iterable[float | None],
+    busy_ms: Iterable[tuple[float, float | None]],
+    aggregator: Aggregator,
+    parallelism: int,
+) -> float | None:
+    """Busy time over the window: mean of the sampled loads, or growth of the counter.
+
+    The counter adds up all instances, so it is divided among them.
+    """
+    if aggregator != "avg":
+        load = mean(loads)
+        return None if load is None else load * MS_PER_S
+    total = rate(busy_ms)
+    return None if total is None else total / parallelism
+
+
+def input_rps(
+    rates_rps: Iterable[float | None],
+    records_in: Iterable[tuple[float, float | None]],
+    aggregator: Aggregator,
+) -> float | None:
+    """Input over the window, estimated the same way as the busy time that it is divided by."""
+    if aggregator == "avg":
+        return rate(records_in)
+    sampled = mean(rates_rps)
+    return rate(records_in) if sampled is None or isinf(sampled) else sampled
 
 
 def source_partitions(names: Iterable[tuple[str | int, ...]]) -> int:

@@ -129,3 +129,38 @@ def executor_capacities_rps(
     """
     fractions = full_cpu_fractions([line.x_mean for line in lines], full, skew)
     return [int(line.at(cpu)) for line, cpu in zip(lines, fractions, strict=True)]
+
+
+def worth_reconfiguring(before: Sequence[int], after: Sequence[int], least_shrink: int = 2) -> bool:
+    """Whether any operator grows, or shrinks by enough to be worth a restart.
+
+    DS2's own manager ignores a shrink by one: it is as likely to be noise.
+
+    >>> worth_reconfiguring([1, 8], [1, 7]), worth_reconfiguring([1, 8], [1, 6])
+    (False, True)
+    """
+    return any(
+        now > was or was - now >= least_shrink for was, now in zip(before, after, strict=True)
+    )
+
+
+def catch_up_whole_s(
+    rate_rps: float, capacity_rps: float, horizon_s: int, downtime_s: float, checkpoint_s: float
+) -> float:
+    """Phoebe's sum at a level rate as its published code has it: intervals are rounded up.
+
+    Above half of the capacity it ends with the forecast only: two seconds of work take more than
+    one.
+
+    >>> catch_up_whole_s(50e3, 100e3, 600, 110.0, 10.0)
+    230.0
+    """
+    until, total_s = math.ceil(downtime_s), downtime_s
+    work = (checkpoint_s + min(until, horizon_s)) * rate_rps
+    while True:
+        took_s = work / capacity_rps
+        total_s += took_s
+        if took_s < 1.0 or until >= horizon_s:
+            return total_s
+        before, until = until, until + math.ceil(took_s)
+        work = (min(until, horizon_s) - before) * rate_rps

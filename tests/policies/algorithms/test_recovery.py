@@ -61,34 +61,29 @@ def test_more_capacity_never_recovers_later(capacity_rps: float, lag: float) -> 
     assert slower is None or faster <= slower
 
 
-def phoebe_s(capacity_rps: float, *, whole_seconds: bool) -> float:
+def phoebe_s(capacity_rps: float) -> float:
     return catch_up_s(
         np.full(601, 50e3),
         capacity_rps,
         arrival_rps=50e3,
         downtime_s=110.0,
         last_checkpoint_s=10.0,
-        whole_seconds=whole_seconds,
     )
 
 
 def test_phoebes_sum_is_the_geometric_series() -> None:
     # 120 s of work and a share of 1/4: 120 x (1/4 + 1/16 + 1/64 + 1/256).
-    assert phoebe_s(200e3, whole_seconds=False) == pytest.approx(110.0 + 39.84375)
+    assert phoebe_s(200e3) == pytest.approx(110.0 + 39.84375)
 
 
-def test_whole_seconds_keep_the_published_sum_from_ending() -> None:
+def test_phoebes_sum_ends_before_the_forecast_does() -> None:
     share = 50 / 70
-    assert phoebe_s(70e3, whole_seconds=False) == pytest.approx(
-        110.0 + 120.0 * share / (1.0 - share), abs=2.5
-    )
-    # All work of the forecast, 610 s of it.
-    assert phoebe_s(70e3, whole_seconds=True) > 110.0 + 0.7 * 610.0 * share
+    assert phoebe_s(70e3) == pytest.approx(110.0 + 120.0 * share / (1.0 - share), abs=2.5)
 
 
 def test_work_beyond_the_forecast_is_not_counted() -> None:
-    assert phoebe_s(60e3, whole_seconds=False) == pytest.approx(110.0 + 610.0 * 50 / 60)
-    assert phoebe_s(10e3, whole_seconds=False) == pytest.approx(110.0 + 610.0 * 5)
+    assert phoebe_s(60e3) == pytest.approx(110.0 + 610.0 * 50 / 60)
+    assert phoebe_s(10e3) == pytest.approx(110.0 + 610.0 * 5)
 
 
 @given(st.lists(st.floats(-1e6, 1e6), min_size=1, max_size=50))

@@ -11,9 +11,7 @@ from hypothesis import strategies as st
 from penstock.core.errors import ModelError
 from penstock.policies.flink.capacity import (
     SourceSample,
-    busy_ms_per_s,
     collect,
-    input_rps,
     mean,
     observed_rps,
     observed_series_rps,
@@ -90,20 +88,6 @@ def test_a_job_that_runs_anew_forgets_its_samples() -> None:
 
 
 # -- capacity --------------------------------------------------------------------------------------
-
-
-def test_the_mean_busy_time_comes_from_the_counter_and_is_shared_by_all_tasks() -> None:
-    counter = [(1.0, 10_000.0), (2.0, 10_200.0), (3.0, 10_400.0)]
-    assert busy_ms_per_s([0.2, 0.3, 0.4], counter, "avg", 2) == 100.0
-    assert busy_ms_per_s([0.2, 0.3, 0.4], counter, "min", 0) == pytest.approx(300.0)
-    assert busy_ms_per_s([], [], "avg", 2) is None
-
-
-def test_input_is_estimated_as_the_busy_time_that_it_is_divided_by() -> None:
-    counter = [(1.0, 0.0), (2.0, 100.0)]
-    assert input_rps([40.0, 60.0], counter, "min") == 50.0
-    assert input_rps([40.0, 60.0], counter, "avg") == 100.0
-    assert input_rps([None, None], counter, "max") == 100.0
 
 
 @pytest.mark.parametrize(

@@ -9,10 +9,10 @@ from msgspec.structs import replace
 
 from penstock.core.model import Batch, ExecutorSample, Fleet, Limits, OperatorSample, Snapshot
 from penstock.lab.experiments.scenario import Scenario, run
+from penstock.policies.penstock.account import StageCost
 from penstock.policies.penstock.capacity import (
     Capacity,
     CapacityEstimate,
-    Wave,
     learn,
     wave_seconds,
 )
@@ -167,8 +167,9 @@ def test_more_executors_than_partitions_carry_no_more() -> None:
 
 def test_few_tasks_run_in_whole_waves() -> None:
     # 4 tasks on 3 slots take two waves, as on 2; on 4 slots one.
-    three, two = (wave_seconds([Wave(4, 1.0)], n, 1) / (1.0 + 0.01 * (n - 1)) for n in (3, 2))
-    four = wave_seconds([Wave(4, 1.0)], 4, 1) / 1.03
+    stage = StageCost(4, last_size=1.0, last_took_s=1.0)
+    three, two = (wave_seconds([stage], n, 1) / (1.0 + 0.01 * (n - 1)) for n in (3, 2))
+    four = wave_seconds([stage], 4, 1) / 1.03
     assert three == pytest.approx(two, rel=0.15)
     assert four < 0.65 * three
 

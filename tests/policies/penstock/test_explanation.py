@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 
 import pytest
 from hypothesis import given
@@ -163,3 +164,20 @@ def test_the_words_agree_with_the_evidence(
     assert not re.search(r"\b1 executor carry|\d executors carries", text)
     if found.code == "plan_shrinks" and ("rises" in text or "expected to rise" in text):
         assert re.search("enough for that|start before that|exceeds that can wait|not allow", text)
+
+
+def test_state_that_holds_a_change_up_is_named() -> None:
+    seen = replace(inputs(2_500.0, target=2), rescale_s=9.0, state_bytes=4.2e9)
+    assert reason(seen, 3, 300.0).text.endswith(
+        "; moving 4.2 GB of state holds it up for about 9.0 s"
+    )
+    assert "state" not in reason(replace(seen, state_bytes=None), 3, 300.0).text
+
+
+def test_a_job_with_state_is_shown_how_to_get_more_partitions() -> None:
+    known = CapacityEstimate(work_s=1e-3, fixed_s=0.0)
+    full = replace(inputs(4_000.0, target=4), capacity=Capacity(known, 1, most=4))
+    assert "more would have none" in reason(full, 4).text
+    assert "repartition" not in reason(full, 4).text
+    text = reason(replace(full, state_bytes=1e9), 4).text
+    assert "repartition(checkpoint, 8) of Spark 4.2 would let 8 carry 7.5 k/s" in text

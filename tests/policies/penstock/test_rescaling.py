@@ -2,12 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import pytest
 
 from penstock.core.knowledge import Rescale
 from penstock.core.model import Batch, ExecutorSample, Fleet, Snapshot
 from penstock.policies.penstock.capacity import CapacityEstimate
-from penstock.policies.penstock.rescaling import Growth, learn_growth, learn_hold_up, learn_startup
+from penstock.policies.penstock.rescaling import (
+    Growth,
+    HoldUp,
+    learn_growth,
+    learn_startup,
+)
+from penstock.policies.penstock.rescaling import learn_hold_up as learn_line
 
 #: 100 us of a core for each record: four executors of one core carry about 39 k/s.
 KNOWN = CapacityEstimate(work_s=1e-4, fixed_s=0.0)
@@ -46,6 +54,12 @@ def test_what_growing_was_good_for_is_judged_when_it_has_settled() -> None:
     assert learn_growth(judged, KNOWN, Snapshot(180.0, four), asked, 60.0) == judged
     again = [*asked, Rescale(200.0, 4, 6)]
     assert learn_growth(judged, slower, Snapshot(210.0, Fleet(6, 4, 4)), again, 60.0).gain is None
+
+
+def learn_hold_up(
+    known_s: float | None, track: CapacityEstimate, recent: Sequence[Snapshot], asked_s: float
+) -> float | None:
+    return learn_line(HoldUp(known_s), track, recent, asked_s).seconds(None)
 
 
 def test_the_worst_delay_after_it_is_what_it_cost() -> None:
@@ -132,3 +146,25 @@ def test_executors_that_are_awaited_for_long_take_at_least_as_long() -> None:
     assert learn_startup(50.0, waiting, waiting, ASKED_S) == 50.0
     soon = Snapshot(120.0, Fleet(2, 2, 1), executors=(ExecutorSample("1", 100.0, False),))
     assert learn_startup(None, soon, soon, ASKED_S) is None  # no longer than is assumed anyway
+
+
+def test_more_state_holds_a_change_up_for_longer() -> None:
+    # 1 s and 2 s per GB, as far as it was seen to vary: with a state that grew from 1 to 8 GB.
+    known = HoldUp()
+    for gigabytes in (1.0, 2.0, 4.0, 8.0):
+        known = known.updated(1.0 + 2.0 * gigabytes, 1e9 * gigabytes)
+    small_s, now_s, large_s = (known.seconds(1e9 * size) or 0.0 for size in (0.5, 8.0, 16.0))
+    assert 0.0 < small_s < 4.0
+    assert now_s == pytest.approx(17.0, rel=0.1)
+    assert large_s == pytest.approx(33.0, rel=0.15)
+
+
+def test_a_state_that_never_changed_says_nothing_of_another() -> None:
+    known = HoldUp().updated(3.0, 1e9).updated(4.0, 1e9)
+    assert known.seconds(50e9) == known.seconds(1e9) == pytest.approx(3.3)
+
+
+def test_a_hold_up_is_never_negative_and_has_a_bound() -> None:
+    known = HoldUp().updated(2.0, 1e9).updated(10.0, 2e9).updated(19.0, 3e9)
+    assert known.seconds(0.0) == 0.0
+    assert known.seconds(1e15) == 120.0

@@ -244,7 +244,7 @@ def sized(
     """The fleet that keeps up with the load and a fraction on top, as a decision."""
     needed = float(ceil(flow.executors)) if whole_instances else flow.executors
     target = max(1, with_margin(needed, 1.0 + overprovisioning))
-    if not worth_reconfiguring([fleet], [target], least_shrink):
+    if fleet - least_shrink < target <= fleet:
         target, code = fleet, "right_size"
     else:
         code = "scale_up" if target > fleet else "scale_down"
@@ -278,16 +278,3 @@ def _with_sources(
 def with_margin(instances: float, factor: float) -> int:
     """Instances times a safety factor, in whole instances: 4 with 1.2 are 5."""
     return ceil(instances * factor)
-
-
-def worth_reconfiguring(before: Sequence[int], after: Sequence[int], least_shrink: int = 2) -> bool:
-    """Whether any operator grows, or shrinks by enough to be worth a restart.
-
-    DS2's own manager ignores a shrink by one: it is as likely to be noise.
-
-    >>> worth_reconfiguring([1, 8], [1, 7]), worth_reconfiguring([1, 8], [1, 6])
-    (False, True)
-    """
-    return any(
-        now > was or was - now >= least_shrink for was, now in zip(before, after, strict=True)
-    )

@@ -8,7 +8,7 @@ normal, and whether the assumed downtime was too short or too long.
 
 from __future__ import annotations
 
-from math import ceil, sqrt
+from math import sqrt
 
 import numpy as np
 from msgspec import Struct
@@ -17,7 +17,7 @@ from msgspec.structs import replace
 from penstock.core.model import Snapshot
 from penstock.policies.algorithms.arima import Series
 
-#: A deviation that ends is over only after so long: throughput swings while a job catches up.
+#: A deviation that ends is over only after this long: throughput swings while a job catches up.
 GAP_S = 30
 FEWEST_SAMPLES = 8  #: Nothing is called unusual before this many samples have shown what is usual.
 
@@ -72,7 +72,6 @@ def catch_up_s(
     arrival_rps: float,
     downtime_s: float,
     last_checkpoint_s: float,
-    whole_seconds: bool = False,
 ) -> float:
     """Downtime and catching up as Phoebe foresees it, interval by interval.
 
@@ -81,20 +80,15 @@ def catch_up_s(
     rate; work beyond its end is not counted, so a result longer than the forecast is too short
     and only says "too long".
 
-    With `whole_seconds` intervals are rounded up, as in the published code. Above half of the
-    capacity the sum then ends with the forecast only: two seconds of work take more than one.
-
     120 s of work at half the capacity take 60 s, then 30, 15, and so on:
 
     >>> half = dict(arrival_rps=50e3, downtime_s=110.0, last_checkpoint_s=10.0)
     >>> catch_up_s(np.full(601, 50e3), 100e3, **half)
     229.0625
-    >>> catch_up_s(np.full(601, 50e3), 100e3, **half, whole_seconds=True)
-    230.0
     """
     arrived = np.concatenate([[0.0], np.cumsum((forecast_rps[1:] + forecast_rps[:-1]) / 2.0)])
     seconds = np.arange(float(len(arrived)))
-    until: float = ceil(downtime_s) if whole_seconds else downtime_s
+    until = downtime_s
     arrived_by = float(np.interp(until, seconds, arrived))
     work, total_s = last_checkpoint_s * arrival_rps + arrived_by, downtime_s
     while True:
@@ -102,7 +96,7 @@ def catch_up_s(
         total_s += took_s
         if took_s < 1.0 or until >= seconds[-1]:
             return total_s
-        until += ceil(took_s) if whole_seconds else took_s
+        until += took_s
         before, arrived_by = arrived_by, float(np.interp(until, seconds, arrived))
         work = arrived_by - before
 
@@ -131,9 +125,9 @@ class Normal(Struct, frozen=True, gc=False, array_like=True):
         """The standard deviation of all that was seen."""
         return sqrt(self.squares / self.samples) if self.samples else 0.0
 
-    def is_unusual(self, value: float, deviations: float = 1.0) -> bool:
-        """Whether a value lies farther from the mean than `deviations` standard deviations."""
-        return abs(value - self.mean) > deviations * self.deviation
+    def is_unusual(self, value: float) -> bool:
+        """Whether a value lies farther from the mean than a standard deviation."""
+        return abs(value - self.mean) > self.deviation
 
 
 class Downtime(Struct, frozen=True, gc=False, array_like=True):

@@ -9,7 +9,6 @@ import dataclasses
 import re
 from collections.abc import Callable, Iterator
 from functools import partial
-from inspect import cleandoc
 from math import inf, isfinite, nan
 from typing import Any
 
@@ -31,6 +30,7 @@ from penstock.policies.checks.made_up_job import (
     made_up_snapshot,
     run,
 )
+from penstock.policies.documentation import documentation
 
 #: A memory may vary by this much from run to run of the same load: numbers get more digits.
 MEMORY_SLACK_FRACTION, MEMORY_SLACK_BYTES, MEMORY_MOST_BYTES = 0.05, 512, 256 * 1024
@@ -327,7 +327,7 @@ def _assert_sound(decision: Decision, where: str) -> None:
 
 
 def _docstring(policy: Policy) -> str:
-    return cleandoc(type(policy).__doc__ or "") + "\n"
+    return documentation(type(policy)) + "\n"
 
 
 def _wire(snapshot: Snapshot, knowledge: Knowledge) -> bytes:

@@ -8,32 +8,22 @@ from typing import Literal
 
 from msgspec import Struct
 
+from penstock.core import model
 from penstock.core.guards import chain
 from penstock.core.knowledge import Knowledge
-from penstock.core.model import (
-    Batch,
-    Decision,
-    ExecutorSample,
-    Fleet,
-    Limits,
-    OperatorSample,
-    Receipt,
-    Snapshot,
-    Step,
-)
 from penstock.core.protocols import Policy
 
 Shape = Literal["continuous", "micro_batch"]
 SHAPES: tuple[Shape, ...] = ("continuous", "micro_batch")
 #: What a policy gets to see of a snapshot at a turn.
-SnapshotView = Callable[[Snapshot, int], Snapshot]
+SnapshotView = Callable[[model.Snapshot, int], model.Snapshot]
 
 CYCLE_TURNS = 100  #: After this many turns the load repeats itself.
 #: When the made-up job is first seen; late enough for clocks to be set back.
 START_AT_S = 100_000.0
 
 
-def made_up_snapshot(shape: Shape, turn: int, at_s: float, executors: int) -> Snapshot:
+def made_up_snapshot(shape: Shape, turn: int, at_s: float, executors: int) -> model.Snapshot:
     """What a made-up job shows at one turn, with everything measured.
 
     The load is a triangle between 400 and 3,600 records/s that repeats every 100 turns, the last
@@ -50,7 +40,7 @@ def made_up_snapshot(shape: Shape, turn: int, at_s: float, executors: int) -> Sn
     first_id = turn // 50
     # Executors differ a little, so that means and maxima are not the same.
     samples = tuple(
-        ExecutorSample(
+        model.ExecutorSample(
             id=str(first_id + number),
             started_at_s=START_AT_S - 600.0,
             cpu_fraction=busy * (0.9 + 0.01 * (number % 7)),
@@ -65,10 +55,12 @@ def made_up_snapshot(shape: Shape, turn: int, at_s: float, executors: int) -> Sn
     # A dataflow has an instance per executor, a batch a task per partition.
     tasks = 64 if is_batched else max(1, executors)
     duration_s = 1.0 + 8.0 * arrival_rps / capacity_rps
-    batch = Batch(turn, at_s - duration_s, duration_s, int(arrival_rps * 10), {"addBatch": 1.0})
-    return Snapshot(
+    batch = model.Batch(
+        turn, at_s - duration_s, duration_s, int(arrival_rps * 10), {"addBatch": 1.0}
+    )
+    return model.Snapshot(
         at_s=at_s,
-        fleet=Fleet(executors, executors, executors, cores_per_executor=2),
+        fleet=model.Fleet(executors, executors, executors, cores_per_executor=2),
         trigger_interval_s=10.0 if is_batched else None,
         batches=(batch,) if is_batched else (),
         arrival_rps=arrival_rps,
@@ -84,20 +76,20 @@ def made_up_snapshot(shape: Shape, turn: int, at_s: float, executors: int) -> Sn
     )
 
 
-def bare_snapshot(at_s: float, executors: int) -> Snapshot:
+def bare_snapshot(at_s: float, executors: int) -> model.Snapshot:
     """What is seen of a job of which nothing is measured."""
-    return Snapshot(at_s, Fleet(executors, executors, executors))
+    return model.Snapshot(at_s, model.Fleet(executors, executors, executors))
 
 
 def _pipeline(
     arrival_rps: float, throughput_rps: float, busy: float, pressed: float, tasks: int
-) -> tuple[OperatorSample, ...]:
+) -> tuple[model.OperatorSample, ...]:
     """A source, a filter that lets half pass, and a count behind it."""
 
-    def operator(name: str, feed: str | None, share: float, passes: float) -> OperatorSample:
+    def operator(name: str, feed: str | None, share: float, passes: float) -> model.OperatorSample:
         is_source = feed is None
         busy_fraction = busy * (0.5 if is_source else 1.0) * (1.0 - pressed * is_source)
-        return OperatorSample(
+        return model.OperatorSample(
             name=name,
             upstream=() if feed is None else (feed,),
             input_rps=throughput_rps * share,
@@ -119,9 +111,9 @@ def _pipeline(
 class Turn(Struct, frozen=True):
     """One turn of a run: what was seen, what the policy said, what came of it."""
 
-    snapshot: Snapshot
-    decision: Decision
-    step: Step
+    snapshot: model.Snapshot
+    decision: model.Decision
+    step: model.Step
 
 
 def run(
@@ -130,7 +122,7 @@ def run(
     turns: int,
     *,
     knowledge: Knowledge | None = None,
-    limits: Limits | None = None,
+    limits: model.Limits | None = None,
     seen: SnapshotView = lambda snapshot, _turn: snapshot,
     condition: str = "",
 ) -> Iterator[Turn]:
@@ -139,7 +131,7 @@ def run(
     `seen` may change what the policy gets to see; `condition` names that change in an error.
     """
     knowledge = Knowledge() if knowledge is None else knowledge
-    limits = Limits(min_executors=1, max_executors=16) if limits is None else limits
+    limits = model.Limits(min_executors=1, max_executors=16) if limits is None else limits
     guards, executors = chain(limits), limits.min_executors
     for turn in range(turns):
         at_s = START_AT_S + turn * policy.period_s
@@ -151,13 +143,17 @@ def run(
         for guard in guards:
             overridden = guard.check(overridden, snapshot, knowledge)
         is_change = overridden.target_executors != snapshot.fleet.target
-        step = Step(at_s, snapshot, overridden, Receipt(accepted=True) if is_change else None)
+        step = model.Step(
+            at_s, snapshot, overridden, model.Receipt(accepted=True) if is_change else None
+        )
         knowledge.remember(step)
         executors = overridden.target_executors
         yield Turn(snapshot, decision, step)
 
 
-def ask(policy: Policy, snapshot: Snapshot, knowledge: Knowledge, where: str) -> Decision:
+def ask(
+    policy: Policy, snapshot: model.Snapshot, knowledge: Knowledge, where: str
+) -> model.Decision:
     """What the policy decides; `AssertionError` where that fails or no fleet can be that large."""
     try:
         decision = policy.decide(snapshot, knowledge)
@@ -178,4 +174,4 @@ def _refused_target(error: BaseException) -> object:
     """The target that `Decision` refused, where that is what was raised; 0 for another error."""
     *_, (frame, _line) = walk_tb(error.__traceback__)
     refused = frame.f_locals.get("self")
-    return refused.target_executors if isinstance(refused, Decision) else 0
+    return refused.target_executors if isinstance(refused, model.Decision) else 0

@@ -13,26 +13,10 @@ from msgspec import Meta, Struct, structs
 from penstock.core.knowledge import Knowledge
 from penstock.core.model import Decision, Limits, Reason, Snapshot, not_measured
 from penstock.core.phrases import due, executors, rate
-from penstock.policies.algorithms import arima
+from penstock.policies.algorithms import arima, recovery
 from penstock.policies.algorithms.arima import Series, Trust
 from penstock.policies.algorithms.measurements import excess_backlog_records, hold, missing
-from penstock.policies.algorithms.recovery import (
-    FEWEST_SAMPLES,
-    Downtime,
-    Normal,
-    Watch,
-    predicted_recovery_s,
-    repeated_s,
-)
-from penstock.policies.daedalus.regression import (
-    RunningRegression,
-    ScaleOuts,
-    Skew,
-    cpu_at_full_trigger,
-    executor_means,
-    fleet_capacity_rps,
-    working_fraction,
-)
+from penstock.policies.daedalus import regression
 
 #: Width of the bins of a forecast, the past that it sees, and how far ahead it goes, in seconds.
 BIN_S, PAST_S, HORIZON_S = 60.0, 3600.0, 900
@@ -46,14 +30,14 @@ class DaedalusMemory(Struct, frozen=True, tag=True, omit_defaults=True):
     """What was learned on the job: a few numbers per executor and per size of the fleet."""
 
     #: Throughput over cpu, per executor.
-    lines: dict[str, RunningRegression] = {}
+    lines: dict[str, regression.RunningRegression] = {}
     #: Cpu of the busiest executor over the share of its time that a micro-batch job works.
-    full_cpu: RunningRegression = RunningRegression()
-    scale_outs: ScaleOuts = ScaleOuts()
+    full_cpu: regression.RunningRegression = regression.RunningRegression()
+    scale_outs: regression.ScaleOuts = regression.ScaleOuts()
     #: Arrivals minus throughput, as it usually is.
-    usual: Normal = Normal()
-    downtime: Downtime = Downtime()
-    watch: Watch | None = None
+    usual: recovery.Normal = recovery.Normal()
+    downtime: recovery.Downtime = recovery.Downtime()
+    watch: recovery.Watch | None = None
     planned_at_s: float | None = None
     trust: Trust = Trust()
 
@@ -67,7 +51,7 @@ class CapacityOutlook(NamedTuple):
     forecast_rps: Series
     lag_records: float
     since_rescale_s: float = inf
-    downtime: Downtime = Downtime()
+    downtime: recovery.Downtime = recovery.Downtime()
     checkpoint_interval_s: float = 10.0
 
 
@@ -120,49 +104,6 @@ class Daedalus:
         plan then takes a fifth of a second, not of a millisecond.
     period_s
         Seconds between samples; more than one per plan measure recoveries more finely.
-
-    Examples
-    --------
-    Four executors of 10,000 records/s each, 25,000 records/s now and in the next 15 minutes:
-    three would do, and would have recovered from 375,000 + 250,000 records in 141 s.
-
-    >>> import numpy as np
-    >>> capacities = [10_000.0 * n for n in range(9)]
-    >>> now = CapacityOutlook(4, capacities, 25_000.0, np.full(900, 25_000.0), 0.0)
-    >>> Daedalus().plan(now)
-    SizeChoice(executors=3, code='scale_down', recovery_s=141)
-
-    With 60,000 records waiting, giving back executors has to wait until six would do it:
-
-    >>> Daedalus().plan(now._replace(executors=8, lag_records=60_000.0)).executors
-    6
-
-    References
-    ----------
-    Pfister, Scheinert, Geldenhuys, Kao, "Daedalus: Self-Adaptive Horizontal Autoscaling for
-    Resource Efficiency of Distributed Stream Processing Systems", ICPE 2024: Algorithm 1,
-    sections 3.1 to 3.5; recovery target 600 s, loop 60 s, downtime 30 s out and 15 s in.
-
-    Where we differ
-    ---------------
-    The regression is exact: the published update is so only one sample at a time. The downtime
-    is counted once, not twice, and lag is held against ``C_i``, as the paper has it and its code
-    has not. Metrics come once per sample, not every second, so forecasts have bins of a minute,
-    their error is taken per sample, and the stand-in line goes through five minutes. The paper
-    takes a sample per second, with cpu as the mean of a minute; here a sample is the mean of cpu
-    and throughput of the minute between two plans, because samples that overlap make any line
-    look firm. Instead of auto-ARIMA with orders up to 5 it is an autoregression of order up to 5
-    on differences, fitted for each plan: 15 poor forecasts in a row make it forget what was before
-    them. An executor whose samples do not make a line borrows the slope of the fleet, or counts as
-    throughput / cpu if that is above 70 %; if not, the table stays as it is. In a micro-batch job
-    full is not 100 % cpu but the cpu at which batches fill the trigger interval, learned by a line
-    as well, and two trigger intervals of arrivals are not lag.
-
-    Wins and loses
-    --------------
-    Wins on smooth daily loads where each rescale stops the job: few, lasting rescales close to
-    full use. Loses on a flash crowd: it plans once a minute and then not for three, and on a job
-    that has become slower: sizes seen before count as they were.
     """
 
     recovery_target_s: Annotated[float, Meta(gt=0)] = 600.0
@@ -172,7 +113,7 @@ class Daedalus:
     executor_warmup_s: Annotated[float, Meta(ge=0)] = 120.0
     checkpoint_interval_s: Annotated[float, Meta(ge=0)] = 10.0
     most_executors: Annotated[int, Meta(ge=1)] = 512
-    skew: Skew = "proportional"
+    skew: regression.Skew = "proportional"
     count_lag: bool = False
     auto_arima: bool = False
     period_s: Annotated[float, Meta(gt=0)] = 60.0
@@ -209,7 +150,7 @@ class Daedalus:
         plan = self.plan(outlook)
         if plan.executors != fleet:
             predicted_s = plan.recovery_s or self.recovery_target_s
-            watch = Watch(now_s, plan.executors > fleet, float(predicted_s))
+            watch = recovery.Watch(now_s, plan.executors > fleet, float(predicted_s))
             memory = structs.replace(memory, watch=watch)
         return _decision(plan, outlook, memory)
 
@@ -230,7 +171,7 @@ class Daedalus:
                 or (i < current and capacity_rps < now.lag_records)
             ):
                 continue
-            recovery_s = predicted_recovery_s(
+            recovery_s = recovery.predicted_recovery_s(
                 forecast,
                 capacity_rps,
                 arrival_rps=now.arrival_rps,
@@ -257,24 +198,24 @@ class Daedalus:
 
         They start again after a rescale: with how many an executor shares the work changes it.
         """
-        lines: dict[str, RunningRegression] = {}
+        lines: dict[str, regression.RunningRegression] = {}
         is_settled = since_rescale_s >= self.executor_warmup_s
         last_s = -inf if memory.planned_at_s is None else memory.planned_at_s
         is_same_fleet = is_settled and since_rescale_s > knowledge.now_s - last_s
         known = memory.lines if is_same_fleet else {}
         born_by_s = snapshot.at_s - self.executor_warmup_s if is_settled else -inf
         past = self._since_last_plan(snapshot, knowledge)
-        means = executor_means(past)
+        means = regression.executor_means(past)
         busiest: float | None = None
         for executor in snapshot.executors:
             line, mean = known.get(executor.id), means.get(executor.id)
             if mean is not None and executor.ready and executor.started_at_s <= born_by_s:
                 cpu, rps = mean
-                line = (line or RunningRegression()).seen(cpu, rps)
+                line = (line or regression.RunningRegression()).seen(cpu, rps)
                 busiest = cpu if busiest is None or cpu > busiest else busiest
             if line is not None:
                 lines[executor.id] = line
-        full_cpu, working = memory.full_cpu, working_fraction(past)
+        full_cpu, working = memory.full_cpu, regression.working_fraction(past)
         if busiest is not None and working is not None:
             full_cpu = full_cpu.seen(working, busiest)
         return structs.replace(memory, lines=lines, full_cpu=full_cpu)
@@ -297,7 +238,7 @@ class Daedalus:
         if watch is not None and rescaled_at_s != watch.asked_at_s:
             watch = None  # it never came to that rescale
         if watch is not None:
-            unusual = usual.samples >= FEWEST_SAMPLES and usual.is_unusual(behind_rps)
+            unusual = usual.samples >= recovery.FEWEST_SAMPLES and usual.is_unusual(behind_rps)
             watch = watch.seen(snapshot.at_s - self.period_s, snapshot.at_s, unusual)
             measured_s = watch.measured_s(knowledge.now_s, self.grace_s)
             if measured_s is not None:
@@ -313,11 +254,13 @@ class Daedalus:
         executors = len(memory.lines)
         if since_rescale_s < self.executor_warmup_s or not 0 < executors == snapshot.fleet.active:
             return memory
-        full = cpu_at_full_trigger(memory.full_cpu) if snapshot.trigger_interval_s else 1.0
+        full = (
+            regression.cpu_at_full_trigger(memory.full_cpu) if snapshot.trigger_interval_s else 1.0
+        )
         table = memory.scale_outs
         least_cpu = RELIABLE_CPU * full if table.executors else 0.0
         lines = list(memory.lines.values())
-        capacity_rps = fleet_capacity_rps(lines, full, least_cpu, self.skew)
+        capacity_rps = regression.fleet_capacity_rps(lines, full, least_cpu, self.skew)
         seen = table.seen(executors, capacity_rps) if capacity_rps else table
         return structs.replace(memory, scale_outs=seen)
 
@@ -339,7 +282,7 @@ class Daedalus:
             lag_records=excess_backlog_records(snapshot) or 0.0,
             since_rescale_s=since_s,
             downtime=memory.downtime,
-            checkpoint_interval_s=repeated_s(snapshot, self.checkpoint_interval_s),
+            checkpoint_interval_s=recovery.repeated_s(snapshot, self.checkpoint_interval_s),
         )
         return structs.replace(memory, planned_at_s=knowledge.now_s, trust=trust), outlook
 

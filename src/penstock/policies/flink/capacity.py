@@ -11,11 +11,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from decimal import ROUND_HALF_UP, Decimal
 from math import inf, isfinite, isinf
-from typing import Literal
 
 from msgspec import Struct
-
-Aggregator = Literal["max", "min", "avg"]
 
 MS_PER_S = 1000.0
 _THOUSANDTH = Decimal("0.001")
@@ -98,35 +95,6 @@ def collect(
     oldest_at_s = now_s - window_s
     kept = tuple(at_s for at_s in kept_at_s if at_s >= oldest_at_s)
     return Collected((*kept, now_s), is_full=True)
-
-
-def busy_ms_per_s(
-    loads: Iterable[float | None],
-    busy_ms: Iterable[tuple[float, float | None]],
-    aggregator: Aggregator,
-    parallelism: int,
-) -> float | None:
-    """Busy time over the window: mean of the sampled loads, or growth of the counter.
-
-    The counter adds up all instances, so it is divided among them.
-    """
-    if aggregator != "avg":
-        load = mean(loads)
-        return None if load is None else load * MS_PER_S
-    total = rate(busy_ms)
-    return None if total is None else total / parallelism
-
-
-def input_rps(
-    rates_rps: Iterable[float | None],
-    records_in: Iterable[tuple[float, float | None]],
-    aggregator: Aggregator,
-) -> float | None:
-    """Input over the window, estimated the same way as the busy time that it is divided by."""
-    if aggregator == "avg":
-        return rate(records_in)
-    sampled = mean(rates_rps)
-    return rate(records_in) if sampled is None or isinf(sampled) else sampled
 
 
 def busy_time_capacity_rps(busy_ms_per_s: float | None, input_rps: float | None) -> float | None:

@@ -7,20 +7,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from math import floor, inf, isfinite
+from math import floor, inf, isfinite, isinf
 from typing import Annotated, Literal
 
 from msgspec import Meta, Struct
 
 from penstock.policies.algorithms.dataflow import topological_order
-from penstock.policies.flink.capacity import (
-    Aggregator,
-    busy_ms_per_s,
-    input_rps,
-    rate,
-    rounded,
-    true_processing_rps,
-)
+from penstock.policies.flink.capacity import MS_PER_S, mean, rate, rounded, true_processing_rps
 
 Alignment = Literal[
     "balanced", "evenly_spread", "off", "legacy_evenly_spread", "legacy_maximize_utilisation"
@@ -85,7 +78,6 @@ class VertexSample(Struct, frozen=True, gc=False):
     lag_records: float | None = None
     load_fraction: float | None = None
     input_rps: float | None = None
-    busy_ms: float | None = None
     observed_rps: float | None = None
 
 
@@ -255,12 +247,8 @@ def evaluate(
     options: Options,
     *,
     restart_s: float,
-    busy_aggregator: Aggregator = "max",
 ) -> dict[str, VertexLoad]:
-    """Walk the job once from its sources on.
-
-    `busy_aggregator` says which instance stands for a vertex: the busiest, the idlest, the mean.
-    """
+    """Walk the job once from its sources on."""
     flows = {name: _flow(samples[name]) for name in vertices}
     inputs = {name: vertex.inputs for name, vertex in vertices.items()}
     processing_backlog = any(
@@ -281,24 +269,21 @@ def evaluate(
             demand = source_demand(flows[name].in_rps, growth_rps, lag, options.catch_up_s)
         demand = VertexDemand(rounded(demand.target_rps), rounded(demand.catch_up_rps))
         loads[name] = VertexLoad(
-            rounded(_capacity_rps(points, vertices[name].parallelism, options, busy_aggregator)),
+            rounded(_capacity_rps(points, options)),
             demand,
             band(demand, options, restart_s=restart_s, processing_backlog=processing_backlog),
         )
     return loads
 
 
-def _capacity_rps(
-    points: Points, parallelism: int, options: Options, aggregator: Aggregator
-) -> float | None:
+def _capacity_rps(points: Points, options: Options) -> float | None:
+    load = mean(sample.load_fraction for _, sample in points)
+    sampled_rps = mean(sample.input_rps for _, sample in points)
+    if sampled_rps is None or isinf(sampled_rps):
+        sampled_rps = rate(_records_in(points))
     return true_processing_rps(
-        busy_ms_per_s(
-            (sample.load_fraction for _, sample in points),
-            ((at_s, sample.busy_ms) for at_s, sample in points),
-            aggregator,
-            parallelism,
-        ),
-        input_rps((sample.input_rps for _, sample in points), _records_in(points), aggregator),
+        None if load is None else load * MS_PER_S,
+        sampled_rps,
         (sample.observed_rps for _, sample in points),
         switch_threshold=options.observed_switch_threshold,
         min_observations=options.observed_min_observations,

@@ -13,23 +13,9 @@ from penstock.core.knowledge import Knowledge
 from penstock.core.model import Decision, Limits, Reason, Snapshot, not_measured
 from penstock.core.phrases import duration, resized
 from penstock.policies.algorithms.measurements import hold
+from penstock.policies.flink import history, metrics_window
 from penstock.policies.flink.capacity import Collected, collect
 from penstock.policies.flink.evaluation import Options, Seconds, VertexLoad, evaluate
-from penstock.policies.flink.history import (
-    Pending,
-    Restart,
-    Scaling,
-    measured_restart_s,
-    restart_s,
-    trimmed,
-)
-from penstock.policies.flink.metrics_window import (
-    heap_fraction,
-    missing,
-    reports_lag,
-    unchanged,
-    vertices_of,
-)
 from penstock.policies.flink.outlook import JobEvaluation
 from penstock.policies.flink.vertex import decide_job
 
@@ -40,10 +26,10 @@ class Scalings(Struct, frozen=True, tag=True, omit_defaults=True):
     `proposed` is what the last turn asked for. It becomes past only once it was really done.
     """
 
-    past: dict[str, tuple[Scaling, ...]] = {}
-    pending: dict[str, Pending] = {}
-    restarts: tuple[Restart, ...] = ()
-    proposed: dict[str, Scaling] = {}
+    past: dict[str, tuple[history.Scaling, ...]] = {}
+    pending: dict[str, history.Pending] = {}
+    restarts: tuple[history.Restart, ...] = ()
+    proposed: dict[str, history.Scaling] = {}
     executors: int = 0
     proposed_at_s: float = 0.0
 
@@ -104,51 +90,6 @@ class Flink(Options):
         This many past scalings, up to that age, are remembered for each vertex.
     period_s
         Seconds between decisions.
-
-    Examples
-    --------
-    Four workers read all that they can, 3,600 records/s, and fall behind by 900 each second. At
-    95 % busy they could do 3,789, which is less than what arrives. To be 70 % busy with 4,500,
-    and to work off in half an hour what the restart leaves lying and the 54,000 that wait, takes
-    ``4,500/0.7 + 4,500 x 300/1800 + 54,000/1800 = 7,209``, so ``ceil(4 x 7,209/3,789) = 8``.
-
-    >>> from penstock import Fleet, Knowledge, OperatorSample, Snapshot
-    >>> knowledge = Knowledge()
-    >>> for at_s in (0.0, 60.0):
-    ...     map_ = OperatorSample(
-    ...         "map", input_rps=3600.0, busy_fraction=0.95, backlog_records=900.0 * at_s
-    ...     )
-    ...     now = Snapshot(at_s, Fleet(4, 4, 4), operators=(map_,))
-    ...     knowledge.learn(now, at_s)
-    >>> decision = Flink(window_s=60.0, stabilization_s=0.0).decide(now, knowledge)
-    >>> decision.target_executors, decision.reasons[0].text
-    (8, 'map can process 3.8 k/s, 4.5 k/s arrive and 7.2 k/s are needed: 8 executors instead of 4')
-
-    References
-    ----------
-    apache/flink-kubernetes-operator 6e9caeb (July 2026), module flink-autoscaler, with its
-    defaults: window 15 min, stabilisation 5 min, catch-up 30 min, restart 5 min, scale down after
-    1 h. The model behind it: Kalavri et al., "Three steps is all you need", OSDI 2018.
-
-    Where we differ
-    ---------------
-    The fleet is one number: vertices share slots, and all run on all executors. A vertex that
-    could shrink alone stays as it is, and is no reason to rescale the others. Where stages take
-    turns (micro-batches) they are one vertex that is as busy as they are in sum, and its tasks
-    are the slots of the fleet. Busy time is the mean over instances and not that of the busiest,
-    which no sensor of ours tells. A metric that is missing means hold. A backlog that was never
-    measured counts as none, as in the original; one that is missing for a moment does not. Only a
-    rescale that was really made enters the past or ends the scale downs that wait. A job has run
-    "since" the last change of its active executors. Key groups are not known, so only sources are
-    aligned. There are no excluded periods and no quotas besides the bounds of the fleet; garbage
-    collection is not measured.
-
-    Wins and loses
-    --------------
-    Wins on a job whose rescale stops it for minutes: few rescales, each with room to catch up.
-    Loses on a load that doubles within ten minutes: with the defaults it takes a mean over
-    fifteen, and after each rescale decides nothing for twenty. Its band reaches from 40 to 100 %
-    busy: a day whose load stays inside of that sees no rescale.
     """
 
     window_s: Seconds = 900.0
@@ -164,8 +105,8 @@ class Flink(Options):
     def decide(self, snapshot: Snapshot, knowledge: Knowledge) -> Decision:
         current = snapshot.fleet.target
         memory = self._with_outcome(knowledge.recall(Scalings), snapshot, knowledge)
-        lag_counts = reports_lag(chain((snapshot,), reversed(knowledge.history)))
-        if unknown := missing(snapshot, lag_counts=lag_counts):
+        lag_counts = metrics_window.reports_lag(chain((snapshot,), reversed(knowledge.history)))
+        if unknown := metrics_window.missing(snapshot, lag_counts=lag_counts):
             return not_measured(current, *unknown, memory=memory)
         if snapshot.fleet.active == 0:
             why = "none is active yet, so there is nothing to measure"
@@ -177,7 +118,7 @@ class Flink(Options):
             rescaled_at_s = -inf
         horizon_s = self.stabilization_s + self.window_s + self.period_s
         past = reversed(knowledge.history)
-        seen, running_at_s = unchanged(snapshot, past, rescaled_at_s, horizon_s)
+        seen, running_at_s = metrics_window.unchanged(snapshot, past, rescaled_at_s, horizon_s)
         window = collect(
             [earlier.at_s for earlier in seen[:-1]],
             snapshot.at_s,
@@ -190,8 +131,8 @@ class Flink(Options):
             return Decision.of(current, reason, memory=memory)
 
         seen = seen[len(seen) - len(window.at_s) :]
-        sight = vertices_of(seen, self, lag_counts=lag_counts)
-        restart_time_s = restart_s((restart.took_s for restart in memory.restarts), self)
+        sight = metrics_window.vertices_of(seen, self, lag_counts=lag_counts)
+        restart_time_s = history.restart_s((restart.took_s for restart in memory.restarts), self)
         loads = evaluate(sight.vertices, sight.samples, self, restart_s=restart_time_s)
         plan = decide_job(
             sight.vertices,
@@ -201,7 +142,7 @@ class Flink(Options):
             now_s=snapshot.at_s,
             past=memory.past,
             pending=memory.pending,
-            heap_fraction=heap_fraction(seen) if self.heap_threshold < 1.0 else None,
+            heap_fraction=metrics_window.heap_fraction(seen) if self.heap_threshold < 1.0 else None,
         )
         if plan.under_memory_pressure:
             text = f"memory is above {self.heap_threshold:.0%} of an executor: nothing is scaled"
@@ -257,31 +198,35 @@ class Flink(Options):
         rescale = knowledge.rescales[-1] if knowledge.rescales else None
         if memory.proposed and rescale and rescale.at_s == memory.proposed_at_s:
             pending = {}
-            restarts = (*restarts, Restart(memory.proposed_at_s))
+            restarts = (*restarts, history.Restart(memory.proposed_at_s))
             # A target that a guard overrode promises nothing.
             if rescale.after == memory.executors:
                 past = {name: (*past.get(name, ()), new) for name, new in memory.proposed.items()}
         if rescale and restarts and restarts[-1].took_s is None:
             at_s = restarts[-1].at_s
-            took_s = measured_restart_s(at_s, now_s, [rescale.after], [snapshot.fleet.active])
+            took_s = history.measured_restart_s(
+                at_s, now_s, [rescale.after], [snapshot.fleet.active]
+            )
             if took_s is not None and took_s > 0.0:
-                restarts = (*restarts[:-1], Restart(at_s, took_s))
+                restarts = (*restarts[:-1], history.Restart(at_s, took_s))
         keep_s, keep_count = self.history_age_s, self.history_count
         return Scalings(
             {
                 name: kept
                 for name, scalings in past.items()
-                if (kept := trimmed(scalings, now_s, keep_s=keep_s, keep_count=keep_count))
+                if (kept := history.trimmed(scalings, now_s, keep_s=keep_s, keep_count=keep_count))
             },
             # A clock that was set back would hold up a scale down until it has caught up.
             {name: waits for name, waits in pending.items() if waits.since_s <= now_s},
-            trimmed(restarts, now_s, keep_s=keep_s, keep_count=keep_count, keep_latest=True),
+            history.trimmed(
+                restarts, now_s, keep_s=keep_s, keep_count=keep_count, keep_latest=True
+            ),
         )
 
 
-def _scaling(at_s: float, before: int, after: int, load: VertexLoad) -> Scaling:
+def _scaling(at_s: float, before: int, after: int, load: VertexLoad) -> history.Scaling:
     """A scaling to remember; a capacity without limit promises nothing."""
     can_rps = load.capacity_rps
     if can_rps is None or isinf(can_rps):
-        return Scaling(at_s, before, after)
-    return Scaling(at_s, before, after, can_rps, can_rps / before * after)
+        return history.Scaling(at_s, before, after)
+    return history.Scaling(at_s, before, after, can_rps, can_rps / before * after)

@@ -6,7 +6,7 @@ parallelism is moved, within the direction of scaling, to one that divides the l
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from math import ceil, inf, isfinite, isinf
 from typing import Literal
 
@@ -176,16 +176,13 @@ def decide_job(
     now_s: float,
     past: Mapping[str, Sequence[Scaling]] | None = None,
     pending: Mapping[str, Pending] | None = None,
-    excluded: Collection[str] = (),
-    gc_fraction: float | None = None,
     heap_fraction: float | None = None,
-    gc_threshold: float = 1.0,
 ) -> JobPlan:
     """If one vertex leaves its band, each goes to its own target; else none does.
 
-    Nothing is scaled while garbage collection or the use of the heap is above its threshold.
+    Nothing is scaled while the use of the heap is above its threshold.
     """
-    if (gc_fraction or 0.0) > gc_threshold or (heap_fraction or 0.0) > options.heap_threshold:
+    if (heap_fraction or 0.0) > options.heap_threshold:
         return JobPlan({}, {}, under_memory_pressure=True)
     changes = {
         name: decide_vertex(
@@ -198,7 +195,6 @@ def decide_job(
             pending=None if pending is None else pending.get(name),
         )
         for name, vertex in vertices.items()
-        if name not in excluded
     }
     scaled = {
         name: change.parallelism

@@ -12,22 +12,7 @@ from msgspec import Meta
 
 from penstock.core.knowledge import Knowledge
 from penstock.core.model import Decision, ExecutorSample, Limits, Reason, Snapshot, not_measured
-from penstock.policies.kubernetes.metrics import (
-    MetricError,
-    Pod,
-    PodSample,
-    Readiness,
-    Tolerance,
-    utilization_replicas,
-)
-from penstock.policies.kubernetes.pacing import (
-    Behavior,
-    Recommendations,
-    metric_reason,
-    seeded,
-    settle,
-    tolerance_of,
-)
+from penstock.policies.kubernetes import metrics, pacing
 
 #: A fraction of 1 in the thousandths that Kubernetes counts in.
 MILLI = 1000
@@ -67,40 +52,6 @@ class Hpa:
         one turn at most doubles the fleet.
     period_s
         Seconds between decisions.
-
-    Examples
-    --------
-    Three executors at 90 % of their cpu, target 70 %: the percentage is 90, and
-    ``ceil(3 x 90/70) = 4``.
-
-    >>> from penstock import ExecutorSample, Fleet, Knowledge, Snapshot
-    >>> busy = tuple(ExecutorSample(str(i), 0.0, cpu_fraction=0.9) for i in range(3))
-    >>> decision = Hpa().decide(Snapshot(600.0, Fleet(3, 3, 3), executors=busy), Knowledge())
-    >>> decision.target_executors, decision.reasons[0].text
-    (4, 'cpu at 90 % for a target of 70 %: 4 executors instead of 3')
-
-    References
-    ----------
-    kubernetes/kubernetes v1.38.0-alpha.0, pkg/controller/podautoscaler. The cpu scaler of Koper
-    (2022, targets 0.5, 0.7, 0.9), Daedalus (Pfister et al. 2024, 0.6, 0.8, 0.85) and Varga et al.
-    (2021).
-
-    Where we differ
-    ---------------
-    An executor has no readiness condition with a time: one that is not ready but was seen ready
-    later than `initial_readiness_delay_s` after its start is taken to be leaving, which Kubernetes
-    marks as being deleted. On Spark the request of an executor is its cores, and its cpu is that
-    of the JVM and of Python workers since the last turn: a trigger that is longer than `period_s`
-    shows turns without work, and a job that waits for others shows little cpu. Bounds are guards.
-    Rescales that count against a rate are those that the actuator accepted, also where a guard
-    changed them.
-
-    Wins and loses
-    --------------
-    Wins where nobody wants to model anything: a slow sine with cpu as the bottleneck. Loses on a
-    burst that fills the queue: cpu saturates at 1, so a fleet that needs five times its size is
-    asked to grow by 1/0.7 at a time. A low target does not move at all where it asks for more than
-    the largest fleet all day: at 0.5 twice what the load needs.
     """
 
     cpu_target_fraction: Annotated[float, Meta(ge=0.01, le=10)] = 0.7
@@ -111,7 +62,7 @@ class Hpa:
     initial_readiness_delay_s: Annotated[float, Meta(ge=0)] = 30.0
     metric_window_s: Annotated[float, Meta(ge=0)] = 15.0
     stabilize_down_s: Annotated[float, Meta(ge=0)] = 300.0
-    behavior: Behavior | None = None
+    behavior: pacing.Behavior | None = None
     period_s: Annotated[float, Meta(gt=0)] = 15.0
 
     default_limits: ClassVar[Limits] = Limits()
@@ -120,7 +71,7 @@ class Hpa:
     def decide(self, snapshot: Snapshot, knowledge: Knowledge) -> Decision:
         current = snapshot.fleet.target
         now_s = snapshot.at_s
-        past = knowledge.recall(Recommendations)
+        past = knowledge.recall(pacing.Recommendations)
         if current == 0:
             text = "a fleet of 0 executors is switched off and stays so"
             return Decision.of(0, Reason("scaling_disabled", text), memory=past)
@@ -135,17 +86,11 @@ class Hpa:
         else:
             answer = self._all_metrics(snapshot, knowledge)
             if isinstance(answer, str):
-                return not_measured(current, answer, memory=seeded(past, current, now_s))
+                return not_measured(current, answer, memory=pacing.seeded(past, current, now_s))
             wanted, reason = answer
-        return settle(
-            wanted,
-            current,
-            now_s,
-            past,
-            reason,
-            down_window_s=self.stabilize_down_s,
-            behavior=self.behavior,
-            changes=knowledge.rescales,
+        window_s, rescales = self.stabilize_down_s, knowledge.rescales
+        return pacing.settle(
+            wanted, current, now_s, past, reason, window_s, self.behavior, rescales
         )
 
     def _quick_percent(self, snapshot: Snapshot) -> int | None:
@@ -167,7 +112,7 @@ class Hpa:
         current = snapshot.fleet.target
         pods = [self._pod(executor, knowledge.history) for executor in snapshot.executors]
         tolerance = self._tolerance()
-        readiness = Readiness(self.cpu_initialization_s, self.initial_readiness_delay_s)
+        readiness = metrics.Readiness(self.cpu_initialization_s, self.initial_readiness_delay_s)
         best: tuple[int, Reason] | None = None
         blind = ""
         targets = {"cpu": self.cpu_target_fraction, "memory": self.memory_target_fraction}
@@ -176,7 +121,7 @@ class Hpa:
                 continue
             target = round(target_fraction * 100)
             try:
-                proposal = utilization_replicas(
+                proposal = metrics.utilization_replicas(
                     current,
                     target,
                     pods,
@@ -186,7 +131,7 @@ class Hpa:
                     tolerance=tolerance,
                     readiness=readiness,
                 )
-            except MetricError:
+            except metrics.MetricError:
                 blind = blind or f"{name}_fraction of any ready executor"
                 continue
             wanted = proposal.replicas
@@ -198,19 +143,21 @@ class Hpa:
             return blind
         return best
 
-    def _samples(self, name: str, snapshot: Snapshot) -> dict[str, PodSample]:
+    def _samples(self, name: str, snapshot: Snapshot) -> dict[str, metrics.PodSample]:
         return {
-            executor.id: PodSample(int(used * MILLI + 0.5), snapshot.at_s, self.metric_window_s)
+            executor.id: metrics.PodSample(
+                int(used * MILLI + 0.5), snapshot.at_s, self.metric_window_s
+            )
             for executor in snapshot.executors
             if (used := getattr(executor, f"{name}_fraction")) is not None
         }
 
-    def _pod(self, executor: ExecutorSample, history: Sequence[Snapshot]) -> Pod:
+    def _pod(self, executor: ExecutorSample, history: Sequence[Snapshot]) -> metrics.Pod:
         """An executor as a pod; one that became ready and is no more, is leaving."""
         started_at_s = executor.started_at_s
         changed_at_s = started_at_s if executor.ready else _last_ready_at_s(executor, history)
         leaving = changed_at_s > started_at_s + self.initial_readiness_delay_s
-        return Pod(
+        return metrics.Pod(
             executor.id,
             ready=executor.ready,
             deleting=leaving,
@@ -219,8 +166,10 @@ class Hpa:
             request_milli=MILLI,
         )
 
-    def _tolerance(self) -> Tolerance:
-        return tolerance_of(self.behavior, self.tolerance_down_fraction, self.tolerance_up_fraction)
+    def _tolerance(self) -> metrics.Tolerance:
+        return pacing.tolerance_of(
+            self.behavior, self.tolerance_down_fraction, self.tolerance_up_fraction
+        )
 
 
 def _last_ready_at_s(executor: ExecutorSample, history: Sequence[Snapshot]) -> float:
@@ -236,8 +185,8 @@ def _last_ready_at_s(executor: ExecutorSample, history: Sequence[Snapshot]) -> f
 
 @lru_cache(maxsize=1024)
 def _reason(
-    name: str, percent: int, target: int, wanted: int, current: int, tolerance: Tolerance
+    name: str, percent: int, target: int, wanted: int, current: int, tolerance: metrics.Tolerance
 ) -> Reason:
     seen = f"{name} at {percent} % for a target of {target} %"
     numbers = {f"{name}_percent": percent, "target_percent": target, "wanted": wanted}
-    return metric_reason(seen, percent / target, wanted, current, tolerance, dict(numbers))
+    return pacing.metric_reason(seen, percent / target, wanted, current, tolerance, dict(numbers))

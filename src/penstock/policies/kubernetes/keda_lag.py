@@ -11,15 +11,8 @@ from msgspec import Meta
 from penstock.core.knowledge import Knowledge
 from penstock.core.model import Decision, Fleet, Limits, Reason, Snapshot, not_measured
 from penstock.core.phrases import counted
+from penstock.policies.kubernetes import pacing
 from penstock.policies.kubernetes.metrics import Tolerance, object_per_pod_replicas
-from penstock.policies.kubernetes.pacing import (
-    Behavior,
-    Recommendations,
-    metric_reason,
-    seeded,
-    settle,
-    tolerance_of,
-)
 
 
 def factors(number: int) -> list[int]:
@@ -79,37 +72,6 @@ class KedaLag:
         Kubernetes' ``spec.behavior``; left out, one turn at most doubles the fleet.
     period_s
         Seconds between decisions: what the autoscaler polls, not KEDA (30 s, only to wake up).
-
-    Examples
-    --------
-    A lag of 65 000 records with 10 000 per executor asks for 7, but 3 can at most double.
-
-    >>> from penstock import Fleet, Knowledge, Snapshot
-    >>> seen = Snapshot(0.0, Fleet(3, 3, 3), backlog_records=65_000, partitions=32)
-    >>> decision = KedaLag(lag_threshold=10_000).decide(seen, Knowledge())
-    >>> decision.target_executors, decision.reasons[0].text
-    (6, 'a lag of 65000 records at 10000 per executor: 7 executors instead of 3')
-
-    References
-    ----------
-    kedacore/keda v2.20, pkg/scalers/kafka_scaler.go; kubernetes/kubernetes v1.38.0-alpha.0.
-
-    Where we differ
-    ---------------
-    Where the lag of each partition is not measured, the total is taken to be spread evenly over as
-    many partitions as tasks can run at once: those with lag are ``min(partitions, lag)``. The lag
-    is what KEDA would read from the brokers: in a micro-batch job also what is in the running
-    batch and what waits for the next, records of one to two trigger intervals. Spark does not
-    commit its offsets to Kafka, so KEDA itself would need them from elsewhere. Lag left standing by
-    a stuck consumer (``excludePersistentLag``) is not distinguished. KEDA sends a job that was
-    never active to 0 at once; here it must have been seen inactive for a whole `cooldown_s`. Bounds
-    are guards.
-
-    Wins and loses
-    --------------
-    Wins on rare bursts into an idle topic: it sleeps at 0, and wakes with the first record. Loses
-    on a steady load: a fleet that keeps up has no lag, so it is shrunk until it no longer does,
-    and the queue saws up and down for ever.
     """
 
     lag_threshold: Annotated[int, Meta(ge=1)] = 10
@@ -120,7 +82,7 @@ class KedaLag:
     cooldown_s: Annotated[float, Meta(ge=0)] = 300.0
     tolerance_fraction: Annotated[float, Meta(ge=0)] = 0.1
     stabilize_down_s: Annotated[float, Meta(ge=0)] = 300.0
-    behavior: Behavior | None = None
+    behavior: pacing.Behavior | None = None
     period_s: Annotated[float, Meta(gt=0)] = 15.0
 
     default_limits: ClassVar[Limits] = Limits()
@@ -129,7 +91,7 @@ class KedaLag:
     def decide(self, snapshot: Snapshot, knowledge: Knowledge) -> Decision:
         fleet = snapshot.fleet
         current, now_s = fleet.target, snapshot.at_s
-        past = seeded(knowledge.recall(Recommendations), current, now_s)
+        past = pacing.seeded(knowledge.recall(pacing.Recommendations), current, now_s)
         if snapshot.backlog_records is None:
             return not_measured(current, "backlog_records", memory=past)
         lag = int(snapshot.backlog_records)
@@ -147,21 +109,18 @@ class KedaLag:
         if partitions is not None:
             with_lag = sum(one > 0 for one in by_partition) if by_partition else lag
             metric = self.metric_value(lag, partitions, min(partitions, with_lag))
-        tolerance = tolerance_of(self.behavior, self.tolerance_fraction, self.tolerance_fraction)
+        tolerance = pacing.tolerance_of(
+            self.behavior, self.tolerance_fraction, self.tolerance_fraction
+        )
         asked = object_per_pod_replicas(
             fleet.registered, self.lag_threshold * 1000, metric * 1000, tolerance=tolerance
         )
         # The autoscaler that KEDA makes never goes below 1: the step to 0 is KEDA's own.
         wanted = max(1, asked.replicas)
-        return settle(
-            wanted,
-            current,
-            now_s,
-            past,
-            self._reason(lag, metric, wanted, fleet, tolerance),
-            down_window_s=self.stabilize_down_s,
-            behavior=self.behavior,
-            changes=knowledge.rescales,
+        reason = self._reason(lag, metric, wanted, fleet, tolerance)
+        window_s, rescales = self.stabilize_down_s, knowledge.rescales
+        return pacing.settle(
+            wanted, current, now_s, past, reason, window_s, self.behavior, rescales
         )
 
     @property
@@ -188,7 +147,7 @@ class KedaLag:
         most = partitions_with_lag if self.limit_to_partitions_with_lag else partitions
         return most * threshold if total_lag // threshold > most else total_lag
 
-    def _asleep(self, lag: int, past: Recommendations) -> Decision:
+    def _asleep(self, lag: int, past: pacing.Recommendations) -> Decision:
         evidence: dict[str, float] = {"lag_records": lag}
         if lag > self.activation_lag_threshold:
             text = f"a lag of {counted(lag, 'record')} wakes the job with 1 executor"
@@ -211,11 +170,6 @@ class KedaLag:
     ) -> Reason:
         threshold = self.lag_threshold
         seen = f"a lag of {counted(lag, 'record')} at {threshold} per executor"
-        known = {
-            "lag_records": lag,
-            "metric": metric,
-            "lag_threshold": threshold,
-            "wanted": wanted,
-        }
+        known = {"lag_records": lag, "metric": metric, "lag_threshold": threshold, "wanted": wanted}
         ratio = metric / (threshold * max(1, fleet.registered))
-        return metric_reason(seen, ratio, wanted, fleet.target, tolerance, dict(known))
+        return pacing.metric_reason(seen, ratio, wanted, fleet.target, tolerance, dict(known))

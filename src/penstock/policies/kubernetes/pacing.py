@@ -242,7 +242,7 @@ def settle(
     current: int,
     now_s: float,
     past: Recommendations,
-    *reasons: Reason,
+    reason: Reason,
     down_window_s: float,
     behavior: Behavior | None = None,
     changes: Sequence[Rescale] = (),
@@ -259,6 +259,7 @@ def settle(
     """
     wanted = max(0, wanted)
     past = seeded(past, current, now_s)
+    reasons: tuple[Reason, ...] = (reason,)
     newest = ReplicaRecommendation(wanted, now_s)
     if behavior is not None:
         return _paced(newest, current, past, reasons, paces(behavior, down_window_s), changes)

@@ -13,17 +13,11 @@ from penstock.core.knowledge import Knowledge
 from penstock.core.model import Decision, Limits, OperatorSample, Reason, Snapshot, not_measured
 from penstock.core.phrases import counted, rate
 from penstock.policies.algorithms.measurements import excess_backlog_records, window_mean
+from penstock.policies.kubernetes import pacing
 from penstock.policies.kubernetes.metrics import Tolerance, bounded_ceil
-from penstock.policies.kubernetes.pacing import (
-    Behavior,
-    Recommendations,
-    metric_reason,
-    seeded,
-    settle,
-)
 
 #: The YAML of the papers sets only the window down, which is a behaviour: all else is default.
-DEFAULTS = Behavior()
+DEFAULTS = pacing.Behavior()
 
 
 def lag_metric(
@@ -81,63 +75,6 @@ class Varga:
         Shrink only to the highest recommendation of this many past seconds.
     period_s
         Seconds between decisions.
-
-    Examples
-    --------
-    Operators idle for 20 % of their time, target 0.5: utilisation is 0.8, and
-    ``ceil(4 x 0.8/0.5) = 7``.
-
-    >>> from penstock import Fleet, Knowledge, OperatorSample, Snapshot
-    >>> work = OperatorSample("count", upstream=("kafka",), idle_fraction=0.2)
-    >>> seen = Snapshot(0.0, Fleet(4, 4, 4), backlog_records=100, throughput_rps=9_000,
-    ...     operators=(OperatorSample("kafka"), work))
-    >>> decision = Varga(utilization_target_fraction=0.5).decide(seen, Knowledge())
-    >>> decision.target_executors, decision.reasons[0].text
-    (7, 'operators work 80% of their time for a target of 50%, the lag of 100 records is short
-    (up to 50000): 7 executors instead of 4')
-
-    On Spark stages take turns on the same slots. Two stages that are busy for 30 % and 40 % of the
-    time of all slots use 70 % of them, and the 100 records that came since the last trigger are no
-    lag:
-
-    >>> from msgspec.structs import replace
-    >>> stages = (OperatorSample("source", busy_fraction=0.3),
-    ...           OperatorSample("state", upstream=("source",), busy_fraction=0.4))
-    >>> batched = replace(seen, trigger_interval_s=2.0, arrival_rps=9_000, operators=stages)
-    >>> Varga(utilization_target_fraction=0.5).decide(batched, Knowledge()).reasons[0].text
-    'slots work 70% of their time for a target of 50%, the lag of 0 records beyond two triggers is
-    short (up to 50000): 6 executors instead of 4'
-
-    References
-    ----------
-    Varga, Balassi, Kiss, "Towards autoscaling of Apache Flink jobs", 2021, section 4. Koper, "A
-    Comparison of Auto-scaling Techniques for Distributed Stream Processing", 2022, sections 3.3
-    and 3.3.4.
-
-    Where we differ
-    ---------------
-    The papers have the worst partition of each task times its partitions, because Flink reports no
-    more; here it is the true total. On Spark that is the same, since each partition is a task. The
-    printed sign divides by zero where the lag equals the threshold; here it is 0. The threshold is
-    for the whole job as in the formula, not per executor as in Koper's queries.
-
-    On micro-batches stages take turns on the same slots, so idle time is that of the slots,
-    ``1 - sum of busy fractions``, and sources count. Slots also idle while the driver plans and
-    commits a batch: a job that is full reads less than 100 %, so choose `u` below that. Records
-    of up to two trigger intervals are no lag.
-
-    Equation 3.6 asks whether the slope of the registered executors is 0. Here it is whether they
-    changed at all, or one that was lost and replaced could pass for none. The lag metric needs two
-    measurements; before, the lag is taken to stand still. A job that reads nothing while it has a
-    lag has no such metric, and only grows by its utilisation.
-
-    Wins and loses
-    --------------
-    Version 2 wins over cpu alone on a load that climbs for long: the growing queue is seen, and
-    sized for. Version 1 loses after each rescale: working off the lag of the restart keeps
-    utilisation high, so it stays too large for 480 s after every step down it tries. At its best
-    published target, 0.3, it asks for more than three times what the load needs: on a recorded day
-    that needs 8 to 12 of 16 executors it has all of them from the first minute on and never moves.
     """
 
     version: Literal[1, 2] = 2
@@ -156,7 +93,7 @@ class Varga:
 
     def decide(self, snapshot: Snapshot, knowledge: Knowledge) -> Decision:
         current, now_s = snapshot.fleet.target, snapshot.at_s
-        past = seeded(knowledge.recall(Recommendations), current, now_s)
+        past = pacing.seeded(knowledge.recall(pacing.Recommendations), current, now_s)
         lag = excess_backlog_records(snapshot)
         used = self._utilization(snapshot, knowledge)
         ready = snapshot.fleet.active
@@ -194,17 +131,11 @@ class Varga:
             seen = f"{workers} work {used:.0%} of their time for a target of {target:.0%}, "
             beyond = " beyond two triggers" if snapshot.trigger_interval_s else ""
             seen += self._lag_words(lag, beyond, slope_rps, rate_rps)
-            reason = metric_reason(seen, used / target, wanted, current, self._tolerance, evidence)
-        return settle(
-            wanted,
-            current,
-            now_s,
-            past,
-            reason,
-            down_window_s=self.stabilize_down_s,
-            behavior=DEFAULTS,
-            changes=knowledge.rescales,
-        )
+            reason = pacing.metric_reason(
+                seen, used / target, wanted, current, self._tolerance, evidence
+            )
+        window_s, rescales = self.stabilize_down_s, knowledge.rescales
+        return pacing.settle(wanted, current, now_s, past, reason, window_s, DEFAULTS, rescales)
 
     def _utilization(self, snapshot: Snapshot, knowledge: Knowledge) -> float | None:
         """``U``: of the operators now, or of the slots of a micro-batch job over the window."""

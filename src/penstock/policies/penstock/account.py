@@ -25,8 +25,10 @@ FAR = 0.3  #: A task that took this much more or less than expected is news.
 RESIZED = 1.5  #: Sizes that differ by this factor show what a task costs without records.
 #: The most of what a task took at least that can be overhead; that least grows with each batch.
 MOST_OVERHEAD, LEAST_GROWS = 0.9, 1.005
-#: Sizes that vary by a fifth (squared: this) say half of what an overhead is.
+#: Sizes that vary by a fifth (squared: this) say half of what an overhead is, however many batches
+#: there were: the batch after a slow one is larger, which looks like an overhead and is none.
 DOUBT = 0.04
+LINE_BATCHES = 4.0  #: Of fewer batches the next one shows no overhead: they may be stragglers.
 FAST = 0.3  #: The weight of a batch in what a record costs.
 MANY_ROUNDS = 6.0  #: With as many, tasks of unequal length fill the gap that the last one leaves.
 
@@ -38,7 +40,8 @@ class StageCost(Struct, frozen=True, gc=False, array_like=True):
     overhead / size``: a line over ``1 / size``, on which small batches count as much as large ones.
     `inverse` and `cost_s` are the means of both, with the two moments of a least-squares line.
     `last_size` and `last_took_s` are the size and time of a task in the last batches, `least_s` is
-    the least that a task took lately, `news` counts batches in a row that nothing known explains.
+    the least that a task took lately, `news` counts batches in a row that nothing known explains,
+    `prior_s` is the overhead that was known when the line began.
 
     >>> stage = StageCost(12)
     >>> for records in (1200, 6000, 2400, 600):
@@ -58,6 +61,7 @@ class StageCost(Struct, frozen=True, gc=False, array_like=True):
     inverse_inverse: float = 0.0
     inverse_cost: float = 0.0
     news: int = 0
+    prior_s: float = 0.0
 
     @property
     def record_s(self) -> float:
@@ -76,6 +80,7 @@ class StageCost(Struct, frozen=True, gc=False, array_like=True):
         if not self.news:
             return replace(self, news=1)
         smaller = RESIZED * self.inverse * size < 1.0 and took_s > expected_s
+        smaller = smaller and self.count >= LINE_BATCHES
         overhead_s = self._line_overhead_s(size, took_s) if smaller else None
         if overhead_s is not None:
             return self._added(size, took_s, overhead_s)
@@ -85,7 +90,8 @@ class StageCost(Struct, frozen=True, gc=False, array_like=True):
         """Records have another cost from this batch on; the overhead of a task stays."""
         least_s = min(took_s, self.least_s or took_s)
         overhead_s = min(self.overhead_s, MOST_OVERHEAD * least_s)
-        return StageCost(tasks, overhead_s, least_s, size, took_s, 1.0, 1.0 / size, took_s / size)
+        first = StageCost(tasks, overhead_s, least_s, size, took_s, 1.0, 1.0 / size, took_s / size)
+        return replace(first, prior_s=overhead_s)
 
     def _line_overhead_s(self, size: float, took_s: float) -> float | None:
         """The overhead with which a smaller batch costs the same per record as those before."""
@@ -98,12 +104,14 @@ class StageCost(Struct, frozen=True, gc=False, array_like=True):
         inverse_inverse = (1.0 - weight) * (self.inverse_inverse + weight * smaller * smaller)
         inverse_cost = (1.0 - weight) * (self.inverse_cost + weight * smaller * dearer_s)
         inverse, cost_s = self.inverse + weight * smaller, self.cost_s + weight * dearer_s
+        count = min(self.count + 1.0, BATCHES)
+        prior_s = self.prior_s if overhead_s is None else overhead_s
         if overhead_s is None:
-            overhead_s = self.overhead_s
+            overhead_s = prior_s
             if inverse_inverse > 0.0:
                 found_s = max(0.0, inverse_cost / inverse_inverse)
-                belief = inverse_inverse / (inverse_inverse + DOUBT * inverse**2)
-                overhead_s += belief * (found_s - overhead_s)
+                variety, doubt = inverse_inverse**2, (DOUBT * inverse**2) ** 2
+                overhead_s += variety / (variety + doubt) * (found_s - prior_s)
         least_s = min(took_s, LEAST_GROWS * self.least_s)
         return StageCost(
             self.tasks,
@@ -111,11 +119,12 @@ class StageCost(Struct, frozen=True, gc=False, array_like=True):
             least_s,
             self.last_size + FAST * (size - self.last_size),
             self.last_took_s + FAST * (took_s - self.last_took_s),
-            min(self.count + 1.0, BATCHES),
+            count,
             inverse,
             cost_s,
             inverse_inverse,
             inverse_cost,
+            prior_s=prior_s,
         )
 
 

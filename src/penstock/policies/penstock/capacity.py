@@ -42,6 +42,7 @@ GAUGE_ERROR = 0.025  #: The relative error of a busy gauge that does not average
 FEWEST_RECORDS = 100  #: Smaller batches say nothing about the cost of a record.
 MANY_TASKS = 1000  #: Of a batch whose tasks are not known: as many as make any fleet busy.
 PLATFORM = 0.1  #: The weight of a batch in what belongs to the platform.
+LEAST_LEFT = 0.5  #: Overhead that one batch shows leaves this part of the work to the records.
 FORGET_S = 90.0  #: Seconds after which a measurement counts for a third.
 BUSY_WHEN_FULL = 0.95  #: What a busy gauge shows of a full operator, before it was seen full.
 FIRST_NOISE = 0.06  #: The relative deviation of one measurement, before it is known.
@@ -51,13 +52,6 @@ OUTLIER_SIGMAS, CHANGE_SIGMAS = 2.5, 10.0
 IN_A_ROW_S = 30.0  #: Outliers that are further apart are not in a row.
 CONFIRMED = 4.0  #: How many measurements confirm a change.
 AFTER_CHANGE = 6.0  #: What the measurements before are worth in another fleet: executors differ.
-
-
-class Wave(Struct, frozen=True, gc=False, array_like=True):
-    """A stage of a batch: its tasks, and its share of the work."""
-
-    tasks: int
-    share: float
 
 
 class CapacityEstimate(Struct, frozen=True, gc=False, omit_defaults=True):
@@ -72,7 +66,6 @@ class CapacityEstimate(Struct, frozen=True, gc=False, omit_defaults=True):
     work_s: float | None = None
     serial_s: float = 0.0
     fixed_s: float | None = None
-    waves: tuple[Wave, ...] = ()
     busy_when_full: float = BUSY_WHEN_FULL
     noise: float = FIRST_NOISE
     samples: float = 0.0
@@ -85,13 +78,18 @@ class CapacityEstimate(Struct, frozen=True, gc=False, omit_defaults=True):
 
 
 class WorkMeasurement(NamedTuple):
-    """The work of a record by one measurement, at a size where a core-second takes `wave_s`."""
+    """The work of a record by one measurement, at a size where a core-second takes `wave_s`.
+
+    `share` is the part of all work that records take, by this measurement or by what was known.
+    The rest is overhead; its errors are errors in the work of a record, divided by `share`.
+    """
 
     work_s: float
     serial_s: float
     wave_s: float
     executors: int
     at_s: float
+    share: float = 1.0
 
 
 class Capacity(Struct, frozen=True, gc=False):
@@ -110,7 +108,7 @@ class Capacity(Struct, frozen=True, gc=False):
             executors = self.most
         if known.work_s is None or executors < 1:
             return 0.0
-        wave_s = wave_seconds(known.waves, executors, self.cores)
+        wave_s = wave_seconds(known.stages, executors, self.cores)
         return 1.0 / (known.work_s * wave_s + known.serial_s)
 
     def fixed_s(self, executors: int) -> float:
@@ -131,21 +129,22 @@ class Capacity(Struct, frozen=True, gc=False):
         return min(0.5, sqrt(chance**2 + gauges**2) + age_s * 2e-5)
 
 
-def wave_seconds(waves: Sequence[Wave], executors: int, cores: int) -> float:
+def wave_seconds(stages: Sequence[StageCost], executors: int, cores: int) -> float:
     """How long one core-second of work takes on a fleet, contention included.
 
-    Five tasks on four slots run in two waves, where 1.25 would do. Of many waves the last is half
-    full on average, whatever the number of tasks: 100 tasks on 4 slots take 25.5.
+    A stage counts by what a record costs there. Of 100 tasks each of 4 slots runs 25.5 (`rounds`).
 
-    >>> round(wave_seconds([Wave(100, 1.0)], 2, 2) / (1.0 + CONTENTION), 3)
+    >>> stage = StageCost(100, last_size=1.0, last_took_s=1.0)
+    >>> round(wave_seconds([stage], 2, 2) / (1.0 + CONTENTION), 3)
     0.255
     """
     slots = executors * cores
     contention = 1.0 + CONTENTION * (executors - 1)
-    if not waves:
+    work_s = sum(one.record_s for one in stages)
+    if work_s <= 0.0:
         return contention / slots
-    length = sum(wave.share * rounds(wave.tasks, slots) / wave.tasks for wave in waves)
-    return contention * length
+    length = sum(one.record_s * rounds(one.tasks, slots) / one.tasks for one in stages)
+    return contention * length / work_s
 
 
 def learn(
@@ -203,9 +202,7 @@ def _learn_batch(
     full = sum(one.work_s for one in batch.stages) / slots / max(even_s, 1e-9)
     usual = min(max(longer, full), USUAL_IMBALANCE)
     stretch = usual if known.fixed_s is None else known.stretch + PLATFORM * (usual - known.stretch)
-    total_s = sum(one.record_s for one in stages)
-    waves = tuple(Wave(one.tasks, one.record_s / total_s) for one in stages) if total_s else ()
-    wave_s = wave_seconds(waves or known.waves, fleet.active, fleet.cores_per_executor)
+    wave_s = wave_seconds(stages, fleet.active, fleet.cores_per_executor)
     work_s = core_s * stretch / (1.0 + CONTENTION * (fleet.active - 1))
     serial_s = max(0.0, longer - usual) * even_s / records
     if not settled and not _far_below(known, work_s * wave_s + serial_s, wave_s):
@@ -213,13 +210,24 @@ def _learn_batch(
     fixed_s = driver_s(batch)
     if known.fixed_s is not None:
         fixed_s = known.fixed_s + PLATFORM * (fixed_s - known.fixed_s)
-    known = replace(
-        known, fixed_s=fixed_s, stages=stages, stretch=stretch, waves=waves or known.waves
-    )
+    known = _with_overheads(known, stages)
+    known = replace(known, fixed_s=fixed_s, stages=stages, stretch=stretch)
     if records < FEWEST_RECORDS or core_s <= 0.0:
         return known
     at_s = batch.started_at_s + batch.duration_s
-    return updated(known, WorkMeasurement(work_s, serial_s, wave_s, fleet.active, at_s))
+    # Records that have become cheaper leave more overhead, which does not make them uncertain.
+    largest_s = records * max(core_s, known.work_s or 0.0)
+    share = min(1.0, largest_s / sum(one.work_s for one in batch.stages))
+    return updated(known, WorkMeasurement(work_s, serial_s, wave_s, fleet.active, at_s, share))
+
+
+def _with_overheads(known: CapacityEstimate, stages: Sequence[StageCost]) -> CapacityEstimate:
+    """The estimate as it would be if the overhead of tasks had always been known as it is now."""
+    if known.work_s is None or len(known.stages) != len(stages):
+        return known
+    pairs = zip(known.stages, stages, strict=True)
+    more_s = sum((now.overhead_s - old.overhead_s) * old.inverse for old, now in pairs)
+    return replace(known, work_s=max(known.work_s - more_s, LEAST_LEFT * known.work_s))
 
 
 def _core_s(stages: Sequence[StageCost], batch: Batch) -> float:
@@ -263,7 +271,7 @@ def _learn_flow(
     serial_s = even_s * hot / (hot + (1.0 - hot) / executors) if hot else 0.0
     wave_s = wave_seconds((), executors, snapshot.fleet.cores_per_executor)
     work_s = (even_s - serial_s) / wave_s
-    known = replace(known, fixed_s=0.0, waves=(), busy_when_full=full, samples=samples)
+    known = replace(known, fixed_s=0.0, stages=(), busy_when_full=full, samples=samples)
     return updated(known, WorkMeasurement(work_s, serial_s, wave_s, executors, snapshot.at_s))
 
 
@@ -298,19 +306,20 @@ def _settled(snapshot: Snapshot, previous: Snapshot | None, warmup_s: float) -> 
 
 
 def updated(known: CapacityEstimate, one: WorkMeasurement) -> CapacityEstimate:
-    """The estimate with one more measurement, which counts more the fewer there were.
+    """The estimate with one more measurement, which counts more the fewer and vaguer there were.
 
     A single outlier is a straggler and is clipped. Several in a row mean that the job has changed,
     and what was known before is dropped, unless the next measurements confirm it.
     """
     work_s, serial_s, executors, at_s = one.work_s, one.serial_s, one.executors, one.at_s
     known = _confirm_or_revert(known, one)
+    worth = one.share * one.share
     if known.work_s is None:
         return replace(
-            known, work_s=work_s, serial_s=serial_s, samples=1.0, executors=executors, at_s=at_s
+            known, work_s=work_s, serial_s=serial_s, samples=worth, executors=executors, at_s=at_s
         )
     off = _off(known, one)
-    far = OUTLIER_SIGMAS * max(0.02, known.noise)
+    far = OUTLIER_SIGMAS * max(0.02, known.noise) / one.share
     deviations = OUTLIER_SIGMAS * off / far if abs(off) > far else 0.0
     again = known.outlier_run * deviations > 0.0 and at_s - known.at_s < IN_A_ROW_S
     outlier_run = deviations + known.outlier_run if again else deviations
@@ -325,14 +334,14 @@ def updated(known: CapacityEstimate, one: WorkMeasurement) -> CapacityEstimate:
         work_s, serial_s = work_s * shrink, serial_s * shrink
     # After a gap one measurement alone must not replace all that was known.
     gap_s = min(max(0.0, at_s - known.at_s), FORGET_S / 4.0)
-    weight = max(gap_s / FORGET_S, 1.0 / (samples + 1.0))
-    clipped = min(off * off, 36.0 * known.noise**2)
+    weight = max(worth * gap_s / FORGET_S, worth / (samples + worth))
+    clipped = min((off * one.share) ** 2, 36.0 * known.noise**2)
     return replace(
         known,
         work_s=known.work_s + weight * (work_s - known.work_s),
         serial_s=known.serial_s + weight * (serial_s - known.serial_s),
         noise=max(0.01, sqrt(known.noise**2 + 0.005 * (clipped - known.noise**2))),
-        samples=min(samples + 1.0, 2.0 / weight - 1.0),
+        samples=min(samples + worth, 2.0 / weight - 1.0),
         outlier_run=outlier_run,
         executors=executors,
         at_s=max(at_s, known.at_s),

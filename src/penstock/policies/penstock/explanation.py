@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from msgspec.structs import replace
+
 from penstock.core.model import Decision, Reason
 from penstock.core.phrases import counted, due, duration, executors, rate
 from penstock.policies.penstock.planning import PlanInputs
 
 #: The edges of the fan around a forecast, in standard deviations: 8 of 10 lie between them.
 FAN = 1.28
+NOTICED_S = 1.0  #: A shorter hold-up is not mentioned.
 CHANGE = 0.05  #: A smaller relative change of the load is none.
 
 
@@ -36,10 +39,14 @@ def explain_plan(inputs: PlanInputs, best: int, saved_s: float, memory: object) 
         "peak_low_rps": max(0.0, peak_rps - FAN * deviation_rps),
         "peak_high_rps": peak_rps + FAN * deviation_rps,
         "lowest_rps": min(mean),
+        "ahead_rps": mean[-1],
+        "ahead_low_rps": max(0.0, mean[-1] - FAN * inputs.load.deviation[-1]),
+        "ahead_high_rps": mean[-1] + FAN * inputs.load.deviation[-1],
         "horizon_s": len(mean) * inputs.bin_s,
         "capacity_rps": inputs.capacity.rps(best),
         "lag_s": inputs.start.lag_s,
         "saved_executor_s": saved_s,
+        "rescale_s": inputs.rescale_s,
     }
     if inputs.earlier is not None:
         evidence["earlier_rps"] = inputs.earlier.arrival_rps or 0.0
@@ -131,7 +138,7 @@ def _saving(inputs: PlanInputs, best: int, saved_s: float) -> str:
     most, fewer = inputs.limits.max_executors, inputs.start.target - best
     if inputs.start.target > most:
         return f"max_executors={most} does not allow {inputs.start.target}"
-    return f"{fewer} fewer now saves {executor_time(saved_s)} against waiting"
+    return f"{fewer} fewer now saves {executor_time(saved_s)} against waiting{_hold_up(inputs)}"
 
 
 def _growth(inputs: PlanInputs, best: int, saved_s: float) -> str:
@@ -143,8 +150,16 @@ def _growth(inputs: PlanInputs, best: int, saved_s: float) -> str:
     late_s = (saved_s + cost_s) / inputs.prices.late_s if inputs.prices.late_s > 0.0 else 0.0
     text = f"{moved} more now for {executor_time(cost_s)}"
     if late_s < 0.05:
-        return f"{text}, growing later costs more"
-    return f"{text}, otherwise {duration(late_s)} of arrivals are late"
+        return f"{text}, growing later costs more{_hold_up(inputs)}"
+    return f"{text}, otherwise {duration(late_s)} of arrivals are late{_hold_up(inputs)}"
+
+
+def _hold_up(inputs: PlanInputs) -> str:
+    """How long the job waits for its state to move, where that shows."""
+    if not inputs.state_bytes or inputs.rescale_s < NOTICED_S:
+        return ""
+    moving = f"{inputs.state_bytes / 1e9:.1f} GB of state"
+    return f"; moving {moving} holds it up for about {duration(inputs.rescale_s)}"
 
 
 def _waiting(inputs: PlanInputs) -> str:
@@ -153,6 +168,19 @@ def _waiting(inputs: PlanInputs) -> str:
         return "no records wait"
     text = f"records wait up to {duration(inputs.waits_s)}"
     return f"{text} (SLO {duration(inputs.slo_s)})" if inputs.waits_s > inputs.slo_s else text
+
+
+def _split(inputs: PlanInputs) -> str:
+    """How a job with state gets more partitions, and what that would bring."""
+    capacity = inputs.capacity
+    if not inputs.state_bytes or capacity.most is None:
+        return ""
+    tasks = 2 * capacity.most * capacity.cores
+    twice_rps = replace(capacity, most=None).rps(2 * capacity.most)
+    return (
+        f"; with the query stopped, spark._streamingCheckpointManager.repartition(checkpoint, "
+        f"{tasks}) of Spark 4.2 would let {2 * capacity.most} carry {rate(twice_rps)}"
+    )
 
 
 def executor_time(seconds: float) -> str:
@@ -183,7 +211,8 @@ def limit_of(inputs: PlanInputs) -> str | None:
     if inputs.load_rps < 0.97 * here or twice > 1.05 * here:
         return None
     if capacity.most is not None and target >= capacity.most:
-        return f"{executors(capacity.most, 'have')} all partitions, more would have none"
+        held = f"{executors(capacity.most, 'have')} all partitions, more would have none"
+        return f"{held}{_split(inputs)}"
     if capacity.track.serial_s * here > 0.5:
         return "one task or key delays the others, and more executors do not speed it up"
     return "the cost of a record does not shrink with more executors"

@@ -23,6 +23,7 @@ from penstock.policies.penstock.planning import BINS, PlanInputs, costs, largest
 from penstock.policies.penstock.rescaling import (
     ASSUMED_STARTUP_S,
     Growth,
+    HoldUp,
     learn_growth,
     learn_hold_up,
     learn_startup,
@@ -47,7 +48,7 @@ class PenstockMemory(Struct, frozen=True, tag=True, omit_defaults=True):
     mean_rps: float = 0.0
     seen_s: float = 0.0
     startup_s: float | None = None
-    rescale_s: float | None = None
+    hold_up: HoldUp = HoldUp()
     surges: Surges = Surges()
     days: Days = Days()
     growth: Growth = Growth()
@@ -148,8 +149,9 @@ class Penstock:
         if not lag_is_known and (snapshot.trigger_interval_s is None or not snapshot.batches):
             return not_measured(target, "delay_s", "backlog_records", memory=memory)
         plain = self.ahead(knowledge.window(PAST_BINS * self.bin_s) or [snapshot], memory.surges)
-        ahead = memory.days.improved(snapshot.at_s, load, plain, self.bin_s)
-        days = memory.days.observed(snapshot.at_s, load, plain, self.bin_s)
+        wall_s = snapshot.at_s + snapshot.clock_ahead_s
+        ahead = memory.days.improved(wall_s, load, plain, self.bin_s)
+        days = memory.days.observed(wall_s, load, plain, self.bin_s)
         memory = msgspec.structs.replace(memory, days=days)
         if memory.track.work_s is None:
             return self._without_capacity(snapshot, memory)
@@ -240,6 +242,7 @@ class Penstock:
             most = ceil(most / fleet.cores_per_executor)
         startup_s = self.assumed_startup_s if memory.startup_s is None else memory.startup_s
         assumed_s = FLOW_HOLD_UP_S if trigger_s is None else BATCH_HOLD_UP_S
+        rescale_s = memory.hold_up.seconds(snapshot.state_bytes)
         late_s, move_s = self.late_price * limits.max_executors, 3600.0 * self.move_price
         recent = (one for one in knowledge.window(BEFORE_S) if one.at_s < snapshot.at_s)
         return PlanInputs(
@@ -251,7 +254,8 @@ class Penstock:
             load=ahead,
             surges=memory.surges,
             capacity=Capacity(memory.track, fleet.cores_per_executor, most),
-            rescale_s=assumed_s if memory.rescale_s is None else memory.rescale_s,
+            rescale_s=assumed_s if rescale_s is None else rescale_s,
+            state_bytes=snapshot.state_bytes,
             trigger_s=trigger_s,
             bin_s=self.bin_s,
             slo_s=self.slo_s,
@@ -271,7 +275,7 @@ class Penstock:
                 # The mean over the last day: lateness is charged against it.
                 seen_s = min(86_400.0, seen_s + gap_s)
                 mean_rps += (load - mean_rps) * gap_s / seen_s
-        track, startup_s, rescale_s = memory.track, memory.startup_s, memory.rescale_s
+        track, startup_s, hold_up = memory.track, memory.startup_s, memory.hold_up
         asked_s = rescales[-1].at_s if rescales else None
         # A late measurement of a fleet that has changed since says nothing about the present one.
         if asked_s is None or not asked_s >= snapshot.at_s:
@@ -279,9 +283,9 @@ class Penstock:
         if asked_s is not None:
             if rescales[-1].after > rescales[-1].before:
                 startup_s = learn_startup(startup_s, snapshot, previous, asked_s)
-            rescale_s = learn_hold_up(rescale_s, track, knowledge.window(100.0), asked_s)
+            hold_up = learn_hold_up(hold_up, track, knowledge.window(100.0), asked_s)
         settling_s = (startup_s or self.assumed_startup_s) + SETTLING_S * self.bin_s / BIN_S
         growth = learn_growth(memory.growth, track, snapshot, rescales, settling_s)
         return PenstockMemory(
-            track, mean_rps, seen_s, startup_s, rescale_s, surges, memory.days, growth
+            track, mean_rps, seen_s, startup_s, hold_up, surges, memory.days, growth
         )

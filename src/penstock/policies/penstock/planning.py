@@ -60,6 +60,7 @@ class PlanInputs:
     bin_s: float
     slo_s: float
     limits: Limits
+    state_bytes: float | None = None
 
     @property
     def pace(self) -> float:

@@ -19,7 +19,49 @@ ASSUMED_STARTUP_S = 30.0  #: The start-up time that is assumed before any execut
 SHORTEST_STARTUP_S, LONGEST_STARTUP_S, LONGEST_HOLD_UP_S = 5.0, 600.0, 120.0
 OVER_S = 40.0  #: How long after a change of the fleet its hold-up is over.
 IDLE = 0.5  #: A job that uses less of its capacity has caught up before the next turn.
+#: States that differ by this part of their mean say half of what each byte costs.
+DOUBT = 0.2
 FLOODED_S = 20.0  #: With a larger expected lag, in seconds of arrivals, no hold-up is measured.
+
+
+class HoldUp(Struct, frozen=True, gc=False, omit_defaults=True):
+    """By how much a change of the fleet increases the lag: a line over the state that moves.
+
+    `mean_s` and `mean_bytes` are the means of what was measured, with the two moments of a
+    least-squares line. The line counts as far as states have differed.
+
+    >>> known = HoldUp()
+    >>> for gigabytes in (1.0, 2.0, 3.0, 4.0):
+    ...     known = known.updated(1.0 + 2.0 * gigabytes, 1e9 * gigabytes)
+    >>> round(known.seconds(None), 1), round(known.seconds(8e9), 1)
+    (5.9, 15.5)
+    """
+
+    mean_s: float | None = None
+    mean_bytes: float = 0.0
+    bytes_bytes: float = 0.0
+    bytes_s: float = 0.0
+
+    def seconds(self, state_bytes: float | None) -> float | None:
+        """What is expected with that much state; the mean where the state is not measured."""
+        if self.mean_s is None or state_bytes is None or self.bytes_bytes <= 0.0:
+            return self.mean_s
+        slope = max(0.0, self.bytes_s) / (self.bytes_bytes + (DOUBT * self.mean_bytes) ** 2)
+        expected_s = self.mean_s + slope * (state_bytes - self.mean_bytes)
+        return min(LONGEST_HOLD_UP_S, max(0.0, expected_s))
+
+    def updated(self, lost_s: float, state_bytes: float | None) -> HoldUp:
+        """The line with one more measurement."""
+        moved_bytes = state_bytes or 0.0
+        if self.mean_s is None:
+            return HoldUp(lost_s, moved_bytes)
+        more_bytes, longer_s = moved_bytes - self.mean_bytes, lost_s - self.mean_s
+        return HoldUp(
+            self.mean_s + WEIGHT * longer_s,
+            self.mean_bytes + WEIGHT * more_bytes,
+            (1.0 - WEIGHT) * (self.bytes_bytes + WEIGHT * more_bytes * more_bytes),
+            (1.0 - WEIGHT) * (self.bytes_s + WEIGHT * more_bytes * longer_s),
+        )
 
 
 class Growth(Struct, frozen=True, gc=False, omit_defaults=True):
@@ -84,21 +126,20 @@ def learn_startup(
 
 
 def learn_hold_up(
-    known_s: float | None, track: CapacityEstimate, recent: Sequence[Snapshot], asked_s: float
-) -> float | None:
+    known: HoldUp, track: CapacityEstimate, recent: Sequence[Snapshot], asked_s: float
+) -> HoldUp:
     """By how much a change of the fleet increases the lag; `recent` ends with the present.
 
     A micro-batch job shows it in the batch that waits for state to move; a dataflow, which stops,
     in what waits afterwards beyond what its load and its capacity account for.
     """
     if len(recent) < 2 or track.work_s is None:
-        return known_s
+        return known
     is_batched = recent[-1].trigger_interval_s is not None
     lost_s = _batch_hold_up_s(track, recent) if is_batched else _stop_s(track, recent, asked_s)
     if lost_s is None:
-        return known_s
-    lost_s = min(LONGEST_HOLD_UP_S, lost_s)
-    return lost_s if known_s is None else known_s + WEIGHT * (lost_s - known_s)
+        return known
+    return known.updated(min(LONGEST_HOLD_UP_S, lost_s), recent[-1].state_bytes)
 
 
 def _stop_s(track: CapacityEstimate, recent: Sequence[Snapshot], asked_s: float) -> float | None:

@@ -82,63 +82,6 @@ class Queueing:
         Rates are means over this window.
     period_s
         Seconds between decisions.
-
-    Examples
-    --------
-    Thirty images per second, a tenth of a second of work each: four executors are 75 % busy and
-    answer within 0.15 s, five within 0.12 s.
-
-    >>> from penstock import Fleet, Knowledge, OperatorSample, Snapshot
-    >>> operators = (OperatorSample("recognise", input_rps=30.0, busy_fraction=0.75),)
-    >>> now = Snapshot(0.0, Fleet(4, 4, 4), arrival_rps=30.0, operators=operators)
-    >>> decision = Queueing(max_response_s=0.12, goal="operator").decide(now, Knowledge())
-    >>> decision.target_executors, decision.reasons[0].text
-    (5, 'recognise answers within 0.12 s with 5 instances: 5 executors instead of 4')
-    >>> decision = Queueing(max_response_s=0.12).decide(now, Knowledge())
-    >>> decision.target_executors, decision.reasons[0].text
-    (5, 'recognise takes 0.151 s, more than 0.12 s: one more for recognise,
-    5 executors instead of 4')
-
-    The same images on Spark with a trigger of 2 s: half of it goes by before a batch starts, and
-    with four executors a batch takes 1.5 s.
-
-    >>> from msgspec.structs import replace
-    >>> batched = replace(now, trigger_interval_s=2.0)
-    >>> Queueing(max_response_s=2.3).decide(batched, Knowledge()).reasons[0].text
-    'a record waits 1 s for the trigger and 1.5 s for its batch, 2.58 s in all, more than 2.3 s:
-    5 executors instead of 4'
-
-    References
-    ----------
-    Russo Russo et al. 2021, section 4.2: R_max 1 s, every 30 s, at most 15 instances.
-    Allen 1990, "Probability, statistics, and queueing theory", for the GI/G/k approximation.
-
-    Where we differ
-    ---------------
-    ``Pk``: the printed ``rho^sqrt(k+1)`` below a utilisation of 0.7 is wrong even for one server
-    (0.375 instead of 0.5 at half load); Erlang C is exact for M/M/k. Rates into each operator are
-    those that would reach it if all before it kept up, as in `ds2`, so that a saturated operator
-    does not hide the load of the next. The paper leaves alpha open; 0.5 is ours. Of the paths that
-    end in one sink the slowest stands for all. An operator gives an instance back only if all
-    paths through it are relaxed and would stay within the goal: with fast records one instance
-    makes the difference between milliseconds and falling behind, and the printed rule would go to
-    and fro for ever. Where the mere work takes more than alpha R_max, no path could ever be
-    relaxed: there alpha is taken of what is left for waiting. A goal below the time of the mere
-    work cannot be reached by any number: there the paper takes all that it may, we ask that
-    records wait no longer than they are worked on. On micro-batches it is what no fleet can
-    shorten, half a trigger interval and the fixed cost of a batch, that is doubled, and alpha is
-    taken of what a fleet can shorten. Micro-batches
-    are ours; Pulsar has none. There nothing is given back while records are later than the goal:
-    the model knows no backlog. The fixed cost is what batches take beyond the time that their tasks
-    keep all slots busy.
-
-    Wins and loses
-    --------------
-    Wins where a response time is asked for and records are slow, one by one, such as images:
-    it gives what the goal needs, no more. Loses on a backlog and, without batches, on fast
-    records: it knows only the steady state, and with records of microseconds any fleet that keeps
-    up meets the goal, so it runs at the edge. The path goal moves one instance per turn, too slow
-    for a flash crowd.
     """
 
     max_response_s: Annotated[float, Meta(gt=0)] = 1.0
@@ -176,7 +119,7 @@ class Queueing:
         largest, count = max(instances.items(), key=lambda pair: pair[1])
         size = counted(count, "instance")
         goal = f"{largest} answers within {self.max_response_s:g} s with {size}:"
-        return _sized(flow, instances, goal, snapshot)
+        return _resized(flow, _fleet_of(flow, instances), goal, snapshot.fleet.target)
 
     def _by_path(
         self,
@@ -207,7 +150,8 @@ class Queueing:
         instances = {n: k + (n in more) - (n in fewer) for n, k in planned.items()}
         slowest = max(paths, key=lambda path: path.response_s / path.goal_s)
         text = _story(slowest, more, fewer)
-        return _sized(flow, instances, text, snapshot, QueueingMemory(instances))
+        target, memory = _fleet_of(flow, instances), QueueingMemory(instances)
+        return _resized(flow, target, text, snapshot.fleet.target, memory)
 
     def _by_batch(
         self, flow: OperatorDemands, station: BatchStation, snapshot: Snapshot
@@ -372,23 +316,12 @@ def _batch_story(station: BatchStation, response_s: float, goal_s: float, execut
     return f"{waits}, {response_s:.3g} s in all, of {goal_s:.3g} s:"
 
 
-def _sized(
-    flow: OperatorDemands,
-    instances: Mapping[str, int],
-    story: str,
-    snapshot: Snapshot,
-    memory: QueueingMemory | None = None,
-) -> Decision:
-    target = max(1, ceil(flow.fleet_of(instances)))
-    return _resized(flow, target, story, snapshot.fleet.target, memory)
+def _fleet_of(flow: OperatorDemands, instances: Mapping[str, int]) -> int:
+    return max(1, ceil(flow.fleet_of(instances)))
 
 
 def _resized(
-    flow: OperatorDemands,
-    target: int,
-    story: str,
-    fleet: int,
-    memory: QueueingMemory | None = None,
+    flow: OperatorDemands, target: int, story: str, fleet: int, memory: QueueingMemory | None = None
 ) -> Decision:
     needed = flow.executors
     evidence = {"mean_arrival_rps": flow.arrival_rps, "stable_executors": needed}

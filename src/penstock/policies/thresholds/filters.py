@@ -99,7 +99,7 @@ class InputFit(Struct, frozen=True, gc=False, array_like=True):
         )
 
     def coefficients(self) -> tuple[float, float]:
-        """``a`` and ``b``; zero for an input that never varied, or cannot be told apart."""
+        """``a`` and ``b``; zero for an input that never varied, or cannot be distinguished."""
         determinant = self.rate_rate * self.change_change - self.rate_change**2
         if determinant > 1e-9 * self.rate_rate * self.change_change:
             a = self.rate_moved * self.change_change - self.change_moved * self.rate_change

@@ -15,20 +15,8 @@ from penstock.core.model import Decision, ExecutorSample, Limits, Reason, Snapsh
 from penstock.core.phrases import executors as count_executors
 from penstock.core.phrases import resized
 from penstock.policies.algorithms.measurements import hold, last_run
-from penstock.policies.thresholds.bands import (
-    ROUNDING,
-    Metric,
-    MetricBand,
-    compared,
-    metric_bands,
-)
-from penstock.policies.thresholds.filters import (
-    Estimate,
-    ExecutorFilter,
-    InputFit,
-    growth_of,
-    kernel_means,
-)
+from penstock.policies.thresholds import filters
+from penstock.policies.thresholds.bands import ROUNDING, Metric, MetricBand, compared, metric_bands
 
 #: Beyond six standard deviations a Gaussian weight is below 1.6e-8: not worth remembering.
 KERNEL_DEVIATIONS = 6.0
@@ -48,8 +36,8 @@ class FilterMemory(Struct, frozen=True, tag=True, omit_defaults=True):
     past: dict[str, tuple[tuple[float, ...], ...]] = {}
     at_s: float | None = None
     arrival_rps: float | None = None
-    tracks: dict[str, ExecutorFilter] = {}
-    fits: tuple[InputFit, ...] = ()
+    tracks: dict[str, filters.ExecutorFilter] = {}
+    fits: tuple[filters.InputFit, ...] = ()
 
 
 class FilteredLoad(Struct, frozen=True, gc=False):
@@ -103,66 +91,6 @@ class Thresholds:
         Start with this many instead.
     period_s
         Seconds between decisions.
-
-    Examples
-    --------
-    Three executors at 90, 90 and 75 % cpu are at 85 % on average, above 80 %:
-
-    >>> from penstock import ExecutorSample, Fleet, Knowledge, Snapshot
-    >>> executors = tuple(
-    ...     ExecutorSample(str(i), 0.0, cpu_fraction=cpu, memory_fraction=0.3)
-    ...     for i, cpu in enumerate((0.9, 0.9, 0.75)))
-    >>> snapshot = Snapshot(0.0, Fleet(3, 3, 3), executors=executors)
-    >>> decision = Thresholds(filter="pure").decide(snapshot, Knowledge())
-    >>> decision.target_executors, decision.reasons[0].text
-    (4, 'cpu 0.85 is above 0.8: 4 executors instead of 3')
-
-    A job whose shuffles fill the network, at any cpu:
-
-    >>> shuffling = Snapshot(0.0, Fleet(3, 3, 3), executors=tuple(
-    ...     ExecutorSample(str(i), 0.0, cpu_fraction=0.2, memory_fraction=0.3,
-    ...                    network_bytes_per_s=60e6) for i in range(3)))
-    >>> policy = Thresholds(filter="pure", network_bytes=(10e6, 50e6))
-    >>> policy.decide(shuffling, Knowledge()).reasons[0].text
-    'network 60.0 MB/s is above 50.0 MB/s: 4 executors instead of 3'
-
-    The second run of a job starts with the mean fleet of the first, if it continues its journal:
-    ``attach(spark, "thresholds", journal="job.jsonl")`` in both. What the Kalman filter has learned
-    of the rate is kept as well; estimates of executors that are gone are not.
-
-    References
-    ----------
-    M. Borkowski, C. Hochreiner, S. Schulte, "Minimizing cost by reducing scaling operations in
-    distributed stream processing", PVLDB 12(7), 2019: sections 2.3, 2.4 and 3.3.
-
-    Where we differ
-    ---------------
-    - ``P = (1 - G) P`` after each measurement, which the paper leaves out: without it the gain
-      goes to one and nothing is filtered.
-    - ``D`` and ``dD`` are the arrival rate and its change divided by the executors; it is that of
-      the interval which ends with the measurement, because our rates are means over it.
-    - ``a`` and ``b`` are fitted while the job runs, on measurements below the upper threshold: a
-      saturated executor does not show how much more there is to do. Such a prediction is kept
-      between no change and one in proportion to the rate, or ``a D``, added at 2 Hz, runs away.
-      With `rate_effects` ``a`` is zero, and the prediction is the paper's.
-    - ``Q = P0 - R`` has a floor of 1 % of R: the paper assumes ``P0 > R``.
-    - An executor that joins later goes through its own dead and ease-in time; meanwhile it counts
-      in the sum with its own preliminary estimate, and not in the mean. The paper takes no
-      decision during these times: so with `waits_for_newcomers`, which halves the rescales but
-      lets no one act while executors come and go.
-    - The paper does not print for which load `ekf` sizes; that it is the upper threshold is ours.
-    - `gauss` starts again for an executor that once was not measured.
-    - The last run is the part of the journal before a pause of 20 periods after which all executors
-      are new; its mean is over at most the last 4,096 turns.
-    - Network and disk are what the paper leaves for later; off by default.
-
-    Wins and loses
-    --------------
-    `ekf` wins on rescales under noise: on a pyramid of 0 to 60 records/s the paper counts 58 of
-    them against 421 with `pure`. Loses where cpu is no measure of need: a job that waits for its
-    sink is never above 80 % and never grows, and one with a backlog of an hour shows no more than
-    fully busy executors, so it catches up in small steps. Between 45 and 80 % it does nothing: on
-    a recorded day that stayed inside of that band it kept the largest fleet.
     """
 
     filter: Literal["pure", "gauss", "ekf"] = "ekf"
@@ -221,7 +149,7 @@ class Thresholds:
             return self._sized(snapshot, load, memory)
         if self.filter == "gauss":
             memory = self._kept(snapshot.at_s, executors, memory)
-            measured = kernel_means(
+            measured = filters.kernel_means(
                 memory.times_s,
                 list(memory.past.values()),
                 snapshot.at_s,
@@ -344,12 +272,12 @@ class Thresholds:
         arrival_rps, active = snapshot.arrival_rps, max(1, snapshot.fleet.active)
         before_rps = arrival_rps if memory.arrival_rps is None else memory.arrival_rps
         rate, change = arrival_rps / active, (arrival_rps - before_rps) / active
-        growth = growth_of(before_rps, arrival_rps)
+        growth = filters.growth_of(before_rps, arrival_rps)
         bands = self._bands
-        fits = memory.fits or tuple(InputFit() for _ in bands)
+        fits = memory.fits or tuple(filters.InputFit() for _ in bands)
         effects = [(0.0, b) for b in self.rate_effects] or [fit.coefficients() for fit in fits]
         drifts = [a * rate + b * change for a, b in effects]
-        tracks: dict[str, ExecutorFilter] = {}
+        tracks: dict[str, filters.ExecutorFilter] = {}
         moves: list[list[float]] = [[] for _ in bands]
         for executor in executors:
             before = memory.tracks.get(executor.id)
@@ -358,8 +286,8 @@ class Thresholds:
                 if before is not None:
                     tracks[executor.id] = before
             elif before is None:
-                estimates = tuple(Estimate(z, 0.0, 0.0, z) for z in measured)
-                tracks[executor.id] = ExecutorFilter(0.0, 1, estimates)
+                estimates = tuple(filters.Estimate(z, 0.0, 0.0, z) for z in measured)
+                tracks[executor.id] = filters.ExecutorFilter(0.0, 1, estimates)
             else:
                 bounds = None if self.rate_effects else growth
                 tracks[executor.id] = before.advanced(
@@ -373,7 +301,10 @@ class Thresholds:
         return FilterMemory(True, (), {}, at_s, arrival_rps, tracks, fits)
 
     def _add_moves(
-        self, moves: Sequence[list[float]], before: ExecutorFilter, measured: Sequence[float]
+        self,
+        moves: Sequence[list[float]],
+        before: filters.ExecutorFilter,
+        measured: Sequence[float],
     ) -> None:
         """How far each metric moved; near saturation it no longer shows how much there is to do."""
         for moved, estimate, z in zip(moves, before.estimates, measured, strict=True):

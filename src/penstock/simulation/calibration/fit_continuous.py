@@ -208,7 +208,7 @@ def _first_guess_rps(runs: Sequence[Rows]) -> float:
 
 
 def _scaled(job: ContinuousJob, rps_per_worker: float) -> ContinuousJob:
-    """The job with service times such that one worker does so much."""
+    """The job with service times such that one worker has that rate."""
     factor = job.capacity_rps(1) / rps_per_worker
     operators = tuple(
         msgspec.structs.replace(one, service_s=one.service_s * factor) for one in job.operators

@@ -31,6 +31,10 @@ if TYPE_CHECKING:
     from penstock.simulation.engines.microbatch import MicroBatchJob
 
 
+#: Tasks, core-seconds of a batch and per record, seconds of a batch and per record.
+StageRow = tuple[int, float, float, float, float]
+
+
 def _draws(rng: Random, table: list[float]) -> Iterator[float]:
     """Endless random factors; drawn in bulk, which is cheaper."""
     while True:
@@ -71,7 +75,7 @@ class MicroBatchRun(InstantActuator):
         self._ends: list[float] = []
         self._offsets: list[float] = [0.0]
         self._loads: list[float] = []
-        self._plans: list[tuple[int, TaskPlan]] = []  # from which batch on
+        self._costs: list[tuple[int, list[StageRow]]] = []  # of stages, from which batch on
 
         # What was done since the last reading or change of plan.
         self._batches_run = self._load_run = self._records_booked = 0.0
@@ -179,25 +183,31 @@ class MicroBatchRun(InstantActuator):
             map(Batch, count(first), starts, durations, records, phases, repeat({}), stages)
         )
 
+    def _stage_rows(self, plan: TaskPlan) -> list[StageRow]:
+        """What each stage costs under a plan; tasks start inside of the first."""
+        tasks = [stage.tasks for stage in self._job.stages]
+        spans_s = list(plan.span_base_s)
+        if spans_s:
+            spans_s[0] += self._job.launch_s
+        works = plan.stage_base_s, plan.stage_s_per_record
+        return list(zip(tasks, *works, spans_s, plan.span_s_per_record, strict=False))
+
     def _stages_of(self, number: int, took_s: float) -> tuple[BatchStage, ...]:
         """The stages of a batch; the last one ends when the batch is committed."""
-        job, load = self._job, self._loads[number]
-        while len(self._plans) > 1 and self._plans[1][0] <= number:
-            del self._plans[0]
-        plan = self._plans[0][1]
-        if not load or not plan.span_base_s:
+        load = self._loads[number]
+        while len(self._costs) > 1 and self._costs[1][0] <= number:
+            del self._costs[0]
+        rows = self._costs[0][1]
+        if not load or not rows:
             return ()
-        begin_s, last_s = job.planning_s, took_s - job.commit_s
+        begin_s, last_s = self._job.planning_s, took_s - self._job.commit_s
         found = []
-        for place, stage in enumerate(job.stages):
-            work_s = plan.stage_base_s[place] + plan.stage_s_per_record[place] * load
-            end_s = begin_s + plan.span_base_s[place] + plan.span_s_per_record[place] * load
-            if place == 0:
-                end_s += job.launch_s  # tasks start inside of a stage
-            if place == len(job.stages) - 1 or end_s > last_s:
-                end_s = max(begin_s, last_s)  # what the batch waited for state is in it as well
-            found.append(BatchStage(stage.tasks, work_s, begin_s, end_s))
+        for tasks, base_s, s_per_record, span_s, span_s_per_record in rows:
+            end_s = min(begin_s + span_s + span_s_per_record * load, max(begin_s, last_s))
+            found.append(BatchStage(tasks, base_s + s_per_record * load, begin_s, end_s))
             begin_s = end_s
+        # What the batch waited for state is in its last stage as well.
+        found[-1] = BatchStage(tasks, found[-1].work_s, found[-1].begin_s, max(begin_s, last_s))
         return tuple(found)
 
     def _run_to(self, now_s: float) -> None:
@@ -328,7 +338,7 @@ class MicroBatchRun(InstantActuator):
         moving_s = max(self._extra_s, crew.replan(self._roster.ready, now_s))
         self._extra_s, self._joining_s = moving_s + self._joining_s, 0.0
         self._base_s = job.fixed_s + crew.plan.base_s
-        self._plans.append((len(self._ends), crew.plan))
+        self._costs.append((len(self._ends), self._stage_rows(crew.plan)))
         self._limit = job.max_offsets_per_trigger or inf
         if job.max_batch_s is not None and crew.plan.s_per_record > 0.0:
             # At least one: a batch whose fixed cost is too long already must not starve.

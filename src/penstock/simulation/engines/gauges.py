@@ -179,20 +179,7 @@ class Gauges:
             held = held_back * (1.0 - busy) if holds else 0.0
             backlog = 0.0 if upstream else None if outage else waiting * taken
             taken_rps = rps * taken
-            samples.append(
-                OperatorSample(
-                    name,
-                    upstream,
-                    taken_rps,
-                    taken_rps * selectivity,
-                    busy,
-                    held,
-                    1.0 - busy - held,
-                    backlog,
-                    service_s,
-                    service_cv2,
-                    arrival_cv2,
-                    tasks,
-                )
-            )
+            flow = taken_rps, taken_rps * selectivity, busy, held, 1.0 - busy - held, backlog
+            service = service_s, service_cv2, arrival_cv2, tasks
+            samples.append(OperatorSample(name, upstream, *flow, *service))
         return tuple(samples)

@@ -28,8 +28,6 @@ class MicroBatchJob(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
 
     docs/simulated-jobs.md says what each field means.
 
-    Examples
-    --------
     Twelve executors of two cores run 192 tasks in 8 and 200 tasks in 9 waves. Each record costs
     80 us in the first and 70 us in the second stage, and 11 % more for contention:
 

@@ -1,0 +1,33 @@
+"""What is known of a policy: its docstring, and the Markdown file beside its module.
+
+The docstring has the rule and its parameters, which are read with the code. Examples, where the
+rule comes from, where ours differs, and where it wins and loses are in ``NAME.md``; all of it may
+also stand in the docstring, as in a policy of one file.
+"""
+
+from __future__ import annotations
+
+import inspect
+import re
+import sys
+from pathlib import Path
+
+
+def documentation(kind: type) -> str:
+    """The sections of both in one text, headings underlined as in a docstring.
+
+    >>> from penstock.policies.static import Static
+    >>> documentation(Static).count("\\n---")
+    5
+    """
+    text = inspect.getdoc(kind) or ""
+    file = getattr(sys.modules.get(kind.__module__), "__file__", None)
+    notes = Path(file).with_suffix(".md") if file else None
+    if notes is None or not notes.is_file():
+        return text
+    # Examples are indented in Markdown, so that they show as code.
+    unindented = re.sub(r"^ {4}", "", notes.read_text(encoding="utf-8"), flags=re.MULTILINE)
+    _, *sections = unindented.split("\n## ")
+    parted = (section.partition("\n") for section in sections)
+    underlined = (f"{name}\n{'-' * len(name)}\n{body.strip()}" for name, _, body in parted)
+    return "\n\n".join([text, *underlined])
