@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from penstock.core.clock import LiveClock, SimulatedClock, WallClock
+from penstock.core.clock import LiveClock, LoopTime, SimulatedClock, WallClock
 
 
 @dataclass
@@ -21,6 +21,11 @@ class World:
     end_s: float = 1060.0
     reconciled: list[float] = field(default_factory=list)
     read_at_s: float = 1000.0
+    jumps: dict[float, float] = field(default_factory=dict)
+
+    def wall_s(self) -> float:
+        """The clock of the machine, which somebody sets to another time."""
+        return self.now_s + sum(by_s for at_s, by_s in self.jumps.items() if at_s <= self.now_s)
 
     def sleep(self, seconds: float) -> None:
         self.now_s += seconds
@@ -34,7 +39,9 @@ class World:
             is_paused=lambda: self.paused[0] <= self.now_s < self.paused[1],
             may_turn=lambda: not self.refused[0] <= self.now_s < self.refused[1],
             has_surged=self.has_surged,
-            wall=WallClock(now=lambda: self.now_s, sleep=self.sleep),
+            wall=WallClock(
+                LoopTime(wall=self.wall_s, steady=lambda: self.now_s).now, sleep=self.sleep
+            ),
         )
         for now_s in clock.ticks(every_s, self.reconciled.append):
             self.read_at_s = now_s
@@ -68,6 +75,29 @@ def test_a_turn_that_is_due_in_a_pause_is_taken_at_its_end() -> None:
 def test_a_turn_that_may_not_be_taken_is_left_out() -> None:
     world = World(refused=(1008.0, 1024.0))
     assert list(world.turns(10.0)) == pytest.approx([0, 30, 40, 50], abs=0.2)
+
+
+@pytest.mark.parametrize("by_s", [3600.0, -3600.0, 86_400.0, -1e9])
+def test_a_clock_that_is_set_to_another_time_moves_no_turn(by_s: float) -> None:
+    world = World(jumps={1023.0: by_s, 1047.0: -by_s})
+    assert list(world.turns(10.0)) == pytest.approx([0, 10, 20, 30, 40, 50], abs=0.2)
+    assert len(world.reconciled) == pytest.approx(600, abs=2)
+
+
+def test_the_time_of_the_loop_says_how_far_the_clock_is_ahead_of_it() -> None:
+    world = World(jumps={1010.0: 3600.0})
+    loop = LoopTime(wall=world.wall_s, steady=lambda: world.now_s)
+    world.now_s = 1015.0
+    assert (loop.now(), loop.ahead_s()) == (1015.0, 3600.0)
+    world.jumps[1020.0] = -3599.5
+    world.now_s = 1025.0
+    assert (loop.now(), loop.ahead_s()) == (1025.0, 0.0)  # half a second is no other time
+
+
+def test_the_time_of_a_restarted_loop_goes_on_after_a_journal_from_the_future() -> None:
+    """The clock was set back by an hour while the driver was down."""
+    loop = LoopTime(5000.0, wall=lambda: 1400.0, steady=lambda: 7.0)
+    assert (loop.now(), loop.ahead_s()) == (5000.0, -3600.0)
 
 
 def test_simulated_clocks_never_call_what_is_to_be_done_meanwhile() -> None:

@@ -204,3 +204,15 @@ def test_no_wish_ends_outside_the_bounds_and_every_bend_is_explained(
 def test_one_executor_is_counted_as_one(limits: Limits, wanted: int, fleet: int, text: str) -> None:
     decision = judge(limits, wanted_size(wanted), seen(0.0, fleet))
     assert decision.reasons[-1].text == text
+
+
+def test_a_fleet_of_none_does_not_stay_where_nothing_can_be_measured() -> None:
+    """Without executors no batch ends: the load would stay unknown for ever."""
+    limits = Limits(min_executors=0)
+    blind = Snapshot(at_s=0.0, fleet=Fleet(0, 0, 0))
+    decision = judge(limits, wanted_size(0), blind)
+    assert (decision.target_executors, decision.wanted_executors) == (1, 0)
+    assert decision.reasons[-1].text == "0 executors measure nothing: 1 until the load is known"
+    idle = Snapshot(at_s=0.0, fleet=Fleet(0, 0, 0), arrival_rps=0.0)
+    assert judge(limits, wanted_size(0), idle).target_executors == 0
+    assert judge(Limits(min_executors=2), wanted_size(0), blind).target_executors == 2

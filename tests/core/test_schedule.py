@@ -93,9 +93,10 @@ def test_a_daily_limit_holds_if_a_start_was_within_its_duration(
     assert limit.is_on(moment.timestamp()) == (since_s < 3600.0 * hours)
 
 
-def decided(limits: Limits, wanted: int, fleet: int, moment: str) -> Decision:
+def decided(limits: Limits, wanted: int, fleet: int, moment: str, ahead_s: float = 0.0) -> Decision:
     knowledge = Knowledge(limits)
-    snapshot = Snapshot(at(moment), Fleet(fleet, fleet, fleet), arrival_rps=1.0)
+    size = Fleet(fleet, fleet, fleet)
+    snapshot = Snapshot(at(moment), size, arrival_rps=1.0, clock_ahead_s=ahead_s)
     knowledge.learn(snapshot, snapshot.at_s)
     decision = Decision.of(wanted, Reason("plan", "a plan"))
     for guard in chain(limits):
@@ -110,6 +111,13 @@ def test_a_floor_grows_the_fleet_and_says_why() -> None:
     assert held.reasons[-1].code == "scheduled_min"
     assert held.reasons[-1].text == "2 executors wanted, schedule 'peak' has 6 as the fewest"
     assert decided(limits, 2, 2, "2026-11-16 10:30").target_executors == 2
+
+
+def test_a_schedule_goes_by_the_clock_on_the_wall_when_that_was_set_to_another_time() -> None:
+    limits = Limits(schedule=(floor("0 8 * * *"),))
+    assert decided(limits, 2, 2, "2026-11-16 07:30").target_executors == 2
+    assert decided(limits, 2, 2, "2026-11-16 07:30", ahead_s=3600.0).target_executors == 6
+    assert decided(limits, 2, 2, "2026-11-16 08:30", ahead_s=-3600.0).target_executors == 2
 
 
 def test_a_ceiling_caps_and_a_floor_wins_over_it() -> None:

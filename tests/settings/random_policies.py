@@ -29,7 +29,8 @@ def _numbers(meta: Meta | None, default: Any, whole: bool) -> st.SearchStrategy[
         high = min([high, *(float(b) for b in (meta.le, meta.lt) if b is not None)])
     if whole:
         return st.integers(int(low) + (int(low) < low), max(int(high), int(low) + 1))
-    return st.floats(low, high, exclude_max=bool(meta and meta.lt is not None))
+    above = meta is not None and meta.gt is not None and low == meta.gt
+    return st.floats(low, high, exclude_min=above, exclude_max=bool(meta and meta.lt is not None))
 
 
 def _rules() -> st.SearchStrategy[ScalingRules]:

@@ -16,7 +16,7 @@ from penstock.policies.penstock.penstock import Penstock
 from penstock.settings.goal import Goal
 from penstock.settings.header import journal_header, recorded_spec
 from penstock.settings.policy_spec import wire
-from penstock.settings.toml import load, parse
+from penstock.settings.toml import parse, read_tables
 
 
 def test_an_empty_file_is_the_default_policy_inside_the_default_limits() -> None:
@@ -142,7 +142,7 @@ def test_a_mistake_in_a_schedule_is_named_with_its_place(text: str, sentence: st
 
 def test_a_file_that_is_not_there_is_named(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match=r"cannot read .*nowhere\.toml: No such file"):
-        load(tmp_path / "nowhere.toml")
+        read_tables(tmp_path / "nowhere.toml")
 
 
 def test_a_wired_controller_goes_on_from_its_journal(tmp_path: Path) -> None:

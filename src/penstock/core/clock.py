@@ -16,6 +16,10 @@ from penstock.core.protocols import Meanwhile
 
 #: How often a live clock wakes up between turns; mostly there is nothing to do then.
 POLL_S = 0.1
+#: A wall clock that differs by less from the time that has passed was not set to another time.
+JUMP_S = 1.0
+
+Now = Callable[[], float]
 
 
 def _nothing(now_s: float) -> None:
@@ -51,6 +55,28 @@ class SimulatedClock:
             while surges[place] <= now_s:
                 place += 1
             now_s, gap_s = next_turn(now_s, gap_s, every_s, surges[place])
+
+
+class LoopTime:
+    """Time that never jumps: that of the wall clock at the start, and what has passed since.
+
+    A live loop counts by it, so a wall clock that is set to another time does not stop it or make
+    anything look old. It begins after a journal that is continued.
+    """
+
+    def __init__(
+        self, not_before_s: float = 0.0, *, wall: Now = time.time, steady: Now = time.monotonic
+    ) -> None:
+        self._wall, self._steady = wall, steady
+        self._start_s = max(wall(), not_before_s) - steady()
+
+    def now(self) -> float:
+        return self._start_s + self._steady()
+
+    def ahead_s(self) -> float:
+        """How far the wall clock is ahead, if that is more than noise."""
+        ahead_s = round(self._wall() - self.now(), 3)
+        return ahead_s if abs(ahead_s) >= JUMP_S else 0.0
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,8 +6,10 @@ line is dropped with a warning.
 
 from __future__ import annotations
 
+import fcntl
 import warnings
 from collections.abc import Callable, Iterable, Iterator
+from io import FileIO
 from mmap import ACCESS_READ, mmap
 from pathlib import Path
 from typing import TypeVar
@@ -53,8 +55,21 @@ def write_whole(path: Path, pieces: Iterable[bytes]) -> None:
         partial.unlink(missing_ok=True)
 
 
+def open_locked(path: Path) -> FileIO:
+    """Open a file to append to, for one writer at a time; the lock goes with the process."""
+    file = FileIO(path, "ab")
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError as error:
+        file.close()
+        raise OSError(error.errno, "another process or attachment writes to it") from None
+    except OSError:
+        pass  # a file system without locks
+    return file
+
+
 class TornLineWarning(UserWarning):
-    """The last line of a file was not written to its end."""
+    """A line of a file was not written to its end, or is damaged."""
 
 
 def decode_lines(
@@ -62,8 +77,10 @@ def decode_lines(
     lines: Iterable[tuple[int, bytes]],
     decode: Callable[[bytes], Value],
     what: str = "valid",
+    *,
+    skip_damaged: bool = False,
 ) -> Iterator[Value]:
-    """The values of numbered lines of `path`; `what` says in an error what a line should be."""
+    """The values of numbered lines of `path`; one that is not `what` is an error, or left out."""
     for number, line in lines:
         try:
             yield decode(line)
@@ -72,7 +89,10 @@ def decode_lines(
                 text = f"the last line of {path} ({number}) is torn and was dropped"
                 warnings.warn(TornLineWarning(text), stacklevel=2)
                 return
-            raise ConfigError(f"line {number} of {path} is not {what}: {error}") from error
+            text = f"line {number} of {path} is not {what}: {error}"
+            if not skip_damaged:
+                raise ConfigError(text) from error
+            warnings.warn(TornLineWarning(text), stacklevel=2)
 
 
 def cut_torn_line(path: Path) -> None:

@@ -16,8 +16,9 @@ hold. Each limit is implemented once for all policies.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from math import floor
 
-from penstock.core.knowledge import Knowledge
+from penstock.core.knowledge import DAY_S, Knowledge
 from penstock.core.model import Decision, Limits, Reason, Snapshot
 from penstock.core.phrases import counted, executors
 from penstock.core.protocols import Guard
@@ -40,7 +41,11 @@ def chain(limits: Limits) -> tuple[Guard, ...]:
     guards += [ParallelismCap(), HeapPressure()]
     bounds = Bounds(limits.min_executors, limits.max_executors)
     if limits.schedule:
-        return (*guards, Schedule(limits.schedule), bounds)
+        guards.append(Schedule(limits.schedule))
+    if (hours := limits.max_executor_hours_per_day) is not None:
+        guards.append(Budget(hours, limits.min_executors))
+    if limits.schedule or hours is not None:  # these change a decision to hold too
+        return (*guards, bounds)
     return (Chain((*guards, bounds), bounds.least, bounds.most),)
 
 
@@ -57,7 +62,7 @@ class Chain:
 
     def check(self, decision: Decision, snapshot: Snapshot, knowledge: Knowledge) -> Decision:
         fleet, target = snapshot.fleet, decision.target_executors
-        if target == fleet.target and self.least <= target <= self.most:
+        if target == fleet.target and max(1, self.least) <= target <= self.most:
             partitions = snapshot.partitions
             if partitions is None or target * fleet.cores_per_executor <= partitions:
                 return decision
@@ -235,25 +240,25 @@ class Schedule:
     limits: tuple[ScheduledLimit, ...]
 
     def check(self, decision: Decision, snapshot: Snapshot, knowledge: Knowledge) -> Decision:
-        fleet = snapshot.fleet.target
+        fleet, wall_s = snapshot.fleet.target, knowledge.now_s + snapshot.clock_ahead_s
         for limit in self.limits:
             target = decision.target_executors
-            if not limit.is_on(knowledge.now_s):
+            if not limit.is_on(wall_s):
                 continue
             if limit.quiet and target != fleet:
                 text = f"{limit.label} keeps {executors(fleet)}, {target} would be wanted"
                 evidence = {"wanted": float(target)}
                 decision = decision.limited_to(fleet, Reason("scheduled_quiet", text, evidence))
         for code, side in (("max_executors", "most"), ("min_executors", "fewest")):
-            decision = self._bounded(decision, knowledge.now_s, code, side)
+            decision = self._bounded(decision, wall_s, code, side)
         return decision
 
-    def _bounded(self, decision: Decision, now_s: float, bound: str, side: str) -> Decision:
+    def _bounded(self, decision: Decision, wall_s: float, bound: str, side: str) -> Decision:
         """The decision inside the tightest bound that holds now."""
         held = [
             (value, limit)
             for limit in self.limits
-            if (value := getattr(limit, bound)) is not None and limit.is_on(now_s)
+            if (value := getattr(limit, bound)) is not None and limit.is_on(wall_s)
         ]
         if not held:
             return decision
@@ -268,14 +273,45 @@ class Schedule:
 
 
 @dataclass(frozen=True, slots=True)
+class Budget:
+    """The fleet of a day (UTC) uses no more executor-hours than it may.
+
+    What is left must last for the fewest executors until midnight. All beyond that may be used in
+    the next hour, so that a peak is carried early in the day, and the fleet shrinks in steps as the
+    budget runs out.
+    """
+
+    executor_hours: float
+    least: int
+
+    def check(self, decision: Decision, snapshot: Snapshot, knowledge: Knowledge) -> Decision:
+        target, used_h = decision.target_executors, knowledge.paid_today_s / 3600.0
+        until_midnight_h = (DAY_S - knowledge.now_s % DAY_S) / 3600.0
+        next_h = min(1.0, until_midnight_h)
+        left_h = self.executor_hours - used_h - self.least * (until_midnight_h - next_h)
+        most = max(self.least, floor(left_h / next_h + 1e-9))
+        if target <= most:
+            return decision
+        text = (
+            f"{executors(target)} wanted, but {used_h:.1f} of the {self.executor_hours:.1f} "
+            f"executor-hours of today are used: the rest lasts for {executors(most)}"
+        )
+        evidence = {"wanted": float(target), "used_executor_h": used_h}
+        return decision.limited_to(most, Reason("budget", text, evidence))
+
+
+@dataclass(frozen=True, slots=True)
 class Bounds:
-    """The fleet never leaves the bounds that the user set."""
+    """The fleet never leaves the bounds that the user set; without any, nothing is measured."""
 
     least: int
     most: int
 
     def check(self, decision: Decision, snapshot: Snapshot, knowledge: Knowledge) -> Decision:
         target = decision.target_executors
+        if target == 0 == self.least and snapshot.arrival_rps is None:
+            text = "0 executors measure nothing: 1 until the load is known"
+            return decision.limited_to(1, Reason("min_executors", text, {"wanted": 0.0}))
         if self.least <= target <= self.most:
             return decision
         bound, code, side = self.least, "min_executors", "fewest"

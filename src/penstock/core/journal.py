@@ -9,11 +9,14 @@ Lines are handed to the operating system at once; `files` says what becomes of a
 
 from __future__ import annotations
 
+import logging
 import os
 import sys
 from collections import deque
 from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from functools import lru_cache
+from io import FileIO
 from itertools import chain
 from pathlib import Path
 from typing import Any, Literal
@@ -22,15 +25,18 @@ import msgspec
 from msgspec import Struct
 
 from penstock.core.errors import ConfigError
-from penstock.core.files import cut_torn_line, decode_lines, write_whole
+from penstock.core.files import cut_torn_line, decode_lines, open_locked, write_whole
 from penstock.core.knowledge import HISTORY_SNAPSHOTS
 from penstock.core.model import Limits, Step
 
 FORMAT = "penstock-journal"
 VERSION = 1
+_FIRST_WORDS = f'{{"format":"{FORMAT}"'.encode()
 
 #: How much is forced to disk, not only to the operating system: each line, or those of a rescale.
 Fsync = Literal["always", "rescale", "never"]
+
+log = logging.getLogger(__name__)
 
 _encode = msgspec.json.Encoder().encode
 _decode = msgspec.json.Decoder(Step).decode
@@ -61,7 +67,7 @@ class JournalHeader(Struct, frozen=True, omit_defaults=True):
     penstock: str = ""
     policy: str = ""
     limits: dict[str, Any] = {}
-    goal: dict[str, float] = {}
+    goal: dict[str, Any] = {}
 
     @classmethod
     def of(
@@ -70,7 +76,7 @@ class JournalHeader(Struct, frozen=True, omit_defaults=True):
         *,
         policy: str = "",
         limits: Limits | None = None,
-        goal: dict[str, float] | None = None,
+        goal: dict[str, Any] | None = None,
     ) -> JournalHeader:
         """The header of a file that this Penstock writes."""
         fields = {} if limits is None else msgspec.structs.asdict(limits)
@@ -111,6 +117,9 @@ class FileJournal:
     So it does when the `header` differs from that of the existing file: with another policy,
     other limits or another goal it would not be true of the steps to come.
 
+    A write that fails is an `OSError` and leaves no torn line; the next opens the file again, also
+    where it was removed or replaced. A second writer is refused.
+
     >>> from tempfile import TemporaryDirectory
     >>> from penstock.core.model import Decision, Reason
     >>> step = Step(0.0, None, Decision.of(3, Reason("sensor_blind", "holding: no answer")))
@@ -132,45 +141,37 @@ class FileJournal:
         keep: int = 4,
     ) -> None:
         self.path = path
-        self.header = header or JournalHeader.of()
-        self._fsync = fsync
-        self._max_bytes = max_bytes
-        self._keep = keep
-        if path.exists() and path.stat().st_size:
-            self.header = read_header(path)  # refuses a file that is no journal of ours
-            cut_torn_line(path)
+        self._fsync, self._max_bytes, self._keep = fsync, max_bytes, keep
+        self._file: FileIO | None = None
+        self.size = 0
+        self.header = header or (read_header(path) if _is_begun(path) else JournalHeader.of())
         try:
-            self._file = path.open("ab", buffering=0)
+            self._open()
         except OSError as error:
             raise ConfigError(f"cannot write journal {path}: {error.strerror}") from error
-        self._size = self._file.tell()
-        if self._size == 0:
-            self._append(_encode(self.header))
-        self.begin(header or self.header)
 
-    def begin(self, header: JournalHeader) -> None:
+    def begin(self, header: JournalHeader, path: Path | None = None) -> None:
         """What is written from now on belongs to this header; if it is another, to a new file."""
-        if header == self.header:
-            return
-        self.header = header
-        if next(_lines(self.path), None) is not None:
-            self._rotate()
-        else:  # a file without a step is not worth keeping
-            self._file.truncate(0)
-            self._size = 0
-            self._append(_encode(header))
+        if header != self.header or path is not None:
+            self.header, self.path = header, path or self.path
+            self._release()
 
     def write(self, step: Step) -> None:
-        if self._size >= self._max_bytes:
-            self._rotate()
-        self._append(_encode(step))
-        if self._fsync == "always" or (self._fsync == "rescale" and step.receipt is not None):
-            os.fsync(self._file.fileno())
+        try:
+            file = self._open()
+            if self.size >= self._max_bytes:
+                file = self._rotate()
+            self._append(file, _encode(step))
+            if self._fsync == "always" or (self._fsync == "rescale" and step.receipt is not None):
+                os.fsync(file.fileno())
+        except OSError:
+            self._release()
+            raise
 
     def close(self) -> None:
-        if not self._file.closed:
+        if self._file is not None:
             os.fsync(self._file.fileno())
-            self._file.close()
+            self._release()
 
     def __enter__(self) -> FileJournal:
         return self
@@ -178,19 +179,85 @@ class FileJournal:
     def __exit__(self, *_: object) -> None:
         self.close()
 
-    def _append(self, line: bytes) -> None:
-        # One write call per line: other writers and readers never see half of it in between.
-        self._size += self._file.write(line + b"\n")
+    def _open(self) -> FileIO:
+        """The file, ready for the next line: opened, its header written, if it is not."""
+        if self._file is not None:
+            path, own = self.path, os.fstat(self._file.fileno())
+            if not (path.exists() and os.path.samestat(own, path.stat())):
+                self._release()  # it was removed or replaced
+        if self._file is None:
+            self._file = open_locked(self.path)
+            self.size = self._file.seek(0, os.SEEK_END)
+            try:
+                return self._continue(self._file)
+            except (OSError, ConfigError):
+                self._release()
+                raise
+        return self._file
 
-    def _rotate(self) -> None:
-        self.close()
+    def _continue(self, file: FileIO) -> FileIO:
+        """Make what is there end with a whole line, below the header of this run."""
+        if _is_begun(self.path):
+            found = read_header(self.path)
+            cut_torn_line(self.path)
+            self.size = file.seek(0, os.SEEK_END)
+            if found == self.header:
+                return file
+            if next(_lines(self.path), None) is not None:
+                return self._rotate()
+        if self.size:  # a file without a step is not worth keeping
+            file.truncate(0)
+            self.size = 0
+        self._append(file, _encode(self.header))
+        return file
+
+    def _append(self, file: FileIO, line: bytes) -> None:
+        # One call per line, so readers never see half of it; on a full disk the next says why.
+        rest = line + b"\n"
+        try:
+            while rest:
+                rest = rest[file.write(rest) :]
+        except OSError:
+            with suppress(OSError):
+                file.truncate(self.size)
+            raise
+        self.size += len(line) + 1
+
+    def _rotate(self) -> FileIO:
+        """Begin a new file. Who reads finds all steps at each moment, also if it ends here."""
+        self._release()
         for number in range(self._keep, 0, -1):
             newer = _numbered(self.path, number - 1)
             if newer.exists():
                 newer.replace(_numbered(self.path, number))
-        self._file = self.path.open("wb", buffering=0)  # empties it where none is kept
-        self._size = 0
-        self._append(_encode(self.header))
+        self.path.unlink(missing_ok=True)  # where none is kept
+        return self._open()
+
+    def _release(self) -> None:
+        file, self._file, self.size = self._file, None, 0
+        if file is not None:
+            with suppress(OSError):
+                file.close()
+
+
+class LiveJournal:
+    """The journal of a live job, an audit file: a step that cannot be written is a warning."""
+
+    def __init__(self, journal: FileJournal) -> None:
+        self._journal, self._missing = journal, 0
+        self.begin, self.close = journal.begin, journal.close
+
+    def write(self, step: Step) -> None:
+        try:
+            self._journal.write(step)
+        except (OSError, ConfigError) as error:
+            if not self._missing:
+                log.warning("the journal cannot be written, the job is scaled on: %s", error)
+            self._missing += 1
+            return
+        if self._missing:
+            log.info("the journal can be written again, without %d steps", self._missing)
+        self._missing = 0
 
 
 def read_header(path: Path) -> JournalHeader:
@@ -224,13 +291,13 @@ def read_steps(path: Path) -> Iterator[Step]:
 
 def read_rotated(path: Path) -> Iterator[Step]:
     """The steps of a journal and of the files that it was rotated into, oldest first."""
-    for file in reversed(_files(path)):
+    for file in reversed(_files(path) or [path]):
         yield from read_steps(file)
 
 
 def read_last_run(path: Path) -> tuple[list[Step], list[Step]]:
     """The steps under the newest header, and those before them that its controller knew of."""
-    files = _files(path)
+    files = _files(path) or [path]
     headers = [read_header(file) for file in files]
     count = next((n for n, each in enumerate(headers) if each != headers[0]), len(files))
     steps = [step for file in reversed(files[:count]) for step in read_steps(file)]
@@ -240,7 +307,8 @@ def read_last_run(path: Path) -> tuple[list[Step], list[Step]]:
 def read_tail(path: Path, count: int = HISTORY_SNAPSHOTS) -> Iterator[Step]:
     """The last `count` steps of a journal, the files that it was rotated into included.
 
-    Only these are decoded, so a controller that restarts after weeks starts at once.
+    Only these are decoded, so a controller that restarts after weeks starts at once. A damaged
+    line is left out with a warning; where there is no journal, there are no steps.
     """
     return _tail(_files(path), count)
 
@@ -254,7 +322,7 @@ def _tail(files: Iterable[Path], count: int) -> Iterator[Step]:
         if count <= 0:
             break
     for file, tail in reversed(tails):
-        yield from decode_lines(file, tail, _decode, "a step of a journal")
+        yield from decode_lines(file, tail, _decode, "a step", skip_damaged=True)
 
 
 def _lines(path: Path) -> Iterator[tuple[int, bytes]]:
@@ -266,11 +334,24 @@ def _lines(path: Path) -> Iterator[tuple[int, bytes]]:
 
 
 def _files(path: Path) -> list[Path]:
-    """A journal and the files that it was rotated into, newest first."""
-    files = [path]
-    while (older := _numbered(path, len(files))).exists():
-        files.append(older)
+    """A journal and the files that it was rotated into, newest first; a rotation may have ended."""
+    files, number = [path] if _is_begun(path) else [], 1
+    while (older := _numbered(path, number)).exists() or _numbered(path, number + 1).exists():
+        files += [older] if older.exists() else []
+        number += 1
     return files
+
+
+def _is_begun(path: Path) -> bool:
+    """Whether a file has a first line; one that ends within its header has nothing to keep."""
+    try:
+        with path.open("rb") as file:
+            first = file.readline(1 << 20)
+    except FileNotFoundError:
+        return False
+    except OSError:
+        return True  # whoever reads it is told why it cannot be
+    return first.endswith(b"\n") or not _FIRST_WORDS.startswith(first[: len(_FIRST_WORDS)])
 
 
 def write_all(path: Path, steps: Iterable[Step], header: JournalHeader | None = None) -> None:

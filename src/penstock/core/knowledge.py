@@ -22,6 +22,9 @@ Memory = TypeVar("Memory", bound=Struct)
 #: How much past is kept: enough for the longest window that any rule looks back on.
 HISTORY_SNAPSHOTS = 4096
 HISTORY_RESCALES = 256
+DAY_S = 86_400.0
+#: A longer gap between two readings is that of a driver that was down: its fleet was not paid for.
+LONGEST_GAP_S = 600.0
 
 
 class Rescale(Struct, frozen=True, gc=False):
@@ -42,7 +45,9 @@ class Recommendation(Struct, frozen=True, gc=False):
 class Knowledge:
     """Snapshots, rescales and recommendations of the past, the policy's memory, the limits."""
 
-    __slots__ = ("history", "last_step", "limits", "now_s", "recommendations", "rescales")
+    __slots__ = (
+        "history", "last_step", "limits", "now_s", "paid_today_s", "recommendations", "rescales",
+    )  # fmt: skip
 
     def __init__(self, limits: Limits | None = None) -> None:
         #: What the guards will enforce: a policy that plans ahead plans inside of it.
@@ -56,6 +61,8 @@ class Knowledge:
         #: What the policy asked for at each turn, before the guards, oldest first.
         self.recommendations: deque[Recommendation] = deque(maxlen=HISTORY_SNAPSHOTS)
         self.last_step: Step | None = None
+        #: Executor-seconds since midnight (UTC), as far back as the steps go.
+        self.paid_today_s = 0.0
 
     @classmethod
     def from_steps(cls, steps: Iterable[Step], limits: Limits | None = None) -> Knowledge:
@@ -70,6 +77,13 @@ class Knowledge:
     def learn(self, snapshot: Snapshot, now_s: float) -> None:
         """Take in what the sensor saw (controller only)."""
         self.now_s = now_s
+        if self.history:
+            last, midnight_s = self.history[-1], snapshot.at_s // DAY_S * DAY_S
+            if last.at_s < midnight_s:
+                self.paid_today_s = 0.0
+            since_s = max(last.at_s, midnight_s, snapshot.at_s - LONGEST_GAP_S)
+            paid = max(last.fleet.target, last.fleet.registered)
+            self.paid_today_s += paid * max(0.0, snapshot.at_s - since_s)
         self.history.append(snapshot)
 
     def remember(self, step: Step) -> None:

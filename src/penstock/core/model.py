@@ -70,8 +70,8 @@ class BatchStage(Struct, frozen=True, gc=False, array_like=True):
     end_s: float
 
     def __post_init__(self) -> None:
-        if self.tasks < 1 or not (
-            0.0 <= self.work_s < inf and 0.0 <= self.begin_s <= self.end_s < inf
+        if not (0.0 <= self.work_s < inf and 0.0 <= self.begin_s <= self.end_s < inf) or (
+            self.tasks < 1
         ):
             raise _refusal(self)
 
@@ -176,6 +176,22 @@ class OperatorSample(Struct, frozen=True, gc=False, omit_defaults=True):
             raise _refusal(self)
 
 
+class TopicSample(Struct, frozen=True, gc=False, omit_defaults=True):
+    """What waits for one query at one topic; `topic` is empty for a source that has none."""
+
+    query: str
+    topic: str = ""
+    backlog_records: float | None = None
+    delay_s: float | None = None
+
+    def __post_init__(self) -> None:
+        if not (
+            ((x := self.backlog_records) is None or 0.0 <= x < inf)
+            and ((x := self.delay_s) is None or 0.0 <= x < inf)
+        ):
+            raise _refusal(self)
+
+
 class _Instant(Struct, frozen=True, gc=False, omit_defaults=True):
     """The two fields of a snapshot that may be given without their names."""
 
@@ -220,6 +236,10 @@ class Snapshot(_Instant, frozen=True, gc=False, omit_defaults=True, kw_only=True
         State that the job keeps.
     checkpoint_interval_s
         Seconds between checkpoints of a continuous engine.
+    clock_ahead_s
+        How far the wall clock is ahead of `at_s`: not 0 after it was set to another time.
+    topics
+        What waits by query and topic. Empty if it was not measured.
     """
 
     trigger_interval_s: float | None = None
@@ -236,10 +256,13 @@ class Snapshot(_Instant, frozen=True, gc=False, omit_defaults=True, kw_only=True
     checkpoint_interval_s: float | None = None
     mean_delay_s: float | None = None
     partition_backlog_records: tuple[int, ...] = ()
+    clock_ahead_s: float = 0.0
+    topics: tuple[TopicSample, ...] = ()
 
     def __post_init__(self) -> None:
         if not (
             0.0 <= self.at_s < inf
+            and -inf < self.clock_ahead_s < inf
             and ((x := self.trigger_interval_s) is None or 0.0 <= x < inf)
             and ((x := self.arrival_rps) is None or 0.0 <= x < inf)
             and ((x := self.throughput_rps) is None or 0.0 <= x < inf)
@@ -350,6 +373,9 @@ class Limits(
         Older measurements than this are not acted upon.
     schedule
         Floors, ceilings and quiet periods that hold at certain times.
+    max_executor_hours_per_day
+        The fleet of a day (UTC) uses no more than this, as far as `min_executors` allows; ``None``
+        is unlimited.
     """
 
     min_executors: int = 1
@@ -362,6 +388,7 @@ class Limits(
     max_age_s: float = 120.0
     schedule: tuple[ScheduledLimit, ...] = ()
     min_lifetime_s: float = 0.0
+    max_executor_hours_per_day: float | None = None
 
     def __post_init__(self) -> None:
         if self.min_executors < 0:
@@ -379,8 +406,9 @@ class Limits(
         ):  # fmt: skip
             if not 0.0 <= (value := getattr(self, name)) < inf:
                 raise ModelError(f"{name} must be finite and not negative, not {value}")
-        if not self.max_age_s > 0.0:
-            raise ModelError(f"max_age_s must be positive, not {self.max_age_s}")
+        for name in ("max_age_s", "max_executor_hours_per_day"):
+            if (value := getattr(self, name)) is not None and not value > 0.0:
+                raise ModelError(f"{name} must be positive, not {value}")
         for each in self.schedule:
             each.check_bounds(self.min_executors, self.max_executors)
 

@@ -16,6 +16,11 @@ class Goal(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
         A record is late when it waits longer than this.
     price
         Of one executor-hour.
+    currency
+        Of the price. With a price or a currency, reports and metrics say what the fleet costs.
+    max_cost_per_day
+        The fleet of a day (UTC) costs no more than this, as far as the bounds allow; not set: no
+        limit.
     late_price
         If every record were late, it would cost as much as this many full fleets for the whole
         run: at 10, one percent of late records costs a tenth of the full fleet.
@@ -27,11 +32,40 @@ class Goal(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
     slo_s: float = 10.0
     price: float = 1.0
+    currency: str = ""
+    max_cost_per_day: float | None = None
     late_price: float = 10.0
     move_price: float = 1.0 / 60.0
     warmup_s: float = 600.0
 
     def __post_init__(self) -> None:
-        for name in self.__struct_fields__:
+        for name in ("slo_s", "price", "late_price", "move_price", "warmup_s"):
             if not 0.0 <= (value := getattr(self, name)) < float("inf"):
                 raise ConfigError(f"{name} must be finite and not negative, not {value}")
+        if self.max_cost_per_day is not None and not (self.max_cost_per_day > 0.0 < self.price):
+            raise ConfigError(
+                "max_cost_per_day and price must be positive, "
+                f"not {self.max_cost_per_day} and {self.price}"
+            )
+
+    @property
+    def is_priced(self) -> bool:
+        """Whether costs are money, and not only executor-hours."""
+        return self.currency != "" or self.price != 1.0
+
+    def money(self, executor_hours: float) -> str:
+        """What executors cost, with more digits where it is little.
+
+        >>> goal = Goal(price=0.5, currency="EUR")
+        >>> goal.money(6.0), goal.money(0.2)
+        ('3.00 EUR', '0.100 EUR')
+        """
+        cost = executor_hours * self.price
+        return f"{cost:,.{2 if cost >= 0.995 else 3}f} {self.currency}".rstrip()
+
+    @property
+    def limits(self) -> dict[str, float]:
+        """The budget as a limit; empty if there is none."""
+        if self.max_cost_per_day is None:
+            return {}
+        return {"max_executor_hours_per_day": self.max_cost_per_day / self.price}

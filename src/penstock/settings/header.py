@@ -32,7 +32,7 @@ def journal_header(spec: PolicySpec, goal: Goal, **facts: str) -> JournalHeader:
         {"policy": spec.label, **facts},
         policy=policy_text(spec.policy),
         limits=spec.limits,
-        goal=msgspec.structs.asdict(goal),
+        goal={k: v for k, v in msgspec.structs.asdict(goal).items() if v not in ("", None)},
     )
 
 

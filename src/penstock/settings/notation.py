@@ -203,6 +203,11 @@ def keys_of(kind: type[Any]) -> dict[str, str]:
     return {_short(name): name for name in names} | {name: name for name in names}
 
 
+def read_field(kind: type[Any], field: str, text: str, what: str) -> Any:
+    """The value that `text` writes for one field of a `kind`."""
+    return _read(_settable(kind)[field], text, what)
+
+
 def realize(kind: type[T], notation: Notation) -> T:
     """`build` a notation; what stands without a key fills the fields in their order.
 
@@ -376,3 +381,16 @@ def _range(meta: Meta) -> str:
         ("of length at most", meta.max_length),
     )
     return " and ".join(f"{words} {bound:g}" for words, bound in bounds if bound is not None)
+
+
+def address(text: str, name: str) -> tuple[str, int]:
+    """The host and the port of ``HOST:PORT``.
+
+    >>> address("127.0.0.1:9404", "metrics"), address("[::1]:9404", "metrics")
+    (('127.0.0.1', 9404), ('::1', 9404))
+    """
+    host, _, port = text.rpartition(":")
+    host = host.removeprefix("[").removesuffix("]")
+    if not host or not port.isdecimal() or not 0 < int(port) < 65_536:
+        raise ConfigError(f"{name} must be HOST:PORT such as 127.0.0.1:9404, not '{text}'")
+    return host, int(port)

@@ -89,7 +89,8 @@ def read_policy_spec(
     read = build(Limits, around, notation.name)
     guarded = {limits[key]: getattr(read, limits[key]) for key in around}
     try:
-        both = msgspec.structs.replace(kind.default_limits, **{**(bounds or {}), **guarded})
+        around_all = {**(bounds or {}), **(goal.limits if goal else {}), **guarded}
+        both = msgspec.structs.replace(kind.default_limits, **around_all)
     except ConfigError as error:
         raise ConfigError(f"{notation.name}: {error}") from None
     return PolicySpec(text, policy, both, frozenset(given | guarded.keys()))
@@ -102,7 +103,8 @@ def spec_of(
     if isinstance(policy, str):
         return read_policy_spec(policy, bounds, goal)
     _check_policy(policy)
-    limits = msgspec.structs.replace(policy.default_limits, **(bounds or {}))
+    around = {**(bounds or {}), **(goal.limits if goal else {})}
+    limits = msgspec.structs.replace(policy.default_limits, **around)
     return PolicySpec.of(_with_profile(policy), limits)
 
 

@@ -22,7 +22,7 @@ from __future__ import annotations
 import dataclasses
 import re
 import tomllib
-from collections.abc import Mapping, Sequence, Set
+from collections.abc import Callable, Mapping, Sequence, Set
 from dataclasses import dataclass
 from inspect import signature
 from pathlib import Path
@@ -39,15 +39,22 @@ from penstock.core.protocols import Policy
 from penstock.core.schedule import ScheduledLimit
 from penstock.policies import DEFAULT_POLICY
 from penstock.settings.goal import Goal
-from penstock.settings.notation import keys_of, quantity
-from penstock.settings.policy_spec import PolicySpec, policy_text, read_policy_spec, with_goal
+from penstock.settings.notation import address, keys_of, quantity
+from penstock.settings.policy_spec import (
+    DEFAULT_BOUNDS,
+    PolicySpec,
+    policy_text,
+    read_policy_spec,
+    spec_of,
+    with_goal,
+)
 
 T = TypeVar("T")
 
 FILE_NAME = "penstock.toml"
 
 #: Values that replace those of the file, by table and key.
-Overrides = Mapping[str, Mapping[str, Any]]
+Overrides = Mapping[str, Any]
 Mode = Literal["act", "recommend"]
 Cluster = Literal["fast", "cloud", "on-premise"]
 #: What kind of cluster executors come from: how long they are kept, and take to start until some
@@ -65,7 +72,7 @@ class JournalSettings(Struct, frozen=True, forbid_unknown_fields=True):
     Parameters
     ----------
     path
-        The file; empty keeps no journal.
+        The file, or the URI of a folder in a store; empty keeps no journal.
     fsync
         Force to disk "always", at each "rescale", or "never".
     max_bytes
@@ -79,10 +86,10 @@ class JournalSettings(Struct, frozen=True, forbid_unknown_fields=True):
     max_bytes: int = 64 * 1024 * 1024
     keep: int = 4
 
-    def open(self, header: JournalHeader | None = None) -> FileJournal | None:
-        """The journal to write, continued if it is there; ``None`` where none is kept."""
-        if not self.path:
-            return None
+    def open(self, header: JournalHeader | None = None) -> FileJournal | str | None:
+        """The journal to write, continued if it is there, or its URI; ``None`` where none is."""
+        if not self.path or "://" in self.path:
+            return self.path or None
         return FileJournal(
             Path(self.path), header, fsync=self.fsync, max_bytes=self.max_bytes, keep=self.keep
         )
@@ -106,6 +113,16 @@ class LiveSettings(Struct, frozen=True, forbid_unknown_fields=True):
     switch
         A file that says "pause", "recommend" or "act", read while the job runs; while it is not
         there, `mode` holds.
+    metrics
+        HOST:PORT at which the driver serves metrics for Prometheus, such as "127.0.0.1:9404"; empty
+        serves none.
+    spark_metrics
+        Give the same metrics to Spark's own metrics system, and so to the sinks of the cluster.
+    log
+        "json" logs one JSON object per line on standard error; "text" leaves the log as it is.
+    webhook
+        An http(s) address that rescales, refusals, loss of sight and lack of room are posted to, as
+        CloudEvents.
     """
 
     mode: Mode = "act"
@@ -113,6 +130,10 @@ class LiveSettings(Struct, frozen=True, forbid_unknown_fields=True):
     admission: bool = False
     cluster: Cluster = "fast"
     switch: str = ""
+    metrics: str = ""
+    spark_metrics: bool = False
+    log: Literal["text", "json"] = "text"
+    webhook: str = ""
 
     def __post_init__(self) -> None:
         if self.mode not in ("act", "recommend"):
@@ -121,6 +142,12 @@ class LiveSettings(Struct, frozen=True, forbid_unknown_fields=True):
             raise ConfigError(f"every_s must be positive, not {self.every_s}")
         if self.cluster not in CLUSTERS:
             raise unknown("cluster", self.cluster, CLUSTERS)
+        if self.metrics:
+            address(self.metrics, "metrics")
+        if self.log not in ("text", "json"):
+            raise ConfigError(f"log must be text or json, not '{self.log}'")
+        if self.webhook and not re.match(r"https?://[^/]", self.webhook):
+            raise ConfigError("webhook must be an address that begins with http:// or https://")
 
 
 class Document(Struct, frozen=True, forbid_unknown_fields=True):
@@ -144,57 +171,93 @@ class Settings:
     live: LiveSettings
 
 
-def load(path: Path, overrides: Overrides | None = None) -> Settings:
-    """The settings of a file; `overrides` replace single keys of its tables."""
+def parse(text: str, where: str) -> Settings:
+    """The settings of a TOML text; a mistake is named with its place.
+
+    >>> parse("[goal]\\nslo_s = 5.0", "here").goal.slo_s
+    5.0
+    """
+    return settle({where: _tables(text, where)})
+
+
+def read_tables(path: Path) -> dict[str, Any]:
+    """The tables of a file as they stand there."""
     try:
         text = path.read_text(encoding="utf-8")
     except OSError as error:
         raise ConfigError(f"cannot read {path}: {error.strerror}") from error
     except UnicodeDecodeError as error:
         raise ConfigError(f"{path} is not a text file in UTF-8") from error
-    return parse(text, str(path), overrides)
+    return _tables(text, str(path))
 
 
-def parse(text: str, where: str, overrides: Overrides | None = None) -> Settings:
-    """The settings of a TOML text; a mistake is named with its place.
-
-    >>> parse("[goal]\\nslo_s = 5.0", "here", {"goal": {"slo_s": 20.0}}).goal.slo_s
-    20.0
-    """
+def _tables(text: str, where: str) -> dict[str, Any]:
     try:
-        tables = convert(Document, tomllib.loads(text), where)
+        tables = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
         raise ConfigError(f"{where} is not valid TOML: {error}") from error
-    changed = {name: getattr(tables, name) | keys for name, keys in (overrides or {}).items()}
-    tables = replace(tables, **changed)
-    goal = convert(Goal, tables.goal, f"{where} [goal]")
-    live = convert(LiveSettings, tables.live, f"{where} [live]")
-    spec = _read_spec(tables, goal, where)
-    given = spec.given | tables.limits.keys() | tables.policy.keys()
+    convert(Document, tables, where)
+    return tables
+
+
+def settle(layers: Mapping[str, Overrides], policy: str | Policy | None = None) -> Settings:
+    """The settings of all layers, by their names; a later one wins, and so does a `policy`.
+
+    >>> weak = {"policy": {"name": "static", "executors": 4}, "limits": {"max_executors": 8}}
+    >>> settings = settle({"file": weak, "conf": {"policy": {"name": "ds2:cooldown=60s"}}})
+    >>> settings.spec.limits.max_executors, settings.spec.limits.cooldown_s
+    (8, 60.0)
+    """
+    found: dict[str, Any] = {}
+    for tables in layers.values():
+        if "schedule" in tables.get("limits", {}):
+            found.pop("schedule", None)
+        for table, keys in tables.items():
+            replaces = table == "schedule" or (table == "policy" and "name" in keys)
+            found[table] = keys if replaces else {**found.get(table, {}), **keys}
+
+    def where(table: str) -> str:
+        names = [name for name in layers if layers[name].get(table)]
+        return f"{' and '.join(names or list(layers)[:1])} [{table}]"
+
+    document = convert(Document, found, " and ".join(layers))
+    goal = convert(Goal, document.goal, where("goal"))
+    live = convert(LiveSettings, document.live, where("live"))
+    limits = dict(document.limits)
+    if document.schedule:
+        limits["schedule"] = read_schedule(document.schedule, where("schedule"))
+    given = limits.keys() | set()
+    if policy is None:
+        spec = _read_spec(document.policy, limits, goal, where)
+        given |= document.policy.keys()
+    else:
+        checked = convert(Limits, DEFAULT_BOUNDS | limits, where("limits"))
+        bounds = {key: getattr(checked, key) for key in DEFAULT_BOUNDS | limits}
+        spec = spec_of(policy, bounds, goal)
     return Settings(
-        spec=with_cluster(spec, live.cluster, given),
+        spec=with_cluster(spec, live.cluster, spec.given | given),
         goal=goal,
-        journal=convert(JournalSettings, tables.journal, f"{where} [journal]"),
+        journal=convert(JournalSettings, document.journal, where("journal")),
         live=live,
     )
 
 
-def _read_spec(tables: Document, goal: Goal, where: str) -> PolicySpec:
+def _read_spec(
+    table: Mapping[str, Any], limits: Mapping[str, Any], goal: Goal, where: Callable[[str], str]
+) -> PolicySpec:
     """The policy and its limits; the name may be a policy text, over which the tables win."""
-    parameters = dict(tables.policy)
+    parameters = dict(table)
     name = parameters.pop("name", DEFAULT_POLICY)
     try:
         text = read_policy_spec(str(name))
     except ConfigError as error:
-        raise ConfigError(f"{where} [policy]: {error}") from None
+        raise ConfigError(f"{where('policy')}: {error}") from None
     own = {f.name for f in dataclasses.fields(text.policy)}  # type: ignore[arg-type]
     values = {each: getattr(text.policy, each) for each in text.given & own}
-    policy: Policy = convert(type(text.policy), {**values, **parameters}, f"{where} [policy]")
+    policy: Policy = convert(type(text.policy), {**values, **parameters}, where("policy"))
     policy = with_goal(policy, goal, given=values.keys() | parameters.keys())
-    scheduled = {"schedule": read_schedule(tables.schedule, where)} if tables.schedule else {}
-    values = asdict(text.limits) | tables.limits | scheduled
-    limits = convert(Limits, values, f"{where} [limits]")
-    return PolicySpec(policy_text(policy), policy, limits, text.given)
+    both = convert(Limits, {**asdict(text.limits), **goal.limits, **limits}, where("limits"))
+    return PolicySpec(policy_text(policy), policy, both, text.given)
 
 
 def read_schedule(tables: Sequence[Mapping[str, Any]], where: str) -> tuple[ScheduledLimit, ...]:
@@ -206,7 +269,7 @@ def read_schedule(tables: Sequence[Mapping[str, Any]], where: str) -> tuple[Sche
     """
     found = []
     for number, table in enumerate(tables, start=1):
-        place = f"{where} [[schedule]] {number}"
+        place = f"{where.removesuffix(' [schedule]')} [[schedule]] {number}"
         values = dict(table)
         if "duration" in values:
             duration = values.pop("duration")

@@ -1,0 +1,101 @@
+"""Settings written as Spark writes its own: ``spark.penstock.*`` beside ``penstock.toml``.
+
+Each key stands for one of the file: ``spark.penstock.maxExecutors`` for ``max_executors`` in
+``[limits]``. Options and arguments win over the Spark configuration, that over the file.
+
+>>> read_spark_conf({"spark.penstock.policy": "static:4", "spark.penstock.slo": "20s"})
+{'policy': {'name': 'static:4'}, 'goal': {'slo_s': 20.0}}
+>>> read_spark_conf({"spark.penstock.maxExecutor": "8"})
+Traceback (most recent call last):
+penstock.core.errors.ConfigError: unknown key 'spark.penstock.maxExecutor' in the Spark
+    configuration: did you mean 'spark.penstock.maxExecutors'? Known: ...
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from msgspec.structs import asdict
+
+from penstock.core.errors import ConfigError, unknown
+from penstock.core.model import Limits
+from penstock.settings.goal import Goal
+from penstock.settings.notation import keys_of, read_field
+from penstock.settings.toml import (
+    FILE_NAME,
+    JournalSettings,
+    LiveSettings,
+    Overrides,
+    Settings,
+    read_tables,
+)
+
+PREFIX = "spark.penstock."
+#: Whether a script that does not import Penstock is scaled, and the file with further settings.
+ENABLED, CONFIG = f"{PREFIX}enabled", f"{PREFIX}config"
+CONF = "the Spark configuration"
+_TABLES = {"limits": Limits, "goal": Goal, "live": LiveSettings, "journal": JournalSettings}
+
+
+def _key(table: str, field: str) -> str:
+    """The key of a setting: ``max_executors`` is ``spark.penstock.maxExecutors``."""
+    first, *rest = field.removesuffix("_s").split("_")
+    within = "journal." if table == "journal" else ""
+    return PREFIX + within + first + "".join(word.title() for word in rest)
+
+
+#: The table and the field that each key stands for.
+KEYS = {_key(name, at): (name, at) for name in _TABLES for at in keys_of(_TABLES[name]).values()}
+KEYS[f"{PREFIX}journal"] = KEYS.pop(f"{PREFIX}journal.path")
+KEYS[f"{PREFIX}policy"] = ("policy", "name")
+
+
+def read_spark_conf(conf: Mapping[str, str]) -> dict[str, dict[str, Any]]:
+    """The settings in a Spark configuration, by table and key of ``penstock.toml``."""
+    if (enabled := conf.get(ENABLED, "true")).lower() not in ("true", "false"):
+        raise ConfigError(f"{ENABLED} must be true or false, not '{enabled}'")
+    tables: dict[str, dict[str, Any]] = {}
+    for key, text in conf.items():
+        if not key.startswith(PREFIX) or key in (ENABLED, CONFIG):
+            continue
+        if key not in KEYS:
+            raise unknown("key", key, {*KEYS, ENABLED, CONFIG}, CONF)
+        table, field = KEYS[key]
+        value = read_field(_TABLES[table], field, text, key) if table in _TABLES else text
+        tables.setdefault(table, {})[field] = value
+    return tables
+
+
+def layers(
+    conf: Mapping[str, str], config: Path | None = None, options: Overrides | None = None
+) -> dict[str, Overrides]:
+    """Where settings come from, the weakest first; a file that nobody names may be absent."""
+    path, is_named = file_of(conf, config), config is not None or CONFIG in conf
+    file = {str(path): read_tables(path)} if is_named or path.is_file() else {}
+    return {**file, CONF: read_spark_conf(conf), "options": options or {}}
+
+
+def file_of(conf: Mapping[str, str], config: Path | None = None) -> Path:
+    """The settings file: `config`, else what the Spark configuration names, else the usual one."""
+    return config or Path(conf.get(CONFIG, FILE_NAME))
+
+
+def origins(settings: Settings, layers: Mapping[str, Overrides]) -> dict[str, dict[str, Any]]:
+    """Each setting with its value, by the place that it comes from."""
+    spec = settings.spec
+    parts = (spec.limits, settings.goal, settings.live, settings.journal)
+    values: dict[tuple[str, str], Any] = {("policy", "policy"): spec.label}
+    for table, part in zip(_TABLES, parts, strict=True):
+        values |= {(table, field): value for field, value in asdict(part).items()}
+    found: dict[str, dict[str, Any]] = {}
+    for (table, field), value in values.items():
+        is_own = table == "limits" and field in spec.given
+        place = "the policy text" if is_own else "defaults"
+        for name, tables in layers.items():
+            given = {*tables.get(table, {}), *(tables if field == "schedule" else ())}
+            if field in given or (table == "policy" and given):
+                place = name
+        found.setdefault(place, {})["journal." * (table == "journal") + field] = value
+    return found
