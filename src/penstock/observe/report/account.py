@@ -163,18 +163,23 @@ def delays(steps: Sequence[Step]) -> DelayShares:
     return DelayShares(list(by_delay), list(by_delay.values()))
 
 
-def _ranges(seen: Sequence[Snapshot]) -> Iterator[tuple[float, float, float]]:
+def processed(before: Snapshot, after: Snapshot) -> tuple[float, float, float]:
     """The delays of the records processed between two turns: of the first, of the last, how many.
 
     The first is the oldest that waited at the earlier turn, the last is a little older than the
-    oldest that waits at the later one. Those that wait at the end count with their age.
+    oldest that waits at the later one.
     """
+    rps = after.throughput_rps if after.throughput_rps is not None else after.arrival_rps
+    records = (rps or 0.0) * max(0.0, after.at_s - before.at_s)
+    return before.delay_s or 0.0, after.delay_s or 0.0, records
+
+
+def _ranges(seen: Sequence[Snapshot]) -> Iterator[tuple[float, float, float]]:
+    """`processed` between two turns each. Those that wait at the end count with their age."""
     if not seen:
         return
     for before, after in pairwise([seen[0], *seen]):
-        rps = after.throughput_rps if after.throughput_rps is not None else after.arrival_rps
-        records = (rps or 0.0) * max(0.0, after.at_s - before.at_s)
-        yield before.delay_s or 0.0, after.delay_s or 0.0, records
+        yield processed(before, after)
     last = seen[-1]
     yield 0.0, last.delay_s or 0.0, last.backlog_records or 0.0
 

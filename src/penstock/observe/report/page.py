@@ -24,6 +24,7 @@ from penstock.observe.report.series import (
     lines,
     measured,
 )
+from penstock.settings.goal import Goal
 
 #: More lines than this cannot be distinguished by colour.
 MOST_JOURNALS = 8
@@ -52,12 +53,20 @@ class Summary(Struct, frozen=True):
     account: Account
     cost: Cost
     forecast_error_fraction: float | None
+    money: float | None = None
 
 
 def page(
-    journals: Sequence[tuple[str, Sequence[Step]]], *, title: str, slo_s: float, note: str = ""
+    journals: Sequence[tuple[str, Sequence[Step]]],
+    *,
+    title: str,
+    slo_s: float,
+    note: str = "",
+    goal: Goal | None = None,
 ) -> str:
     """One self-contained HTML page of one or several runs, each given by its name and its steps.
+
+    With the price of a `goal`, it says what they cost.
 
     >>> from penstock.core.model import Decision, Fleet, Reason, Snapshot
     >>> seen = Snapshot(0.0, Fleet(2, 2, 2), arrival_rps=900.0, delay_s=1.0)
@@ -74,7 +83,7 @@ def page(
         raise ConfigError(f"at most {MOST_JOURNALS} journals fit on one page, not {len(journals)}")
     runs = [_run(name, steps, slo_s) for name, steps in journals]
     body = Template(template("page.html")).substitute(
-        note=f'<p class="note">{escape(note)}</p>' if note else "", facts=_facts(runs, slo_s)
+        note=f'<p class="note">{escape(note)}</p>' if note else "", facts=_facts(runs, slo_s, goal)
     )
     return framed(
         title,
@@ -85,13 +94,16 @@ def page(
     )
 
 
-def summary(journals: Sequence[tuple[str, Sequence[Step]]], slo_s: float) -> list[Summary]:
+def summary(
+    journals: Sequence[tuple[str, Sequence[Step]]], slo_s: float, goal: Goal | None = None
+) -> list[Summary]:
     """The figures that the page shows of each journal."""
-    found = []
+    found, price = [], goal.price if goal is not None and goal.is_priced else None
     for name, steps in journals:
         run = _run(name, steps, slo_s)
         error = None if run.foresight is None else run.foresight.error_fraction
-        found.append(Summary(name, run.account, run.cost, error))
+        money = None if price is None else run.account.executor_hours * price
+        found.append(Summary(name, run.account, run.cost, error, money))
     return found
 
 
@@ -115,7 +127,7 @@ def _run(name: str, steps: Sequence[Step], slo_s: float) -> ReportedRun:
     )
 
 
-def _facts(runs: Sequence[ReportedRun], slo_s: float) -> str:
+def _facts(runs: Sequence[ReportedRun], slo_s: float, goal: Goal | None) -> str:
     """The figures as text: tiles for one run, a table for several."""
     facts: list[tuple[str, Callable[[Account], tuple[str, str]]]] = [
         ("executor-hours", lambda a: (f"{a.executor_hours:.3g}", f"mean {a.mean_executors:.1f}")),
@@ -127,6 +139,9 @@ def _facts(runs: Sequence[ReportedRun], slo_s: float) -> str:
         ("rescales", lambda a: (str(a.rescales), f"{executors(a.moved_executors)} moved")),
         ("trouble", lambda a: (f"{a.blind_turns} blind", f"{a.refused} refused")),
     ]
+    if goal is not None and goal.is_priced:
+        price = f"{goal.money(1.0)} per executor-hour"
+        facts.insert(1, ("cost", lambda a: (goal.money(a.executor_hours), price)))
     if len(runs) == 1:
         return tiles((name, *of(runs[0].account)) for name, of in facts)
     head = "".join(

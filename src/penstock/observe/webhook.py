@@ -1,0 +1,81 @@
+"""Notices to an HTTP address, as CloudEvents: in a thread of its own, with a bounded queue."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Sequence
+from queue import Full, Queue
+from urllib.error import HTTPError
+from urllib.parse import urlsplit
+from urllib.request import Request, urlopen
+
+import msgspec
+
+from penstock.observe.notices import Notice
+
+log = logging.getLogger(__name__)
+
+TIMEOUT_S = 5.0
+#: Waits between attempts; a notice that none of them delivers is dropped.
+RETRIES_S = (1.0, 4.0, 16.0)
+#: Notices that wait; further ones are dropped.
+MOST_WAITING = 100
+
+
+class Webhook:
+    """Sends notices to `url`; a receiver that is slow or down costs nothing but the notices."""
+
+    def __init__(self, url: str, source: str, retries_s: Sequence[float] = RETRIES_S) -> None:
+        self._url, self._source, self._retries_s = url, source, retries_s
+        self._host = urlsplit(url).hostname  # the rest of the address may hold a secret
+        self._queue: Queue[Notice | None] = Queue(MOST_WAITING)
+        self._closing = threading.Event()
+        self._is_failing = False
+        self._thread = threading.Thread(target=self._run, name="penstock-webhook", daemon=True)
+        self._thread.start()
+
+    def send(self, notice: Notice) -> None:
+        """Put it into the queue and return at once."""
+        try:
+            self._queue.put_nowait(notice)
+        except Full:
+            self._warn("100 notices wait for it")
+
+    def close(self) -> None:
+        """Send what waits, without further retries, for at most some seconds."""
+        self._closing.set()
+        try:
+            self._queue.put_nowait(None)
+        except Full:
+            return  # the thread ends with the process
+        self._thread.join(TIMEOUT_S)
+
+    def _run(self) -> None:
+        while (notice := self._queue.get()) is not None:
+            for wait_s in (*self._retries_s, 0.0):
+                problem, may_retry = self._post(notice)
+                if not may_retry or self._closing.wait(wait_s):
+                    break
+            if problem:
+                self._warn(problem)
+            else:
+                self._is_failing = False
+
+    def _post(self, notice: Notice) -> tuple[str, bool]:
+        """What went wrong, and whether another attempt may help."""
+        body = msgspec.json.encode(notice.cloud_event(self._source))
+        request = Request(self._url, body, {"Content-Type": "application/cloudevents+json"})
+        try:
+            with urlopen(request, timeout=TIMEOUT_S):
+                return "", False
+        except HTTPError as error:
+            error.close()
+            return f"it answers {error.code}", error.code >= 500 or error.code in (408, 429)
+        except Exception as error:  # whatever it is, the thread goes on
+            return f"{getattr(error, 'reason', error)}", True
+
+    def _warn(self, problem: str) -> None:
+        if not self._is_failing:
+            log.warning("a notice for the webhook at %s is dropped: %s", self._host, problem)
+        self._is_failing = True
