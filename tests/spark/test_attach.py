@@ -19,7 +19,10 @@ from penstock.core.knowledge import Knowledge
 from penstock.core.model import Decision, Limits, Reason, Snapshot
 from penstock.lab.replay import differences, replay
 from penstock.settings.header import recorded_spec
+from penstock.settings.spark_conf import layers
+from penstock.settings.toml import settle
 from penstock.spark.attach import Attachment
+from penstock.spark.changes import SettingsSource
 from penstock.spark.internals import Driver
 from penstock.testbed import Testbed, wait_until
 from tests.drivers import end_driver
@@ -316,6 +319,28 @@ def test_a_switch_outside_of_the_driver_pauses_and_sets_the_mode(
         assert "must say pause, recommend or act, not 'go'" in caplog.text
         dial.executors = 1
         switch.unlink()
+        come_to(spark, 1)
+
+
+def test_settings_that_change_on_disk_are_taken_over(
+    spark: SparkSession, query: StreamingQuery, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    path = tmp_path / "penstock.toml"
+    text = '[policy]\nname = "static:4"\nperiod_s = 0.5\n[limits]\nmax_executors = {}\n'
+    path.write_text(text.format(1))
+    come_to(spark, 1)
+    settings = settle(layers({}, path))
+    source = SettingsSource(path, lambda: settle(layers({}, path)))
+    with Attachment(spark, settings.spec, goal=settings.goal, source=source) as handle:
+        wait_until(lambda: handle.status().decisions >= 1, UP_S, "nothing was decided")
+        path.write_text("[limits]\nmax_executor = 2\n")  # a mistake: the old settings stay
+        wait_until(lambda: "not taken over" in caplog.text, UP_S, "nothing was said")
+        committed(query, 1)
+        assert size(spark) == 1
+        path.write_text(text.format(2))
+        come_to(spark, 2)
+        settled(handle)
+        path.write_text(text.format(1))
         come_to(spark, 1)
 
 

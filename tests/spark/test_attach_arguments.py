@@ -11,6 +11,7 @@ import pytest
 import penstock
 from penstock.core.errors import ConfigError
 from penstock.policies.static import Static
+from penstock.spark.launch import attach_configured
 
 WITHOUT_PYSPARK = """
 import sys
@@ -38,7 +39,6 @@ except penstock.ConfigError as error:
         ({"min": 5, "max": 3}, "max_executors must be at least min_executors .*not 3"),
         ({"slo_s": "10 parsecs"}, "^slo_s must be a number, .*, not '10 parsecs'$"),
         ({"slo_s": 0}, "^slo_s must be a positive number of seconds, not 0$"),
-        ({"slo_s": None}, "^slo_s must be a positive number of seconds, not None$"),
         ({"slo_s": float("nan")}, "^slo_s must be a positive number of seconds, not nan$"),
         ({"every_s": -1}, "^every_s must be a positive number of seconds, not -1$"),
         ({"mode": "watch"}, "^mode must be act or recommend, not 'watch'$"),
@@ -68,3 +68,12 @@ def test_without_pyspark_the_sentence_says_what_to_install() -> None:
     assert result.stderr == ""
     assert result.stdout.startswith("attach needs PySpark, and there is no module p")
     assert result.stdout.endswith("pip install 'penstock[spark]'\n")
+
+
+def test_a_client_of_spark_connect_is_refused_in_one_sentence() -> None:
+    kind = type("SparkSession", (), {"__module__": "pyspark.sql.connect.session", "streams": ()})
+    session: Any = kind()
+    with pytest.raises(ConfigError, match=r"^a Spark Connect client cannot see .*: attach Pen"):
+        penstock.attach(session)
+    with pytest.raises(ConfigError, match=r"^a Spark Connect client cannot see"):
+        attach_configured(session)

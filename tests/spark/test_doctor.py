@@ -12,6 +12,7 @@ from penstock.cli.app import main
 from penstock.core.errors import ConfigError
 from penstock.spark.doctor import (
     Application,
+    FailureLimit,
     Finding,
     examine,
     parse_script,
@@ -54,6 +55,51 @@ def test_a_single_process_cannot_be_scaled(master: str) -> None:
         refuse_errors([finding])
 
 
+ON_YARN = {"spark.master": "yarn", "spark.executor.failuresValidityInterval": "1h"}
+
+
+@pytest.mark.parametrize(
+    ("conf", "level", "words"),
+    [
+        # Without dynamic allocation: twice the size at start, at least 3.
+        ({"spark.dynamicAllocation.enabled": None}, "warning", "after 3 failed executors, of a"),
+        (
+            {"spark.dynamicAllocation.enabled": None, "spark.executor.instances": "16"},
+            "ok",
+            "after 32 failed executors",
+        ),
+        # With it: no limit, or twice its maximum.
+        ({}, None, ""),
+        ({"spark.dynamicAllocation.maxExecutors": "4"}, "warning", "after 8 failed executors, of"),
+        ({"spark.dynamicAllocation.maxExecutors": "16"}, "ok", "after 32 failed executors"),
+        # A number that is set holds with it and without.
+        ({"spark.executor.maxNumFailures": "5"}, "warning", "after 5 failed executors, of a fleet"),
+        ({"spark.yarn.max.executor.failures": "64"}, "ok", "after 64 failed executors"),
+        (
+            {
+                "spark.executor.maxNumFailures": "64",
+                "spark.executor.failuresValidityInterval": None,
+            },
+            "warning",
+            "after 64 failed executors, however long ago",
+        ),
+    ],
+)
+def test_the_limit_of_failed_executors_is_the_one_that_spark_has(
+    conf: dict[str, str | None], level: str | None, words: str
+) -> None:
+    for master in ("yarn", "k8s://https://host:6443"):
+        findings = found("failures", **(ON_YARN | {"spark.master": master} | conf))
+        assert [each.level for each in findings] == ([] if level is None else [level])
+        assert all(words in each.reason for each in findings)
+    assert found("failures", **conf) == []  # a standalone cluster has no such limit
+
+
+def test_a_validity_interval_may_be_in_milliseconds() -> None:
+    conf = ON_YARN | {"spark.executor.failuresValidityInterval": "60000"}
+    assert Application(conf).failure_limit == FailureLimit(3, 60.0)
+
+
 def test_a_local_cluster_of_processes_can() -> None:
     assert found("master", spark__master="local-cluster[2,1,512]")[0].level == "ok"
 
@@ -88,7 +134,10 @@ def test_each_warning_names_the_setting() -> None:
             "remove spark.locality.wait.process",
         ),
         "speculation": ({"spark.speculation": "true"}, "spark.speculation=false"),
-        "failures": ({"spark.master": "yarn"}, "spark.executor.maxNumFailures=32"),
+        "failures": (
+            {"spark.master": "yarn", "spark.dynamicAllocation.enabled": None},
+            "spark.executor.maxNumFailures=32 spark.executor.failuresValidityInterval=1h",
+        ),
         "decommission_interval": (
             {"spark.storage.decommission.replicationReattemptInterval": "30s"},
             "spark.storage.decommission.replicationReattemptInterval=2s",
@@ -186,8 +235,42 @@ def test_the_command_reads_settings_from_all_places(
     assert "spark.decommission.enabled=true" not in out
 
 
+def test_the_command_shows_where_each_setting_comes_from(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("penstock.toml").write_text("[limits]\nmax_executors = 9\n[goal]\nslo_s = 5.0\n")
+    Path("job.py").write_text(
+        'builder.config("spark.penstock.slo", "20s"); frame.writeStream.start()'
+    )
+    options = ["--master", "yarn", "--min", "2", "--conf", "spark.penstock.policy=ds2:cooldown=60s"]
+    code, out, _ = doctor(capsys, "job.py", *options, "--json")
+    said = [each["reason"] for each in json.loads(out) if each["check"] == "settings"]
+    assert (code, said[:4]) == (
+        0,
+        [
+            "from the Spark configuration: policy = 'ds2', slo_s = 20.0",
+            "from options: min_executors = 2",
+            "from penstock.toml: max_executors = 9",
+            "from the policy text: cooldown_s = 60.0",
+        ],
+    )
+    assert "journal.path = ''" in said[4]
+    code, _, err = doctor(capsys, "job.py", "--conf", "spark.penstock.maxExecutor=9")
+    assert (code, "did you mean 'spark.penstock.maxExecutors'?" in err) == (2, True)
+
+
 def test_the_command_without_anything_to_check_is_bad_input(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     code, _, err = doctor(capsys)
     assert (code, err) == (2, "penstock: doctor needs a script or --master URL to check\n")
+
+
+def test_tasks_that_take_several_cores_leave_fewer_slots() -> None:
+    """16 executors of 2 cores run 32 tasks, or 16 of 2 cores each: 16 partitions are enough."""
+    (few,) = found("parallelism", spark__sql__shuffle__partitions="16")
+    assert "32 slots" in few.reason
+    assert not found(
+        "parallelism", spark__sql__shuffle__partitions="16", **{"spark.task.cpus": "2"}
+    )

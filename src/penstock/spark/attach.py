@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import atexit
 import dataclasses
+import logging
 import threading
 from collections.abc import Mapping
 from math import inf
@@ -28,11 +29,19 @@ from penstock.core.errors import ConfigError
 from penstock.core.journal import FileJournal
 from penstock.core.protocols import Policy
 from penstock.observe.formatting import sentence
-from penstock.policies import DEFAULT_POLICY
 from penstock.settings.goal import Goal
 from penstock.settings.notation import quantity
-from penstock.settings.policy_spec import PolicySpec, spec_of, with_goal
-from penstock.settings.toml import Cluster, LiveSettings, Mode, with_cluster, with_limits
+from penstock.settings.policy_spec import PolicySpec, with_goal
+from penstock.settings.spark_conf import layers
+from penstock.settings.toml import (
+    Cluster,
+    JournalSettings,
+    LiveSettings,
+    Mode,
+    convert,
+    settle,
+    with_limits,
+)
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -42,29 +51,41 @@ if TYPE_CHECKING:
 
 State = Literal["running", "paused", "stopped", "failed"]
 
+log = logging.getLogger(__name__)
+
 STOP_TIMEOUT_S = 30.0
+#: Attachments that nobody called `attach` for (`launch.attach_configured`), by application.
+CONFIGURED: dict[str, Attachment] = {}
 
 
 def attach(
     spark: SparkSession,
-    policy: str | Policy = DEFAULT_POLICY,
+    policy: str | Policy | None = None,
     *,
-    min: int = 1,  # noqa: A002
-    max: int = 16,  # noqa: A002
-    slo_s: float | str = 10.0,
-    mode: Mode = "act",
+    min: int | None = None,  # noqa: A002
+    max: int | None = None,  # noqa: A002
+    slo_s: float | str | None = None,
+    mode: Mode | None = None,
     journal: str | Path | FileJournal | None = None,
     every_s: float | str | None = None,
-    admission: bool = False,
+    admission: bool | None = None,
     limits: Mapping[str, Any] | None = None,
     patience: Patience | None = None,
     switch: str | Path | None = None,
-    cluster: Cluster = "fast",
+    cluster: Cluster | None = None,
+    metrics: str | None = None,
+    spark_metrics: bool | None = None,
+    log: Literal["text", "json"] | None = None,
+    webhook: str | None = None,
+    price: float | None = None,
+    currency: str | None = None,
+    max_cost_per_day: float | None = None,
 ) -> Attachment:
     """Scale the streaming queries of a Spark application from inside its driver.
 
     Input that cannot work (Spark Connect, ``local[*]``, real-time mode, ...) is a `ConfigError`
-    now; whatever fails later is logged, and the job continues.
+    now; whatever fails later is logged, and the job continues. What is not given here is taken from
+    the Spark configuration (``spark.penstock.*``), then from ``penstock.toml``.
 
     Parameters
     ----------
@@ -72,17 +93,19 @@ def attach(
         The session of the application; its queries may start before or after.
     policy
         A text of ``penstock policies`` such as ``"ds2:cooldown=60s"``, with parameters and limits
-        as ``key=value``; or a policy object.
+        as ``key=value``; or a policy object. By default ``penstock``.
     min, max
-        Bounds of the fleet, in executors. What the policy text sets itself wins over them.
+        Bounds of the fleet, in executors; by default 1 and 16. What the policy text sets itself
+        wins over them.
     slo_s
-        A record that waits longer is late: seconds, or a text such as ``"10s"``. A policy text
-        that sets ``slo`` itself keeps it.
+        A record that waits longer is late: seconds, or a text such as ``"10s"``, the default. A
+        policy text that sets ``slo`` itself keeps it.
     mode
-        ``act`` changes the fleet; ``recommend`` says what it would do and moves nothing.
+        ``act``, the default, changes the fleet; ``recommend`` says what it would do and moves
+        nothing.
     journal
-        Where each turn is written. A journal that exists is read first: the policy continues from
-        what it knew.
+        Where each turn is written: a file, or a folder in a store such as ``"s3a://bucket/jobs"``.
+        A journal that exists is read first: the policy continues from what it knew.
     every_s
         Seconds between decisions; by default what the policy asks for.
     admission
@@ -96,21 +119,41 @@ def attach(
         A file that says ``pause``, ``recommend`` or ``act``, read while the job runs; while it is
         not there, `mode` holds.
     cluster
-        ``fast``, ``cloud`` or ``on-premise``: how long executors are kept, and how long they are
-        assumed to take to start until some have been seen to.
+        ``fast`` (the default), ``cloud`` or ``on-premise``: how long executors are kept, and how
+        long they are assumed to take to start until some have been seen to.
+    metrics, spark_metrics
+        HOST:PORT at which the driver serves metrics for Prometheus, such as ``"127.0.0.1:9404"``;
+        whether Spark's own metrics system gets them too.
+    log, webhook
+        ``json`` for a log of JSON lines; an http(s) address that gets rescales, refusals, loss of
+        sight and lack of room.
+    price, currency, max_cost_per_day
+        Of one executor-hour; what the fleet of a day (UTC) may cost, as far as `min` allows.
     """
-    bounds = {"min_executors": _whole("min", min), "max_executors": _whole("max", max)}
-    goal = Goal(slo_s=_seconds("slo_s", slo_s))
-    period_s = None if every_s is None else _seconds("every_s", every_s)
-    file = "" if switch is None else str(switch)
-    live = LiveSettings(
-        mode=mode, every_s=period_s, admission=admission, cluster=cluster, switch=file
-    )
-    spec = spec_of(policy, bounds, goal)
-    spec = with_limits(with_cluster(spec, cluster, spec.given), limits)
+    file = None if switch is None else str(switch)
+    wanted = {"mode": mode, "every_s": _seconds("every_s", every_s), "admission": admission}
+    outlets = {"metrics": metrics, "spark_metrics": spark_metrics, "log": log, "webhook": webhook}
+    money = {"price": price, "currency": currency, "max_cost_per_day": max_cost_per_day}
+    tables = {
+        "limits": _given(min_executors=_whole("min", min), max_executors=_whole("max", max)),
+        "goal": _given(slo_s=_seconds("slo_s", slo_s), **money),
+        "live": _given(**wanted, **outlets, cluster=cluster, switch=file),
+    }
+    # A mistake in an argument is named as such.
+    LiveSettings(**tables["live"])
+    convert(Goal, tables["goal"], "attach")
     if not isinstance(journal, str | Path | FileJournal | None):
         raise ConfigError(f"journal must be the path of a file, not {journal!r}")
-    return Attachment(spark, spec, goal=goal, live=live, journal=journal, patience=patience)
+    settings = settle(layers(_session_conf(spark), options=tables), policy)
+    _stop_configured(spark)
+    return Attachment(
+        spark,
+        with_limits(settings.spec, limits),
+        goal=settings.goal,
+        live=settings.live,
+        journal=journal or settings.journal,
+        patience=patience,
+    )
 
 
 class Status(Struct, frozen=True):
@@ -143,11 +186,13 @@ class Attachment:
         *,
         goal: Goal | None = None,
         live: LiveSettings | None = None,
-        journal: str | Path | FileJournal | None = None,
+        journal: str | Path | FileJournal | JournalSettings | None = None,
         patience: Patience | None = None,
         source: SettingsSource | None = None,
     ) -> None:
         try:
+            from penstock.spark.claim import FleetClaim
+            from penstock.spark.internals import Driver
             from penstock.spark.scaling import ScalingLoop
         except ModuleNotFoundError as error:
             raise ConfigError(
@@ -157,15 +202,23 @@ class Attachment:
         _check_session(spark)
         live = live or LiveSettings()
         self._policy = spec.label
-        self._loop = ScalingLoop(
-            spark,
-            spec,
-            goal=goal or Goal(),
-            live=live,
-            journal=journal,
-            patience=patience,
-            source=source,
-        )
+        claim = FleetClaim(Driver(spark))
+        if live.mode == "act":
+            claim.take()
+        try:
+            self._loop = ScalingLoop(
+                spark,
+                spec,
+                claim=claim,
+                goal=goal or Goal(),
+                live=live,
+                journal=journal,
+                patience=patience,
+                source=source,
+            )
+        except BaseException:
+            claim.release()
+            raise
         self._thread = threading.Thread(target=self._loop.run, name="penstock", daemon=True)
         self._thread.start()
         atexit.register(self.stop)
@@ -221,10 +274,7 @@ class Attachment:
         """
         loop = self._loop
         given = dict(limits or {})
-        if min is not None:
-            given["min_executors"] = _whole("min", min)
-        if max is not None:
-            given["max_executors"] = _whole("max", max)
+        given |= _given(min_executors=_whole("min", min), max_executors=_whole("max", max))
         spec, goal = with_limits(loop.spec, given), loop.goal
         if slo_s is not None:
             goal = replace(goal, slo_s=_seconds("slo_s", slo_s))
@@ -245,6 +295,7 @@ class Attachment:
         self._loop.stopping.set()
         if threading.current_thread() is not self._thread:
             self._thread.join(STOP_TIMEOUT_S)
+        self._loop.outlets.close()
         atexit.unregister(self.stop)
 
     def __enter__(self) -> Attachment:
@@ -261,18 +312,43 @@ class Attachment:
         return "paused" if self._loop.is_on_hold() else "running"
 
 
-def _whole(name: str, value: object) -> int:
+def _stop_configured(spark: SparkSession) -> None:
+    """Stop the attachment that Spark's configuration asked for: what a script says wins."""
+    application = getattr(getattr(spark, "sparkContext", None), "applicationId", "")
+    if (by_conf := CONFIGURED.pop(application, None)) is not None:
+        by_conf.stop()
+        log.info("what attach says replaces the attachment by Spark's configuration")
+
+
+def _given(**values: Any) -> dict[str, Any]:
+    return {key: value for key, value in values.items() if value is not None}
+
+
+def _session_conf(spark: Any) -> dict[str, str]:
+    """The Spark configuration of the session; empty if it is none, which is refused later."""
+    if not hasattr(spark, "streams") or getattr(getattr(spark, "_sc", None), "_jsc", 0) is None:
+        return {}
+    from penstock.spark.internals import Driver
+
+    return Driver(spark).session_settings()
+
+
+def _whole(name: str, value: object) -> int | None:
+    if value is None:
+        return None
     if isinstance(value, bool) or not isinstance(value, int):
         raise ConfigError(f"{name} must be a whole number of executors, not {value!r}")
     return value
 
 
-def _seconds(name: str, value: object) -> float:
-    """A positive number of seconds, or the text of one.
+def _seconds(name: str, value: object) -> float | None:
+    """A positive number of seconds, or the text of one; ``None`` stays.
 
     >>> _seconds("slo_s", "2min"), _seconds("slo_s", 10)
     (120.0, 10.0)
     """
+    if value is None:
+        return None
     seconds = quantity(value, name) if isinstance(value, str) else value
     if isinstance(seconds, bool) or not isinstance(seconds, int | float) or not 0 < seconds < inf:
         raise ConfigError(f"{name} must be a positive number of seconds, not {value!r}")

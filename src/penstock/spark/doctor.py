@@ -16,7 +16,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Literal
+from typing import Literal, get_args
 
 from msgspec import Struct
 
@@ -31,6 +31,14 @@ Manager = Literal["standalone", "yarn", "kubernetes", "local", "unknown"]
 SLOW_REATTEMPT_S = 5.0
 #: Calls that set one setting: `SparkSession.builder.config(k, v)`, `SparkConf().set(k, v)`.
 _SETTERS = {"config", "set", "setIfMissing"}
+#: What to do where a cluster has no more executors, by its manager.
+HOW_TO_GET_MORE = dict.fromkeys(
+    get_args(Manager), "add workers, raise spark.cores.max, or lower max"
+) | {
+    "yarn": "add nodes, raise the capacity of the queue, or lower max",
+    "kubernetes": "add nodes, raise the quota of the namespace, or lower max; "
+    "kubectl describe says what a pending pod waits for",
+}
 
 
 class Finding(Struct, frozen=True):
@@ -40,6 +48,13 @@ class Finding(Struct, frozen=True):
     level: Level
     reason: str
     change: str = ""
+
+
+class FailureLimit(Struct, frozen=True):
+    """Spark ends the application when this number of executors has failed, within an interval."""
+
+    executors: int
+    within_s: float | None = None
 
 
 class Application(Struct, frozen=True):
@@ -73,6 +88,27 @@ class Application(Struct, frozen=True):
         if cores is not None and cores.isdigit():
             return int(cores)
         return 1 if self.manager in ("yarn", "kubernetes") else None
+
+    @property
+    def failure_limit(self) -> FailureLimit | None:
+        """How many executors may fail; ``None`` where there is no limit.
+
+        >>> settings = {"spark.master": "yarn", "spark.executor.instances": "4"}
+        >>> Application(settings).failure_limit
+        FailureLimit(executors=8, within_s=None)
+        >>> Application(settings | {"spark.dynamicAllocation.enabled": "true"}).failure_limit
+        """
+        if self.manager not in ("yarn", "kubernetes"):
+            return None
+        size = self.conf.get("spark.executor.instances", "0")
+        if self.is_on("spark.dynamicAllocation.enabled"):
+            size = self.conf.get("spark.dynamicAllocation.maxExecutors", "")  # no maximum
+        by_size = str(max(3, 2 * int(size))) if size.isdigit() else ""
+        on_yarn = self.conf.get("spark.yarn.max.executor.failures", by_size)
+        limit = self.conf.get("spark.executor.maxNumFailures", on_yarn)
+        within = self.conf.get("spark.executor.failuresValidityInterval", "")
+        within += "ms" if within.isdigit() else ""
+        return FailureLimit(int(limit), _seconds(within)) if limit.isdigit() else None
 
     def is_on(self, key: str) -> bool:
         return self.conf.get(key, "false").strip().lower() == "true"
@@ -197,11 +233,18 @@ def locality(application: Application) -> Iterator[Finding]:
 
 
 def failures(application: Application) -> Iterator[Finding]:
-    key = "spark.executor.maxNumFailures"
-    if application.manager in ("yarn", "kubernetes") and key not in application.conf:
-        reason = "how many executors may fail depends on the size at start, not on the fleet"
-        change = f"{key}={max(3, 2 * application.max_executors)}"
-        yield Finding("failures", "warning", reason, change)
+    limit, enough = application.failure_limit, max(3, 2 * application.max_executors)
+    if limit is None:
+        return
+    reason = f"Spark ends the application after {counted(limit.executors, 'failed executor')}"
+    changes = []
+    if limit.executors < enough:
+        reason += f", of a fleet of up to {application.max_executors}"
+        changes.append(f"spark.executor.maxNumFailures={enough}")
+    if limit.within_s is None:
+        reason += ", however long ago they failed"
+        changes.append("spark.executor.failuresValidityInterval=1h")
+    yield Finding("failures", "warning" if changes else "ok", reason, " ".join(changes))
 
 
 def allocator(application: Application) -> Iterator[Finding]:
@@ -220,9 +263,11 @@ def speculation(application: Application) -> Iterator[Finding]:
 
 def parallelism(application: Application) -> Iterator[Finding]:
     partitions = application.conf.get("spark.sql.shuffle.partitions", "200")
-    slots = application.max_executors * (application.executor_cores or 1)
+    cpus = application.conf.get("spark.task.cpus", "1")
+    tasks = (application.executor_cores or 1) // (int(cpus) if cpus.strip("0").isdigit() else 1)
+    slots = application.max_executors * tasks
     if partitions.isdigit() and int(partitions) < slots:
-        reason = f"{partitions} state partitions cannot use the {slots} cores of max executors"
+        reason = f"{partitions} state partitions cannot use the {slots} slots of max executors"
         change = f"spark.sql.shuffle.partitions={slots} (before the first start) or a lower max"
         yield Finding("parallelism", "warning", reason, change)
 

@@ -8,6 +8,7 @@ are known to work (`scaling.probe`). A call that fails raises one of `JVM_ERRORS
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 import msgspec
@@ -28,7 +29,11 @@ Errors: TypeAlias = tuple[type[Exception], ...]
 
 #: What a call into the Java process can raise: PySpark translates some of its exceptions.
 JVM_ERRORS: Errors = (Py4JError, PySparkException)
+#: The same, or the Java process is gone.
+JVM_GONE: Errors = (*JVM_ERRORS, OSError)
 LOCALITY_WAIT = "spark.locality.wait"
+#: Reports that wait to be read; with more than this nobody reads them.
+QUEUE_REPORTS = 1000
 _TRIGGERS: dict[str, Trigger] = {
     "AvailableNowTrigger": "availableNow",
     "OneTimeTrigger": "once",
@@ -88,9 +93,12 @@ class Driver:
         python: Any = spark.sparkContext
         self.jvm, self.gateway, self.context = python._jvm, python._gateway, python._jsc.sc()
         self.backend: Any = self.context.schedulerBackend()
+        # In ``local[*]`` the driver runs the tasks: there it counts as the only executor.
+        self._is_local = "getExecutorIds" not in dir(self.backend)
         self.store: Any = self.context.statusStore()
         self._dag: Any = self.context.dagScheduler()
         java_session: Any = spark._jsparkSession
+        self._session_conf: Any = java_session.conf()
         self._sql_store: Any = java_session.sharedState().statusStore()
         # Handles are looked up once: each dot of a Java name costs a round trip.
         store_api: Any = self.jvm.org.apache.spark.status.api.v1
@@ -119,18 +127,22 @@ class Driver:
         A kill that adjusts the target while this is ``None`` sets it to zero for good: always
         request the present size first.
         """
-        pairs = self.backend.getRequestedTotalExecutors().iterator()
         total: int | None = None
+        if self._is_local:
+            return total
+        pairs = self.backend.getRequestedTotalExecutors().iterator()
         while pairs.hasNext():
             total = (total or 0) + int(pairs.next()._2())
         return total
 
     def executor_ids(self) -> list[str]:
         """All registered executors, those that are leaving included."""
-        return names_in(self.backend.getExecutorIds())
+        return ["driver"] if self._is_local else names_in(self.backend.getExecutorIds())
 
     def leaving(self) -> set[str]:
         """Registered executors that are being decommissioned or removed."""
+        if self._is_local:
+            return set()
         decommissioning = self.backend.executorsPendingDecommission().keysIterator()
         removed = self.backend.executorsPendingToRemove().keysIterator()
         return {*names_in(decommissioning), *names_in(removed)}
@@ -191,7 +203,7 @@ class Driver:
         """Whether the application has ended, or its Java process is gone."""
         try:
             return bool(self.context.isStopped())
-        except JVM_ERRORS:
+        except JVM_GONE:
             return True
 
     def master(self) -> str:
@@ -202,6 +214,11 @@ class Driver:
         """All settings of the running application that are set explicitly."""
         lines = str(self.context.conf().toDebugString()).split("\n")
         return dict(line.split("=", 1) for line in lines if "=" in line)
+
+    def session_settings(self) -> dict[str, str]:
+        """All settings of the session, those of the application included."""
+        pairs = str(self._session_conf.getAll().mkString("\0")).split("\0")
+        return dict(pair.split(" -> ", 1) for pair in pairs if " -> " in pair)
 
     def resource_profiles(self) -> int:
         """How many resource profiles the application uses; 1 is usual."""
@@ -305,7 +322,7 @@ class Driver:
 
     def _executors(self, writer: Any, *, active_only: bool) -> list[Json]:
         summaries = _parse(writer.writeValueAsString(self.store.executorList(active_only)))
-        return [summary for summary in summaries if summary["id"] != "driver"]
+        return [each for each in summaries if self._is_local or each["id"] != "driver"]
 
     # -- A query --------------------------------------------------------------------------------
 
@@ -359,20 +376,49 @@ class Driver:
         for report in reversed(java_query.recentProgress()):
             yield str(report.json())
 
-    def listen(self, spark: SparkSession, hand_over: Callable[[str], None]) -> Callable[[], None]:
-        """Hand over each progress report of the session; returns a function that stops that.
+    def listen(self, spark: SparkSession) -> tuple[Callable[[], str | None], Callable[[], None]]:
+        """A call that gives the next progress report of the session, and one that ends that.
 
-        PySpark's own listener reads each report field by field, in a hundred round trips.
+        Java itself puts reports into a queue. A listener in Python would be called on the thread of
+        each query that starts, and each of these leaves a Python thread and a socket behind.
         """
-        from py4j.java_gateway import java_import  # type: ignore[import-untyped]
+        name = "org.apache.spark.sql.streaming.PythonStreamingQueryListener"
+        kind = self.jvm.java.lang.Class.forName(name)
+        queue = self.jvm.java.util.concurrent.ArrayBlockingQueue(QUEUE_REPORTS)
+        put = self.jvm.java.beans.EventHandler.create(
+            kind, queue, "offer", "progress.json", "onQueryProgress"
+        )
+        wrapper = self.jvm.org.apache.spark.sql.streaming.PythonStreamingQueryListenerWrapper
+        listener, manager = wrapper(put), spark.streams._jsqm
+        manager.addListener(listener)
+
+        def next_report() -> str | None:
+            with suppress(*JVM_ERRORS):  # the next turn tries again
+                return queue.poll()  # type: ignore[no-any-return]
+            return None
+
+        return next_report, lambda: manager.removeListener(listener)
+
+    def register_metrics(self, name: str) -> tuple[Any, Callable[[], None]]:
+        """A registry in Spark's metrics system, and a function that removes it.
+
+        Gauges that are added to it later reach the sinks too. They are read inside the Java
+        process: no sink calls back.
+        """
         from pyspark.java_gateway import ensure_callback_server_started
 
-        java_import(self.jvm, "org.apache.spark.sql.streaming.*")
         ensure_callback_server_started(self.gateway)  # type: ignore[no-untyped-call]
-        listener = self.jvm.PythonStreamingQueryListenerWrapper(Listener(hand_over))
-        streams: Any = spark.streams
-        streams._jsqm.addListener(listener)
-        return lambda: streams._jsqm.removeListener(listener)
+        registry: Any = self.jvm.com.codahale.metrics.MetricRegistry()
+        source = MetricsSource(name, registry)
+        system = self.jvm.org.apache.spark.SparkEnv.get().metricsSystem()
+        system.registerSource(source)
+        return registry, lambda: system.removeSource(source)
+
+    def new_gauge(self, registry: Any, name: str) -> Any:
+        """A gauge of that registry; it has ``setValue``."""
+        gauge = self.jvm.com.codahale.metrics.DefaultSettableGauge()
+        registry.register(name, gauge)
+        return gauge
 
     def limit_rows_per_trigger(self, query: StreamingQuery, rows: int | None) -> None:
         """Let each source give at most `rows` records to a batch, from the next one planned.
@@ -388,6 +434,22 @@ class Driver:
         while pairs.hasNext():
             changed[pairs.next()._1()] = limit
         getattr(execution, "uniqueSources_$eq")(self._collections.toScalaMap(changed))
+
+
+def session_of_java(gateway: Any) -> SparkSession | None:
+    """The session that Java code has made, for use from Python; ``None`` before that."""
+    from pyspark import SparkConf, SparkContext
+    from pyspark.sql import SparkSession
+
+    found = gateway.jvm.org.apache.spark.sql.SparkSession.getDefaultSession()
+    if not found.isDefined():
+        return None
+    python = SparkContext._active_spark_context
+    if python is None:
+        java = gateway.jvm.JavaSparkContext.fromSparkContext(found.get().sparkContext())
+        conf = SparkConf(_jconf=java.getConf())
+        python = SparkContext(gateway=gateway, jsc=java, conf=conf)
+    return SparkSession(python, found.get())
 
 
 def first_line(error: Exception) -> str:
@@ -406,19 +468,21 @@ def names_in(collection: Any) -> list[str]:
     return joined.split("\n") if joined else []
 
 
-class Listener:
-    """A ``StreamingQueryListener`` that Java calls back. Its methods must return at once."""
+class MetricsSource:
+    """A ``Source`` of Spark's metrics system; Java calls it back when it is registered."""
 
-    def __init__(self, hand_over: Callable[[str], None]) -> None:
-        self._hand_over = hand_over
+    def __init__(self, name: str, registry: Any) -> None:
+        self._name, self._registry = name, registry
 
-    def onQueryProgress(self, event: Any) -> None:  # noqa: N802
-        self._hand_over(str(event.progress().json()))
+    def sourceName(self) -> str:  # noqa: N802
+        return self._name
 
-    def _ignore(self, event: Any) -> None:
-        pass
+    def metricRegistry(self) -> Any:  # noqa: N802
+        return self._registry
 
-    onQueryStarted = onQueryIdle = onQueryTerminated = _ignore  # noqa: N815
+    def equals(self, other: Any) -> bool:
+        """Asked for when it is removed."""
+        return str(other.sourceName()) == self._name
 
     class Java:
-        implements = ("org.apache.spark.sql.streaming.PythonStreamingQueryListener",)
+        implements = ("org.apache.spark.metrics.source.Source",)

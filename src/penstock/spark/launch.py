@@ -9,21 +9,30 @@ from __future__ import annotations
 
 import functools
 import logging
+import os
 import runpy
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from penstock.core.errors import ConfigError
-from penstock.spark.attach import Attachment
+from penstock.observe.notices import show_log
+from penstock.settings.spark_conf import file_of, layers
+from penstock.settings.toml import Settings, settle
+from penstock.spark.attach import CONFIGURED, Attachment
+from penstock.spark.changes import SettingsSource
+from penstock.spark.internals import Driver
+from penstock.spark.scaling import check_application
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 log = logging.getLogger(__name__)
 
+#: From the Spark configuration of a session to all settings.
+Load = Callable[[Mapping[str, str]], Settings]
 #: What the messages of Kafka's client mean, and what to do.
 KAFKA_FAULTS = {
     "UnknownTopicOrPartitionException": (
@@ -43,22 +52,17 @@ class Launch:
 
     Parameters
     ----------
-    check
-        Called with the first session; raises `ConfigError` if it cannot be scaled.
-    attach
-        Called with the session of a query that has started, until it succeeds once.
+    load
+        Makes the settings, given the Spark configuration of a session.
+    config
+        The settings file that the command line names, if any.
     master
         The cluster to run on, in place of the one that the script names.
     """
 
-    def __init__(
-        self,
-        check: Callable[[SparkSession], object],
-        attach: Callable[[SparkSession], Attachment],
-        master: str | None = None,
-    ) -> None:
+    def __init__(self, load: Load, config: Path | None = None, master: str | None = None) -> None:
         self.handle: Attachment | None = None
-        self._check, self._attach, self._master = check, attach, master
+        self._load, self._config, self._master = load, config, master
         self._checked = False
         self._warnings: set[str] = set()
 
@@ -80,11 +84,28 @@ class Launch:
                 "writeStream...start() begins"
             )
 
+    def attach(self, spark: SparkSession) -> None:
+        """Attach with the settings of the session, unless this was done before."""
+        if self.handle is not None:
+            return
+        with self._as_warning():
+            conf = Driver(spark).session_settings()
+            settings = self._load(conf)
+            self.handle = Attachment(
+                spark,
+                settings.spec,
+                goal=settings.goal,
+                live=settings.live,
+                journal=settings.journal,
+                source=SettingsSource(file_of(conf, self._config), lambda: self._load(conf)),
+            )
+
     @contextmanager
     def _wrapped(self) -> Iterator[None]:
         from pyspark.sql import SparkSession
         from pyspark.sql.streaming.readwriter import DataStreamWriter
 
+        os.environ["PENSTOCK_HOOK"] = "off"  # or a script that enables it is attached to twice
         with ExitStack() as stack:
             for kind, name, wrap in (
                 (SparkSession.Builder, "getOrCreate", self._creating),
@@ -105,7 +126,8 @@ class Launch:
             if not self._checked:
                 self._checked = True
                 with self._as_warning():
-                    self._check(session)
+                    settings = self._load(Driver(session).session_settings())
+                    check_application(session, settings.spec.limits, settings.live)
             return session
 
         return checked
@@ -114,9 +136,7 @@ class Launch:
         @functools.wraps(start)
         def attached(writer: Any, *arguments: Any, **options: Any) -> Any:
             query = start(writer, *arguments, **options)
-            if self.handle is None:
-                with self._as_warning():
-                    self.handle = self._attach(writer._df.sparkSession)
+            self.attach(writer._df.sparkSession)
             return query
 
         return attached
@@ -130,6 +150,23 @@ class Launch:
             if str(error) not in self._warnings:
                 self._warnings.add(str(error))
                 log.warning("not scaled: %s; the script runs on at its own size", error)
+
+
+_configured: dict[str, Launch] = {}
+
+
+def attach_configured(spark: SparkSession) -> None:
+    """Attach as the Spark configuration says, once to an application; a refusal is a warning.
+
+    Called when a query of a script that does not know Penstock has started (`penstock_hook`).
+    """
+    application = str(Driver(spark).context.applicationId())
+    launch = _configured.setdefault(application, Launch(lambda conf: settle(layers(conf))))
+    if not logging.getLogger("penstock").hasHandlers():
+        show_log()
+    launch.attach(spark)
+    if launch.handle is not None:
+        CONFIGURED[application] = launch.handle
 
 
 @contextmanager

@@ -10,29 +10,41 @@ import dataclasses
 import logging
 import threading
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
 
-from penstock.core.clock import LiveClock, WallClock
+from penstock.core.clock import LiveClock, LoopTime, WallClock
 from penstock.core.errors import ConfigError
-from penstock.core.journal import FileJournal, read_tail
+from penstock.core.journal import FileJournal, LiveJournal, read_tail
 from penstock.core.model import Limits, Receipt, Step
+from penstock.core.phrases import executors
 from penstock.core.protocols import InstantActuator
-from penstock.observe.formatting import sentence
+from penstock.observe.metrics import Values
+from penstock.observe.notices import JsonLines, Notice, notices, show_log
 from penstock.settings.goal import Goal
 from penstock.settings.header import journal_header
 from penstock.settings.policy_spec import PolicySpec, rewire, wire
-from penstock.settings.toml import LiveSettings, Mode
+from penstock.settings.toml import JournalSettings, LiveSettings, Mode
 from penstock.spark.actuator.actuator import Patience, SparkActuator
 from penstock.spark.actuator.admission import Admission
 from penstock.spark.changes import Change, SettingsSource, SwitchFile, WatchedFile
-from penstock.spark.doctor import UNSCALABLE, Application, Finding, examine, refuse_errors
-from penstock.spark.internals import JVM_ERRORS, Driver, first_line
+from penstock.spark.claim import FleetClaim
+from penstock.spark.doctor import (
+    HOW_TO_GET_MORE,
+    UNSCALABLE,
+    Application,
+    Finding,
+    examine,
+    refuse_errors,
+)
+from penstock.spark.internals import JVM_ERRORS, Driver, Errors, first_line
+from penstock.spark.outlets import Outlets
 from penstock.spark.sensor.sensor import SparkSensor
+from penstock.spark.store_journal import StoreFolder, StoreJournal
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -42,8 +54,10 @@ log = logging.getLogger(__name__)
 
 #: Steps that `Attachment.explain` can show.
 EXPLAINED_STEPS = 100
-#: Whether the application still runs is asked at each so many wake-ups of the clock.
+#: Whether the application still runs is asked once in this number of wake-ups of the clock.
 POLLS_PER_CHECK = 10
+#: What taking over a fleet may raise.
+TAKE_OVER_FAILS: Errors = (ConfigError, *JVM_ERRORS)
 
 
 class RecommendOnly(InstantActuator):
@@ -64,9 +78,10 @@ class ScalingLoop:
         spark: SparkSession,
         spec: PolicySpec,
         *,
+        claim: FleetClaim,
         goal: Goal,
         live: LiveSettings,
-        journal: str | Path | FileJournal | None = None,
+        journal: str | Path | FileJournal | JournalSettings | None = None,
         patience: Patience | None = None,
         source: SettingsSource | None = None,
     ) -> None:
@@ -76,7 +91,8 @@ class ScalingLoop:
         self.is_paused = threading.Event()
         self.stopping = threading.Event()
         self.spec, self.goal, self.mode = spec, goal, live.mode
-        self._change: Change | None = None  # to be taken over before the next turn
+        self._changes: deque[Change] = deque()  # to be taken over before the next turn
+        self._cannot_act = False
         self._switch = SwitchFile(live.switch)
         self._source = source
         self._settings_file = None if source is None else WatchedFile(source.path)
@@ -84,20 +100,33 @@ class ScalingLoop:
         self._live = live
         self._patience = patience
         self._driver = Driver(spark)
+        self._claim = claim
         missing = check_application(spark, spec.limits, live)
         for finding in findings_of(self._driver, spec.limits):
             if finding.level == "warning":
                 log.info("%s; better: %s", finding.reason, finding.change)
-        self._is_blind = False
+            elif finding.level == "error":  # in mode recommend, which only looks
+                log.warning("mode act is not possible: %s: %s", finding.reason, finding.change)
         self._refused_queries: set[str] = set()
-        self._last_refusal: tuple[int, str] | None = None
         self._polls = 0
-        self._journal, past = _open_journal(journal, spec, goal)
+        self._turn_began_s = 0.0
+        self._has_room = True
+        self._journal, past = _open_journal(self._driver, journal, spec, goal)
+        self._time = LoopTime(past[-1].at_s if past else 0.0)
         self._admission = self._admission_control(missing, goal.slo_s)
         self.actuator: SparkActuator | None = None
-        if live.mode == "act":
-            self.actuator = self._take_over(missing)
-        self._sensor = SparkSensor(spark, driver=self._driver, target=self._requested_size)
+        if live.log == "json":
+            show_log(JsonLines())
+        self.outlets = Outlets(self._driver, live, self._now)
+        try:
+            if live.mode == "act":
+                self.actuator = self._take_over(missing, last_target(past))
+        except Exception:
+            self.outlets.close()
+            raise
+        self._sensor = SparkSensor(
+            spark, driver=self._driver, target=self._requested_size, ahead_s=self._time.ahead_s
+        )
         actuator = self.actuator or RecommendOnly()
         self._controller = wire(spec, self._sensor, actuator, journal=self._journal, past=past)
 
@@ -121,7 +150,7 @@ class ScalingLoop:
             is_paused=self.is_on_hold,
             may_turn=self._may_turn,
             has_surged=self._sensor.has_surged if wakes else lambda: False,
-            wall=WallClock(sleep=self.stopping.wait),
+            wall=WallClock(self._time.now, self.stopping.wait),
         )
 
     def _is_over(self) -> bool:
@@ -131,7 +160,8 @@ class ScalingLoop:
 
     def update(self, change: Change) -> None:
         """Take over another spec, goal and mode before the next turn; may be called at any time."""
-        self.spec, self.goal, self._change = change.spec, change.goal, change
+        self.spec, self.goal = change.spec, change.goal
+        self._changes.append(change)
 
     def is_on_hold(self) -> bool:
         """Whether it was paused, here or by the switch."""
@@ -140,15 +170,18 @@ class ScalingLoop:
     def _may_turn(self) -> bool:
         if self._settings_file is not None and self._settings_file.has_changed():
             self._reread()
-        change, self._change = self._change, None
-        if change is not None:
+        while self._changes:
+            change = self._changes.popleft()
             rewire(self._controller, change.spec)
-            self.mode = change.mode
+            if self.actuator is not None:
+                self.actuator.limits = change.spec.limits
+            self.mode, self._cannot_act = change.mode, False
             if self._journal is not None:
                 self._journal.begin(journal_header(change.spec, change.goal))
             log.info("new settings: %s", change.words)
         says = self._switch.says()
         self._set_mode("recommend" if "recommend" in (says, self.mode) and says != "act" else "act")
+        self._turn_began_s = self._time.now()
         return self._is_scalable()
 
     def _reread(self) -> None:
@@ -169,20 +202,22 @@ class ScalingLoop:
 
     def _set_mode(self, mode: Mode) -> None:
         """Begin or cease to size the fleet."""
-        if (mode == "act") == (self.actuator is not None):
+        if (mode == "act") == (self.actuator is not None) or (mode == "act" and self._cannot_act):
             return
         if mode == "recommend":
             if self.actuator is not None:
                 self.actuator.end()
+            self._claim.release()
             self.actuator = None
             self._controller.actuator = RecommendOnly()
             log.info("the fleet is left as it is from now on: mode recommend")
             return
         try:
             self.actuator = self._take_over(check_application(self._spark, self.spec.limits))
-        except ConfigError as error:
-            self.mode = "recommend"
-            log.warning("mode act is not possible: %s", error)
+        except TAKE_OVER_FAILS as error:
+            self._claim.release()
+            self._cannot_act = True  # until the settings change
+            log.warning("mode act is not possible: %s", first_line(error))
             return
         self._controller.actuator = self.actuator
         log.info("Penstock sizes the fleet from now on: mode act")
@@ -205,44 +240,63 @@ class ScalingLoop:
         return is_scalable
 
     def _after_turn(self, step: Step) -> None:
+        acts, turn_s = self.actuator is not None, self._time.now() - self._turn_began_s
+        new = list(notices(step, self.steps[-1] if self.steps else None, acts=acts))
+        for notice in new:
+            level = logging.WARNING if notice.kind == "blind" else logging.INFO
+            log.log(level, "%s", notice.text, extra={"notice": notice})
+            self.rescales += notice.kind == "rescale"
         self.steps.append(step)
         self.decisions += 1
-        self._log(step)
+        new += self._without_room(step)
+        self.outlets.take(step, new, self.spec.limits, self.goal, acts, turn_s)
         if self._admission is not None and step.snapshot is not None:
             with suppress(*JVM_ERRORS):  # a query ended while it was listed
                 self._admission.reconcile(step.snapshot, self._spark.streams.active)
 
-    def _log(self, step: Step) -> None:
-        """Changes only: a rescale, another refusal, the job no longer visible, or visible again."""
-        is_blind = step.snapshot is None
-        if is_blind and not self._is_blind:
-            log.warning("%s", step.decision.reasons[0].text)
-        elif self._is_blind and not is_blind:
-            log.info("the job can be seen again")
-        self._is_blind = is_blind
-        receipt, refused_before = step.receipt, self._last_refusal
-        self._last_refusal = None
-        if receipt is None:
-            return
-        if receipt.accepted:
-            self.rescales += 1
-        else:
-            self._last_refusal = (step.decision.target_executors, receipt.text)
-        if receipt.accepted or self._last_refusal != refused_before:
-            log.info("%s", sentence(step))
+    def _without_room(self, step: Step) -> Iterator[Notice]:
+        """A notice when the cluster turns out to have no room; the actuator has logged it."""
+        ceiling = None if self.actuator is None else self.actuator.ceiling
+        had_room = self._has_room
+        self._has_room = ceiling is None
+        if had_room and ceiling is not None:
+            target = step.decision.target_executors
+            text = f"the cluster gave only {executors(ceiling)} of {target}"
+            yield Notice("no_room", step.at_s, text, target)
+
+    def _now(self) -> Values:
+        """The metrics that no step has."""
+        actuator = self.actuator
+        return {
+            ("failed",): float(bool(self.error)),
+            ("paused",): float(self.is_on_hold()),
+            ("acting",): float(actuator is not None),
+            ("losses_total",): float(actuator.losses if actuator else 0),
+            ("repairs_total",): float(actuator.repairs if actuator else 0),
+        }
 
     # -- Before the first turn and after the last -------------------------------------------------
 
-    def _take_over(self, missing: Missing) -> SparkActuator:
-        """Be the only one who sizes the fleet, and start from the size that it has."""
+    def _take_over(self, missing: Missing, recorded: int | None = None) -> SparkActuator:
+        """Be the only one who sizes the fleet, and start from the size that was recorded, or is."""
+        self._claim.take()
         driver = self._driver
         if driver.stop_dynamic_allocation():
             log.info("Spark's dynamic allocation is stopped: Penstock sizes the fleet from now on")
-        can = not missing.decommission
+        application = application_of(driver, self.spec.limits)
         actuator = SparkActuator(
-            driver, self._committed_batches, can_decommission=can, patience=self._patience
+            driver,
+            self._committed_batches,
+            can_decommission=not missing.decommission,
+            limits=self.spec.limits,
+            patience=self._patience,
+            advice=HOW_TO_GET_MORE[application.manager],
+            failures=application.failure_limit,
         )
-        actuator.begin(present_size(driver, self.spec.limits), WallClock().now())
+        size = present_size(driver, self.spec.limits, recorded)
+        if recorded is not None:
+            log.info("the fleet begins with %s, as the journal ends", executors(size))
+        actuator.begin(size, self._time.now())
         return actuator
 
     def _admission_control(self, missing: Missing, slo_s: float) -> Admission | None:
@@ -258,10 +312,14 @@ class ScalingLoop:
         for each in (self._admission, self.actuator):
             if each is not None and not self._driver.is_stopped():
                 each.end()
+        self._claim.release()
         with suppress(Exception):  # the loop is over: there is nothing left to do about it
             self._sensor.close()
         if self._journal is not None:
-            self._journal.close()
+            with suppress(OSError):
+                self._journal.close()
+        if not self.error:  # a failure can be seen until the scaler is stopped
+            self.outlets.close()
 
     def _requested_size(self) -> int | None:
         """What was asked for here; in recommend mode, what Spark itself has."""
@@ -278,20 +336,27 @@ class ScalingLoop:
 
 
 def _open_journal(
-    journal: str | Path | FileJournal | None, spec: PolicySpec, goal: Goal
-) -> tuple[FileJournal | None, list[Step]]:
+    driver: Driver,
+    journal: str | Path | FileJournal | JournalSettings | None,
+    spec: PolicySpec,
+    goal: Goal,
+) -> tuple[LiveJournal | StoreJournal | None, list[Step]]:
     """The journal to write, with the header of this run, and the steps that it already has."""
+    if isinstance(journal, JournalSettings):
+        journal = journal.open(journal_header(spec, goal))
     if journal is None:
         return None, []
-    path = journal.path if isinstance(journal, FileJournal) else Path(journal)
-    past = list(read_tail(path)) if path.exists() else []
     header = journal_header(spec, goal)
+    if isinstance(journal, str) and "://" in journal:
+        kept = StoreJournal(journal, lambda: StoreFolder(driver, journal), header)
+        return kept, kept.recall()
+    past = list(read_tail(journal.path if isinstance(journal, FileJournal) else Path(journal)))
     if not isinstance(journal, FileJournal):
-        return FileJournal(path, header), past
+        return LiveJournal(FileJournal(Path(journal), header)), past
     own = journal.header  # its own facts stay if the rest is that of this run
     if (own.policy, own.limits, own.goal) != (header.policy, header.limits, header.goal):
         journal.begin(header)
-    return journal, past
+    return LiveJournal(journal), past
 
 
 class Missing(Struct, frozen=True):
@@ -334,18 +399,22 @@ def _failure(call: Callable[[], object]) -> str:
 def check_application(
     spark: SparkSession, limits: Limits, live: LiveSettings | None = None
 ) -> Missing:
-    """Refuse an application that cannot be scaled, in one sentence; returns what is missing."""
+    """Refuse an application that cannot be scaled, in one sentence; returns what is missing.
+
+    Mode recommend works on all that can be seen.
+    """
     driver = Driver(spark)
-    refuse_errors(findings_of(driver, limits))
     missing = probe(driver)
+    if live is not None and live.mode == "recommend":
+        return missing
+    refuse_errors(findings_of(driver, limits))
     if missing.request_executors:
         raise ConfigError(
             f"executors cannot be added: {missing.request_executors}; "
             "run on a standalone cluster, YARN or Kubernetes"
         )
-    acts = live is None or live.mode == "act"
     has_scaler = driver.conf("spark.dynamicAllocation.enabled", "false") == "true"
-    if acts and has_scaler and missing.stop_dynamic_allocation:
+    if has_scaler and missing.stop_dynamic_allocation:
         raise ConfigError(
             "Spark's dynamic allocation cannot be stopped here: "
             "set spark.dynamicAllocation.enabled=false"
@@ -363,8 +432,12 @@ def check_application(
 
 def findings_of(driver: Driver, limits: Limits) -> list[Finding]:
     """What the doctor finds in the settings of the running application."""
+    return examine(application_of(driver, limits))
+
+
+def application_of(driver: Driver, limits: Limits) -> Application:
     conf = driver.settings() | {"spark.master": driver.master()}
-    return examine(Application(conf, limits.min_executors, limits.max_executors))
+    return Application(conf, limits.min_executors, limits.max_executors)
 
 
 def unscalable(driver: Driver, query: StreamingQuery) -> str | None:
@@ -373,9 +446,18 @@ def unscalable(driver: Driver, query: StreamingQuery) -> str | None:
     return None if found is None else ": ".join(found)
 
 
-def present_size(driver: Driver, limits: Limits) -> int:
-    """The number of executors, those on their way included, within the bounds."""
-    size = driver.requested_total_executors()
+def last_target(steps: list[Step]) -> int | None:
+    """The size that the fleet of a recorded run had, or was to have, at its end."""
+    for step in reversed(steps):
+        if step.snapshot is not None:
+            refused = step.receipt is not None and not step.receipt.accepted
+            return step.snapshot.fleet.target if refused else step.decision.target_executors
+    return None
+
+
+def present_size(driver: Driver, limits: Limits, recorded: int | None = None) -> int:
+    """The recorded size, or the executors with those on their way; within the bounds."""
+    size = driver.requested_total_executors() if recorded is None else recorded
     if size is None:
         size = len(set(driver.executor_ids()) - driver.leaving())
         size = size or int(driver.conf("spark.executor.instances", "0"))

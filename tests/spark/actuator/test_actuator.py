@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import logging
+from typing import Any
 
 import pytest
 
 from penstock.core.errors import ActuatorError
-from penstock.core.model import ExecutorSample, Fleet, Snapshot
+from penstock.core.model import ExecutorSample, Fleet, Limits, Snapshot
 from penstock.spark.actuator.actuator import Patience, SparkActuator
+from penstock.spark.doctor import HOW_TO_GET_MORE, FailureLimit, Manager
 from tests.spark.actuator.simulated_driver import SimulatedDriver
 
 EACH_LOOK = Patience(
@@ -19,15 +21,19 @@ EACH_LOOK = Patience(
 class Bed:
     """An actuator on a simulated driver, with a clock and a query whose batches are counted."""
 
-    def __init__(self, executors: int, *, room: int = 16, can_decommission: bool = True) -> None:
+    def __init__(
+        self, executors: int, *, room: int = 16, can_decommission: bool = True, **facts: Any
+    ) -> None:
         self.driver = SimulatedDriver(executors, room)
         self.batch = 0
         self.now_s = 1000.0
         self.actuator = SparkActuator(
             self.driver,
-            lambda: {"query": self.batch},
+            lambda: {"query": self.batch} if self.batch else {},
             can_decommission=can_decommission,
+            limits=Limits(max_executors=16),
             patience=EACH_LOOK,
+            **facts,
         )
         self.actuator.begin(executors, self.now_s)
 
@@ -62,6 +68,19 @@ def test_growing_is_one_request_without_a_locality_wait_and_asking_twice_is_none
     assert bed.asked("request") == [("request", "1"), ("request", "3")]
 
 
+@pytest.mark.parametrize("target", [0, 17, -1, 10_000])
+def test_a_target_outside_of_the_bounds_is_refused_whoever_asks(target: int) -> None:
+    bed = Bed(3)
+    for ask in (bed.actuator.apply, bed.actuator.begin):
+        with pytest.raises(ActuatorError, match=f"^{target} is outside of 1 to 16 executors"):
+            ask(target, bed.now_s)
+    bed.pass_s(5)
+    assert (bed.actuator.target, bed.driver.requested) == (3, 3)
+    bed.actuator.limits = Limits(min_executors=0, max_executors=20_000)
+    if target >= 0:
+        assert bed.apply(target)[0]
+
+
 def test_the_wait_comes_back_after_three_clean_batches_on_the_new_fleet() -> None:
     bed = Bed(1)
     bed.apply(3)
@@ -74,6 +93,16 @@ def test_the_wait_comes_back_after_three_clean_batches_on_the_new_fleet() -> Non
     bed.pass_s(1, batches=True)
     assert bed.driver.wait == "3s"
     assert bed.actuator.is_settled
+
+
+def test_the_wait_comes_back_also_if_the_first_batch_ends_after_the_fleet_has_changed() -> None:
+    bed = Bed(1)
+    bed.apply(3)
+    bed.driver.give()
+    bed.pass_s(30)
+    assert bed.driver.wait == "0s"
+    bed.pass_s(5, batches=True)
+    assert bed.driver.wait == "3s"
 
 
 def test_shrinking_lowers_the_target_first_and_lets_the_least_state_go_between_batches() -> None:
@@ -165,6 +194,67 @@ def test_after_a_loss_tasks_may_go_anywhere_until_the_replacement_has_settled(
     assert bed.driver.requested == 3
 
 
+def test_an_executor_that_the_cluster_drains_is_a_loss_until_it_is_replaced(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    bed = Bed(3)
+    bed.pass_s(5, batches=True)
+    assert bed.actuator.is_settled
+    bed.driver.going = {"2"}  # decommissioned by somebody else: still there, takes no work
+    bed.pass_s(2, batches=True)
+    assert caplog.messages == ["the cluster takes executor 2 away"]
+    assert bed.actuator.losses == 1
+    assert (bed.actuator.is_settled, bed.driver.wait) == (False, "0s")
+    bed.driver.let_go()
+    bed.pass_s(20, batches=True)
+    assert (bed.actuator.is_settled, bed.driver.wait) == (False, "0s")
+    bed.driver.give()
+    bed.pass_s(6, batches=True)
+    assert (bed.actuator.is_settled, bed.driver.wait) == (True, "3s")
+    assert bed.actuator.losses == 1
+    assert bed.asked("decommission", "kill_idle") == []
+
+
+def test_a_fleet_that_is_short_is_not_settled() -> None:
+    bed = Bed(3)
+    bed.pass_s(2)
+    bed.driver.lose("3")
+    bed.pass_s(1)
+    assert not bed.actuator.is_settled
+
+
+def test_failures_are_counted_and_named_before_spark_ends_the_application(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    bed = Bed(4, failures=FailureLimit(6, within_s=3600.0))
+    for lost in ("1", "2", "3"):
+        bed.pass_s(10)
+        bed.driver.lose(lost)
+        bed.driver.give()
+    bed.pass_s(10)
+    assert caplog.messages[-1] == (
+        "3 executors were lost, and Spark ends the application after 6 failures: raise "
+        "spark.executor.maxNumFailures, or set spark.executor.failuresValidityInterval"
+    )
+    assert len(caplog.messages) == 4
+    bed.pass_s(3600)
+    bed.driver.lose("4")
+    bed.pass_s(10)
+    assert caplog.messages[4:] == ["lost executor 4"]  # the others no longer count
+
+
+@pytest.mark.parametrize(
+    ("manager", "words"),
+    [("standalone", "spark.cores.max"), ("yarn", "queue"), ("kubernetes", "quota")],
+)
+def test_advice_is_that_for_the_cluster_manager(manager: Manager, words: str) -> None:
+    assert words in HOW_TO_GET_MORE[manager]
+    bed = Bed(1, room=1, advice=HOW_TO_GET_MORE[manager])
+    bed.apply(3)
+    bed.pass_s(130)
+    assert bed.apply(4) == (False, f"the cluster gave only 1 executor: {HOW_TO_GET_MORE[manager]}")
+
+
 def test_a_cluster_that_has_no_more_says_so_once_and_more_is_refused_until_later(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
@@ -174,8 +264,8 @@ def test_a_cluster_that_has_no_more_says_so_once_and_more_is_refused_until_later
     bed.pass_s(300)
     said = [each.message for each in caplog.records if each.levelno == logging.WARNING]
     assert said == [
-        "the fleet is 3 of 5 executors after 120 s: add workers, raise spark.cores.max "
-        "or the quota, or lower max"
+        "the fleet is 3 of 5 executors after 120 s: add workers, raise spark.cores.max, "
+        "or lower max"
     ]
     accepted, text = bed.apply(6)
     assert not accepted

@@ -204,8 +204,8 @@ def test_a_self_join_reads_its_source_once(spark: SparkSession, tmp_path: Path) 
 class SilentListener(Driver):
     """No report is ever handed over."""
 
-    def listen(self, spark: SparkSession, hand_over: Callable[[str], None]) -> Callable[[], None]:
-        return lambda: None
+    def listen(self, spark: SparkSession) -> tuple[Callable[[], str | None], Callable[[], None]]:
+        return lambda: None, lambda: None
 
 
 def test_batches_that_no_listener_tells_of_are_asked_for(

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from penstock.core.model import Batch
 from penstock.spark.sensor.stages import QueryStages, share_idle_time
 
 
@@ -79,7 +80,19 @@ def test_a_join_reads_both_its_sources() -> None:
         ("q3/state", ("q3/source", "q3/source 2")),
         ("q3/shuffle", ("q3/state",)),
     ]
+    assert query.most_tasks is None  # wider stages may come
+    query.with_stages(Batch(0, 0.0, 1.0, 1))
     assert query.most_tasks == 4
+
+
+def test_a_batch_that_is_not_committed_says_nothing_about_parallelism() -> None:
+    """Its first stage has one task; the second, which never begins, would have eight."""
+    query = QueryStages()
+    query.observe(0, [stage(0, tasks=1, status="FAILED", inputRecords=10)], 0, 1.0)
+    assert query.most_tasks is None
+    query.observe(0, [stage(1, tasks=8, shuffleReadRecords=10)], 0, 1.0)
+    query.observe(1, [stage(2, tasks=1, inputRecords=10)], 0, 1.0)  # so the first is committed
+    assert query.most_tasks == 8
 
 
 def test_a_stage_that_is_read_while_it_runs_is_counted_once() -> None:

@@ -10,21 +10,21 @@ from one thread, never from a listener of Spark.
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Mapping, Set
+from math import inf
 
 from msgspec import Struct
 
 from penstock.core.errors import ActuatorError
-from penstock.core.model import Receipt, Snapshot
+from penstock.core.model import Limits, Receipt, Snapshot
 from penstock.core.phrases import executors
 from penstock.spark.actuator.locality import Batches, LocalityGuard, StatePartitions
+from penstock.spark.doctor import HOW_TO_GET_MORE, FailureLimit
 from penstock.spark.internals import JVM_ERRORS, Driver, first_line
 from penstock.spark.sensor.executors import SchedulerFleet
 from penstock.spark.sensor.progress import parse_instant
 
 log = logging.getLogger(__name__)
-
-HOW_TO_GET_MORE = "add workers, raise spark.cores.max or the quota, or lower max"
 
 
 class Patience(Struct, frozen=True):
@@ -55,8 +55,10 @@ class Patience(Struct, frozen=True):
 class SparkActuator:
     """Keeps the fleet of one application at the last target.
 
-    `batches` gives the number of the last committed batch of each query. Without
-    ``spark.decommission.enabled`` (`can_decommission`) idle executors are killed between batches.
+    A target outside of the bounds of `limits` is refused. `batches` gives the number of the last
+    committed batch of each query. Without ``spark.decommission.enabled`` (`can_decommission`) idle
+    executors are killed between batches. `advice` says how to get more executors; `failures`, how
+    many may fail.
     """
 
     def __init__(
@@ -65,14 +67,20 @@ class SparkActuator:
         batches: Batches,
         *,
         can_decommission: bool,
+        limits: Limits,
         patience: Patience | None = None,
+        advice: str = HOW_TO_GET_MORE["standalone"],
+        failures: FailureLimit | None = None,
     ) -> None:
         self.target: int | None = None
+        self.limits = limits
         self.repairs = 0
         self.losses = 0
         self._driver = driver
         self._patience = patience or Patience()
         self._can_decommission = can_decommission
+        self._advice, self._failure_limit = advice, failures
+        self._failed_at_s: list[float] = []
         self._locality = LocalityGuard(driver, batches)
         self._state: StatePartitions = {}
         self._known: frozenset[str] | None = None
@@ -95,6 +103,7 @@ class SparkActuator:
         Without a first request Spark counts down from nothing: the first executor that leaves sets
         its target to zero for good, and no lost executor is ever replaced.
         """
+        self._refuse_outside(target_executors)
         self._request(target_executors)
         self.target = target_executors
         self._next_look_at_s = now_s
@@ -102,6 +111,7 @@ class SparkActuator:
     def apply(self, target_executors: int, now_s: float) -> Receipt:
         """Request a size and return at once; the same request again changes nothing."""
         before = self.target
+        self._refuse_outside(target_executors)
         if before == target_executors:
             return Receipt(True, f"the target is {target_executors} already")
         if refusal := self._beyond_ceiling(target_executors, now_s):
@@ -148,20 +158,32 @@ class SparkActuator:
         """Whether the fleet has its size and the locality wait is restored."""
         return (
             not self._leaving_since_s
+            and self._short_since_s is None
             and self._surplus_since_s is None
             and not self._locality.is_open
         )
 
+    @property
+    def ceiling(self) -> int | None:
+        """All that the cluster has, if it has no room for the target."""
+        return self._ceiling
+
     def _check(self, target: int, now_s: float) -> None:
         fleet = SchedulerFleet.of(self._driver)
         self._repair(target, fleet)
-        self._notice_changes(fleet)
+        self._notice_changes(fleet, now_s)
         self._remove_surplus(target, fleet, now_s)
         self._kill_overdue(fleet, now_s)
         self._learn_ceiling(target, fleet, now_s)
         self._locality.reconcile(
             is_settled=len(fleet.active) == target and not fleet.leaving, state=self._state
         )
+
+    def _refuse_outside(self, target: int) -> None:
+        """The guards keep to the bounds; if they err, nothing is asked for."""
+        least, most = self.limits.min_executors, self.limits.max_executors
+        if not least <= target <= most:
+            raise ActuatorError(f"{target} is outside of {least} to {executors(most)}")
 
     def _request(self, size: int) -> None:
         if not self._driver.request_total_executors(size):
@@ -176,7 +198,7 @@ class SparkActuator:
         if not self._driver.request_total_executors(target):
             log.warning("the cluster manager refused the target %d", target)
 
-    def _notice_changes(self, fleet: SchedulerFleet) -> None:
+    def _notice_changes(self, fleet: SchedulerFleet, now_s: float) -> None:
         """New executors should take state; the state of a lost one may go to any executor."""
         since_s = self._leaving_since_s.items()
         self._leaving_since_s = {each: at_s for each, at_s in since_s if each in fleet.registered}
@@ -184,11 +206,31 @@ class SparkActuator:
             if come := fleet.active - self._known:
                 self._locality.open()
                 self._locality.welcome(set(come))
-            if lost := self._known - fleet.registered:
-                self.losses += len(lost)
-                log.warning("lost executor %s", ", ".join(sorted(lost)))
+            if gone := self._known - fleet.active:
                 self._locality.open()
+                self._count_losses(gone, fleet, now_s)
         self._known = fleet.active
+
+    def _count_losses(self, gone: Set[str], fleet: SchedulerFleet, now_s: float) -> None:
+        """Executors that are gone or leaving, and that nobody here removed."""
+        self.losses += len(gone)
+        if drained := gone & fleet.leaving:
+            log.warning("the cluster takes executor %s away", ", ".join(sorted(drained)))
+        if not (lost := gone - drained):
+            return
+        log.warning("lost executor %s", ", ".join(sorted(lost)))
+        self._failed_at_s += [now_s] * len(lost)
+        limit = self._failure_limit
+        if limit is None:
+            return
+        within_s = inf if limit.within_s is None else limit.within_s
+        self._failed_at_s = [at_s for at_s in self._failed_at_s if now_s - at_s < within_s]
+        if 2 * len(self._failed_at_s) >= limit.executors:
+            log.warning(
+                "%d executors were lost, and Spark ends the application after %d failures: raise "
+                "spark.executor.maxNumFailures, or set spark.executor.failuresValidityInterval",
+                *(len(self._failed_at_s), limit.executors),
+            )
 
     def _remove_surplus(self, target: int, fleet: SchedulerFleet, now_s: float) -> None:
         """Remove executors beyond the target between two batches, the cheapest ones first."""
@@ -250,7 +292,7 @@ class SparkActuator:
             self._ceiling, self._ceiling_at_s = active, now_s
             log.warning(
                 "the fleet is %d of %d executors after %.0f s: %s",
-                *(active, target, now_s - self._short_since_s, HOW_TO_GET_MORE),
+                *(active, target, now_s - self._short_since_s, self._advice),
             )
 
     def _beyond_ceiling(self, target: int, now_s: float) -> str:
@@ -261,7 +303,7 @@ class SparkActuator:
         if now_s - self._ceiling_at_s >= self._patience.ask_again_s:
             self._ceiling = self._short_since_s = None
             return ""
-        return f"the cluster gave only {executors(ceiling)}: {HOW_TO_GET_MORE}"
+        return f"the cluster gave only {executors(ceiling)}: {self._advice}"
 
 
 def choose_leaving(

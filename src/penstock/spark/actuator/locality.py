@@ -65,6 +65,7 @@ class LocalityGuard:
         if since is None:
             self._since = now
             return
+        since = self._since = now | since  # a query may have its first batch only now
         if not ran_clean(since, now):
             return
         idle = without_work(self._new_executors, state)

@@ -15,14 +15,21 @@ from __future__ import annotations
 import logging
 import re
 from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
 from threading import Event, Lock, Thread
 from typing import Any
 
 from penstock.core.alarm import RateBaseline
-from penstock.core.clock import WallClock
+from penstock.core.clock import LoopTime, WallClock
 from penstock.core.errors import ConfigError, SensorError
 from penstock.core.model import Batch
-from penstock.spark.sensor.offsets import ArrivalCounts, OffsetCurve, Offsets, SourceReading
+from penstock.spark.sensor.offsets import (
+    ArrivalCounts,
+    OffsetCurve,
+    Offsets,
+    SourceReading,
+    by_topic,
+)
 from penstock.spark.sensor.progress import Partition, SourceProgress, partition_offsets
 
 log = logging.getLogger(__name__)
@@ -96,12 +103,19 @@ class Brokers:
         what = spec.latest() if at_s is None else spec.for_timestamp(int(at_s * 1000))
         request = {TopicPartition(topic, number): what for topic, number in partitions}
         try:
+            if self._admin is None:  # an idle client is false
+                self._admin = self._connect()
             answers = self._admin.list_offsets(request, request_timeout=self._timeout_s)
             found = {(at.topic, at.partition): got.result().offset for at, got in answers.items()}
         except KafkaException as error:
-            # A client that lost its brokers for long may not find them again; a new one does.
-            self._admin = self._connect()
+            # A client that lost its brokers for long may not find them again; a new one does. It
+            # connects at once, so that the next question does not have to wait for that.
+            self._admin = None
+            with suppress(ConfigError):
+                self._admin = self._connect()
             raise SensorError(f"Kafka offsets cannot be read: {error.args[0].str()}") from None
+        except ConfigError as error:  # a file of its settings is gone since the last one was made
+            raise SensorError(f"Kafka offsets cannot be read: {error}") from None
         if any(offset < NO_RECORD for offset in found.values()):
             # The client answers this on a timeout, without an error.
             raise SensorError(f"Kafka offsets cannot be read within {self._timeout_s:g} s")
@@ -118,11 +132,11 @@ class KafkaWatch:
     """
 
     def __init__(
-        self, brokers: Brokers, *, every_s: float = 1.0, clock: WallClock | None = None
+        self, brokers: Brokers, *, every_s: float = 1.0, time: LoopTime | None = None
     ) -> None:
         self._brokers = brokers
         self._every_s = every_s
-        self._now = (clock or WallClock()).now
+        self._time = time or LoopTime()  # ages are differences
         self._curve = OffsetCurve()
         self._processed: Offsets | None = None
         self._partitions: tuple[Partition, ...] = ()
@@ -171,10 +185,11 @@ class KafkaWatch:
                 mean_delay_s=sum(delays_s.values()) / len(backlog) if backlog else None,
                 partition_backlog=tuple(backlog[name] for name in sorted(backlog)),
                 arrival_cv2=self._counts.cv2,
+                topics=by_topic(backlog, delays_s),
             )
 
     def _follow(self) -> None:
-        for _ in WallClock(self._now, self._closed.wait).ticks(self._every_s):
+        for _ in WallClock(self._time.now, self._closed.wait).ticks(self._every_s):
             if self._closed.is_set():
                 return
             with self._lock:
@@ -204,7 +219,7 @@ class KafkaWatch:
             return
         try:
             ends = self._brokers.end_offsets(self._partitions)
-        except SensorError as error:
+        except Exception as error:  # also a bug: nobody else would ask again
             if self._answers:
                 log.warning("%s; the lag is unknown until the brokers answer again", error)
             self._answers = False
@@ -212,7 +227,7 @@ class KafkaWatch:
         if not self._answers:
             log.info("Kafka offsets can be read again")
         self._answers = True
-        self._curve.add(self._now(), ends)
+        self._curve.add(self._time.now(), ends)
 
     def _reach_back(self, processed: Offsets) -> None:
         """Extend the curve into the past: ask for offsets by time."""
@@ -232,7 +247,7 @@ class KafkaWatch:
             return  # what is known so far is used; the next sample warns
 
     def _add_past(self, at_s: float, known: Offsets) -> None:
-        found = self._brokers.offsets_at(self._partitions, at_s)
+        found = self._brokers.offsets_at(self._partitions, at_s + self._time.ahead_s())
         # Where no record is that young, all known records had come before.
         ends = {name: min(found.get(name, offset), offset) for name, offset in known.items()}
         self._curve.add(at_s, ends)

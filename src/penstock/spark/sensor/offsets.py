@@ -12,6 +12,7 @@ from typing import TypeAlias
 
 from msgspec import Struct
 
+from penstock.core.model import TopicSample
 from penstock.spark.sensor.progress import Partition
 
 Offsets: TypeAlias = Mapping[Partition, int]
@@ -28,6 +29,7 @@ class SourceReading(Struct, frozen=True, repr_omit_defaults=True):
 
     `mean_delay_s` is the mean over partitions of the age of the oldest record that waits in each,
     `partition_backlog` what waits by partition, in order, and `arrival_cv2` how much arrivals vary.
+    `topics` have no query yet.
     """
 
     arrival_rps: float | None = None
@@ -36,6 +38,7 @@ class SourceReading(Struct, frozen=True, repr_omit_defaults=True):
     mean_delay_s: float | None = None
     partition_backlog: tuple[int, ...] = ()
     arrival_cv2: float | None = None
+    topics: tuple[TopicSample, ...] = ()
 
 
 class ArrivalCounts:
@@ -152,3 +155,18 @@ class OffsetCurve:
         before_s, before = self._instants[place - 1]
         low, high = before.get(name, 0), after[name]
         return before_s + (offset - low) / (high - low) * (after_s - before_s)
+
+
+def by_topic(backlog: Offsets, delays_s: Mapping[Partition, float]) -> tuple[TopicSample, ...]:
+    """What waits at each topic: the sum over its partitions, the age of the oldest record.
+
+    >>> backlog = {("bids", 0): 70, ("bids", 1): 0, ("asks", 0): 3}
+    >>> [(each.topic, each.backlog_records, each.delay_s)
+    ...  for each in by_topic(backlog, {("bids", 0): 7.0, ("asks", 0): 1.0})]
+    [('asks', 3.0, 1.0), ('bids', 70.0, 7.0)]
+    """
+    found: dict[str, tuple[float, float]] = {}
+    for name, records in backlog.items():
+        sum_records, oldest_s = found.get(name[0], (0.0, 0.0))
+        found[name[0]] = (sum_records + records, max(oldest_s, delays_s.get(name, 0.0)))
+    return tuple(TopicSample("", topic, *found[topic]) for topic in sorted(found))

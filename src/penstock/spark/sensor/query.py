@@ -90,6 +90,9 @@ class PlainSource:
         arrival_rps = records / seconds
         return SourceReading(arrival_rps, arrival_rps * delay_s, delay_s)
 
+    def forget_times(self) -> None:
+        self._counted_from_s = self._taken_to_s = None
+
     def close(self) -> None:
         pass
 
@@ -152,6 +155,13 @@ class QueryView:
                 break
             found.append(progress)
         return found[::-1]
+
+    def forget_times(self) -> None:
+        """The wall clock was set to another time: those of earlier reports mean nothing now."""
+        self._newest_s = -1.0
+        for source in self._sources:
+            if isinstance(source, PlainSource):
+                source.forget_times()
 
     def batches(self) -> tuple[Batch, ...]:
         """The batches committed since the last call."""
@@ -262,6 +272,7 @@ def combine_sources(readings: list[SourceReading]) -> SourceReading:
         mean_delay_s=_weighted([each.mean_delay_s for each in readings], partitions),
         partition_backlog=tuple(chain.from_iterable(backlogs)) if all(backlogs) else (),
         arrival_cv2=_weighted([each.arrival_cv2 for each in readings], rates),
+        topics=tuple(chain.from_iterable(each.topics for each in readings)),
     )
 
 

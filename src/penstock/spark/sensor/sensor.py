@@ -20,7 +20,6 @@ is part of how busy executors are.
 from __future__ import annotations
 
 import logging
-from collections import deque
 from collections.abc import Callable, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from concurrent.futures import TimeoutError as NotInTimeError
@@ -29,12 +28,13 @@ from typing import TYPE_CHECKING
 import msgspec
 from msgspec import Struct, structs
 
+from penstock.core.clock import JUMP_S
 from penstock.core.errors import SensorError
-from penstock.core.model import Batch, ExecutorSample, OperatorSample, Snapshot
+from penstock.core.model import Batch, ExecutorSample, OperatorSample, Snapshot, TopicSample
 from penstock.spark.internals import JVM_ERRORS, Driver, Errors, first_line
 from penstock.spark.sensor.executors import ExecutorWatch, SchedulerFleet, ShareWatch
 from penstock.spark.sensor.offsets import SourceReading
-from penstock.spark.sensor.progress import parse_progress
+from penstock.spark.sensor.progress import Progress, parse_progress
 from penstock.spark.sensor.query import QueryView, combine_sources, if_all_known
 from penstock.spark.sensor.stages import QueryStages, StageWatch, share_idle_time
 
@@ -49,8 +49,6 @@ QUERY_ENDS: Errors = (*JVM_ERRORS, SensorError)
 STORE_FAILS: Errors = (*JVM_ERRORS, msgspec.DecodeError, LookupError, TypeError, ValueError)
 #: A report that is later than this is delayed by another listener of the application.
 OVERDUE_S = 5.0
-#: Reports that wait to be read; with more than this nobody reads the sensor.
-QUEUE_REPORTS = 1000
 
 
 class Details(Struct, frozen=True):
@@ -68,7 +66,8 @@ class SparkSensor:
 
     `kafka` adds settings of librdkafka to those from the options of Kafka sources. A turn waits at
     most `store_timeout_s` for the status store. `target` gives the requested size, if known: the
-    scheduler's may have been changed by somebody else, which the actuator corrects.
+    scheduler's may have been changed by somebody else, which the actuator corrects. Spark goes by
+    the wall clock, which is `ahead_s` ahead of the time of the loop.
     """
 
     def __init__(
@@ -79,13 +78,16 @@ class SparkSensor:
         kafka: Mapping[str, str] | None = None,
         store_timeout_s: float = 1.0,
         target: Callable[[], int | None] = lambda: None,
+        ahead_s: Callable[[], float] = lambda: 0.0,
     ) -> None:
         self._spark = spark
         self._driver = driver = driver or Driver(spark)
         self._kafka = dict(kafka or {})
         self._store_timeout_s = store_timeout_s
         self._target = target
-        self._queue: deque[str] = deque(maxlen=QUEUE_REPORTS)
+        self._clock_ahead_s, self._ahead_s = ahead_s, ahead_s()
+        self._stamped_after_s = 0.0  # earlier reports have the times of another clock
+        self._started_at_s: dict[str, float] = {}  # executors, in the time of the loop
         self._views: dict[str, QueryView] = {}
         # The first batch of each query that was asked for before the listener reported it.
         self._unreported: dict[str, Batch] = {}
@@ -94,11 +96,12 @@ class SparkSensor:
         self._executors = ExecutorWatch(driver)
         self._read_at_s: float | None = None
         self._details_at_s: float | None = None
-        self._slots = max(1, int(driver.conf("spark.executor.cores", "1")))
+        task_cpus = int(driver.conf("spark.task.cpus", "1"))
+        self._slots = max(1, int(driver.conf("spark.executor.cores", "1")) // task_cpus)
         self._warned: set[str] = set()
         self._store_thread = ThreadPoolExecutor(1, thread_name_prefix="penstock-status")
         self._pending: Future[Details] | None = None
-        self._stop_listening = driver.listen(spark, self._queue.append)
+        self._next_report, self._stop_listening = driver.listen(spark)
 
     def close(self) -> None:
         """Stop reading; the job goes on."""
@@ -117,11 +120,13 @@ class SparkSensor:
         except JVM_ERRORS as error:
             raise SensorError(f"the fleet cannot be read: {first_line(error)}") from error
         wall_s = self._wall_s(self._read_at_s, now_s)
+        self._notice_jump(now_s)
+        clock_s = now_s + self._ahead_s
         views = self._follow_queries()
-        self._take_reports(views, now_s)
+        self._take_reports(views, clock_s)
         details = self._details(fleet, views, now_s)
-        batches = {view.run_id: _with_stages(view, details) for view in views}
-        sources = {_prefix(view, views): self._read_sources(view, now_s) for view in views}
+        batches = {view.run_id: _with_stages(view, details, self._ahead_s) for view in views}
+        sources = {_prefix(view, views): self._read_sources(view, clock_s) for view in views}
         waiting = combine_sources(list(sources.values()))
         leader = max(views, key=lambda view: view.demand, default=None)
         self._read_at_s = now_s
@@ -137,10 +142,12 @@ class SparkSensor:
             delay_s=waiting.delay_s,
             mean_delay_s=waiting.mean_delay_s,
             latency_s=if_all_known([view.latency_s for view in views], max),
-            executors=details.executors,
+            executors=self._aged(details.executors),
             operators=_with_arrivals(details.operators, sources),
             partitions=_partitions(views, details),
             state_bytes=if_all_known([view.state_bytes for view in views], sum),
+            clock_ahead_s=self._ahead_s,
+            topics=waiting.topics,
         )
 
     def has_surged(self) -> bool:
@@ -149,6 +156,24 @@ class SparkSensor:
 
     def _wall_s(self, before_s: float | None, now_s: float) -> float | None:
         return None if before_s is None or now_s <= before_s else now_s - before_s
+
+    def _notice_jump(self, now_s: float) -> None:
+        """If the wall clock was set to another time, go by the new one from now on."""
+        before_s, self._ahead_s = self._ahead_s, self._clock_ahead_s()
+        if abs(jump_s := self._ahead_s - before_s) < JUMP_S:
+            return
+        log.warning("the clock of this machine was set by %+.0f s to another time", jump_s)
+        for view in self._views.values():
+            view.forget_times()
+        self._unreported.clear()
+        self._stamped_after_s = (self._read_at_s or now_s) + self._ahead_s
+
+    def _aged(self, samples: tuple[ExecutorSample, ...]) -> tuple[ExecutorSample, ...]:
+        """The executors, each with the start that it had when it was first seen."""
+        began, ahead_s = self._started_at_s, self._ahead_s
+        began = {one.id: began.get(one.id, one.started_at_s - ahead_s) for one in samples}
+        self._started_at_s = began
+        return tuple(structs.replace(one, started_at_s=began[one.id]) for one in samples)
 
     def _follow_queries(self) -> list[QueryView]:
         """The queries that run now, in the order in which they were first seen."""
@@ -175,20 +200,20 @@ class SparkSensor:
 
     def _take_reports(self, views: list[QueryView], now_s: float) -> None:
         known = {view.run_id: view.last for view in views}
-        while self._queue:
+        for report in iter(self._next_report, None):
             try:
-                progress = parse_progress(self._queue.popleft())
+                progress = parse_progress(report)
             except SensorError as error:
                 self._warn_once("a report", f"is skipped: {error}")
                 continue
             run_id = progress.run_id
-            if run_id in self._views:
+            if run_id in self._views and self._is_stamped_now(progress, now_s):
                 self._views[run_id].take(progress)
             if run_id in self._unreported and progress.batch_id >= self._unreported[run_id].id:
                 del self._unreported[run_id]
         for view in views:
             if view.last is known[view.run_id]:
-                self._take_missed(view)
+                self._take_missed(view, now_s)
         ends_s = [batch.started_at_s + batch.duration_s for batch in self._unreported.values()]
         if any(now_s - end_s > OVERDUE_S for end_s in ends_s):
             self._warn_once(
@@ -198,21 +223,29 @@ class SparkSensor:
         elif not self._unreported:
             self._clear_warning("the listener")
 
-    def _take_missed(self, view: QueryView) -> None:
+    def _is_stamped_now(self, progress: Progress, now_s: float) -> bool:
+        """Not if the clock was set since: its times and durations mean nothing then."""
+        after_s = self._stamped_after_s
+        return not after_s or after_s <= progress.started_at_s <= now_s + JUMP_S
+
+    def _take_missed(self, view: QueryView, now_s: float) -> None:
         """Read reports from the query, in case another listener delays ours."""
         try:
             missed = view.missed()
         except QUERY_ENDS as error:
             log.debug("query %s ends: %s", view.name, error)
             return
-        for progress in missed:
+        for progress in (one for one in missed if self._is_stamped_now(one, now_s)):
             view.take(progress)
             if progress.batch is not None:
                 self._unreported.setdefault(view.run_id, progress.batch)
 
     def _read_sources(self, view: QueryView, now_s: float) -> SourceReading:
         try:
-            return view.read(now_s)
+            reading = view.read(now_s)
+            own = reading.topics or (TopicSample("", "", reading.backlog_records, reading.delay_s),)
+            topics = tuple(structs.replace(each, query=view.name) for each in own)
+            return structs.replace(reading, topics=topics)
         except JVM_ERRORS as error:
             log.debug("query %s ends: %s", view.name, error)
             return SourceReading()
@@ -245,7 +278,7 @@ class SparkSensor:
         stateful = any(view.state_partitions for view in views)
         executors, slots = self._executors.read(
             fleet,
-            now_s,
+            now_s + self._ahead_s,
             wall_s,
             running=self._stages.running,
             reported=self._stages.reported,
@@ -279,11 +312,12 @@ def _prefix(view: QueryView, views: list[QueryView]) -> str:
     return f"{view.name if is_unique else view.run_id[:8]}/"
 
 
-def _with_stages(view: QueryView, details: Details) -> tuple[Batch, ...]:
+def _with_stages(view: QueryView, details: Details, ahead_s: float) -> tuple[Batch, ...]:
     """The batches since the last reading, with their stages where the status store has them."""
     stages = details.queries.get(view.run_id)
     batches = view.batches()
-    return batches if stages is None else tuple(map(stages.with_stages, batches))
+    batches = batches if stages is None else tuple(map(stages.with_stages, batches))
+    return tuple(structs.replace(one, started_at_s=one.started_at_s - ahead_s) for one in batches)
 
 
 def _with_arrivals(

@@ -98,7 +98,6 @@ class Place:
     def __init__(self) -> None:
         self.role: Role | None = None
         self.tasks = 0
-        self.widest = 0  # the most tasks that it had with something to read
         self.newest: tuple[int, int] | None = None  # the last complete stage, and its attempt
         self.tally = Tally()
         self._observed: tuple[int, int] | None = None  # whose tasks were read last
@@ -129,9 +128,6 @@ class Place:
     def observe(self, stage: Json, state_partitions: int) -> None:
         """Take the role of this place from the newest attempt at a stage."""
         self.tasks = stage["numTasks"]
-        # A batch without records has one task, however many the next one has.
-        if stage["inputRecords"] or stage["shuffleReadRecords"]:
-            self.widest = max(self.widest, self.tasks)
         if stage["status"] == "COMPLETE":
             self.newest = (stage["stageId"], stage["attemptId"])
         if stage["inputRecords"]:
@@ -148,6 +144,9 @@ class QueryStages:
         self._stages: dict[int, int] = {}  # stage to place, of the current batch
         self._counted: dict[int, Tally] = {}  # of stages of the current batch
         self._run: dict[int, dict[int, RunStage]] = {}  # the stages of the last batches
+        self._widest = 0  # the most tasks of a stage with something to read, of the current batch
+        #: The same of all committed batches: the current one may have wider stages to come.
+        self.most_tasks: int | None = None
         self.places: list[Place] = []
 
     def begin(self) -> None:
@@ -164,7 +163,11 @@ class QueryStages:
             return
         number: int = stage["stageId"]
         if batch != self._batch:
+            self._commit()
             self._batch, self._stages, self._counted = batch, {}, {}
+        # A batch without records has one task, however many the next one has.
+        if stage["inputRecords"] or stage["shuffleReadRecords"]:
+            self._widest = max(self._widest, stage["numTasks"])
         if (ran := RunStage.of(attempts)) is not None:
             self._run.setdefault(batch, {})[number] = ran
             while len(self._run) > BATCHES_KEPT:
@@ -180,8 +183,14 @@ class QueryStages:
         self._counted[number] = tally
         place.tally = place.tally.plus(new, times)
 
+    def _commit(self) -> None:
+        self.most_tasks = max(self.most_tasks or 0, self._widest) or None
+        self._widest = 0
+
     def with_stages(self, batch: Batch) -> Batch:
-        """The batch with its stages; as it is if one of them is unknown or not complete."""
+        """A committed batch with its stages; as it is if one of them is not known whole."""
+        if batch.id == self._batch:
+            self._commit()
         ran = self._run.pop(batch.id, {}).values()
         stages = []
         for stage in sorted(ran, key=lambda one: one.began_at_s):
@@ -192,10 +201,6 @@ class QueryStages:
             end_s = max(begin_s, stage.ended_at_s - batch.started_at_s)
             stages.append(BatchStage(stage.tasks, stage.work_s, round(begin_s, 3), round(end_s, 3)))
         return structs.replace(batch, stages=tuple(stages)) if stages else batch
-
-    @property
-    def most_tasks(self) -> int | None:
-        return max((place.widest for place in self.places), default=0) or None
 
     def roles(self) -> list[Role]:
         """The role of each place; one that never had a record gets its role by its position."""

@@ -1,0 +1,110 @@
+"""Where the metrics and notices of a live scaler go. Whatever fails here, the loop goes on."""
+
+from __future__ import annotations
+
+import logging
+import re
+from collections.abc import Callable, Iterable
+from contextlib import suppress
+from math import nan
+
+from penstock.core.model import Limits, Step
+from penstock.observe.endpoint import Endpoint
+from penstock.observe.metrics import MetricTotals, Series, Values, fold
+from penstock.observe.notices import Notice
+from penstock.observe.webhook import Webhook
+from penstock.settings.goal import Goal
+from penstock.settings.toml import LiveSettings
+from penstock.spark.internals import JVM_ERRORS, Driver, first_line
+
+log = logging.getLogger(__name__)
+
+#: More gauges than this are not registered: labels may have many values.
+MOST_GAUGES = 300
+
+
+class SparkGauges:
+    """Metrics as gauges of Spark's metrics system, which every sink of the cluster gets.
+
+    Dropwizard has no labels: their values become a part of the name.
+    """
+
+    def __init__(self, driver: Driver) -> None:
+        self._driver = driver
+        self._registry, self._remove = driver.register_metrics("penstock")
+        self._gauges: dict[Series, object] = {}
+        self._values: Values = {}
+
+    def set(self, values: Values) -> None:
+        """Take over the values that have changed; what is no longer measured is not a number."""
+        for series in {**self._values, **values}:
+            value = values.get(series, nan)
+            if value == self._values.get(series):
+                continue
+            if series not in self._gauges and len(self._gauges) < MOST_GAUGES:
+                self._gauges[series] = self._driver.new_gauge(self._registry, gauge_name(series))
+            if (gauge := self._gauges.get(series)) is not None:
+                gauge.setValue(value)  # type: ignore[attr-defined]
+        self._values = values
+
+    def close(self) -> None:
+        self._remove()
+
+
+def gauge_name(series: Series) -> str:
+    """The name of a gauge that every sink takes.
+
+    >>> gauge_name(("lag_seconds", "clicks per user", "web.clicks"))
+    'lag_seconds.clicks_per_user.web_clicks'
+    """
+    return ".".join(re.sub(r"\W", "_", part) for part in series if part)
+
+
+class Outlets:
+    """Everything that a live scaler publishes; `now` adds what no step says."""
+
+    def __init__(self, driver: Driver, live: LiveSettings, now: Callable[[], Values]) -> None:
+        self._now, self._totals, self._has_failed = now, MetricTotals(), False
+        self._endpoint = Endpoint(live.metrics, self.values) if live.metrics else None
+        self._gauges: SparkGauges | None = None
+        self._webhook: Webhook | None = None
+        try:
+            self._gauges = SparkGauges(driver) if live.spark_metrics else None
+            if live.webhook:
+                self._webhook = Webhook(live.webhook, str(driver.context.applicationId()))
+        except JVM_ERRORS as error:
+            log.warning("Spark's metrics system does not take the metrics: %s", first_line(error))
+
+    def values(self) -> Values:
+        return self._totals.values | self._now()
+
+    def take(
+        self,
+        step: Step,
+        new: Iterable[Notice],
+        limits: Limits,
+        goal: Goal,
+        acts: bool,
+        turn_s: float,
+    ) -> None:
+        """Publish one turn."""
+        try:
+            self._totals = fold(self._totals, step, limits, goal, acts=acts, turn_s=turn_s)
+            if self._gauges is not None:
+                self._gauges.set(self.values())
+            if self._webhook is not None:
+                for notice in new:
+                    self._webhook.send(notice)
+        except Exception as error:
+            # A broken sink is no reason to stop scaling.
+            if not self._has_failed:
+                log.warning("metrics and notices are incomplete: %s", error)
+            self._has_failed = True
+
+    def close(self) -> None:
+        """May be repeated."""
+        for each in (self._endpoint, self._gauges, self._webhook):
+            with suppress(Exception):  # the application may be gone already
+                if each is not None:
+                    each.close()
+        self._endpoint = self._gauges = self._webhook = None
