@@ -10,10 +10,10 @@ import threading
 from pathlib import Path
 
 import pytest
+from tools.run_tests import members as members_of_session
 
 from penstock.core.errors import ConfigError
 from penstock.testbed.processes import Process, Processes, wait_until
-from penstock.testbed.servers import processes_of_group
 
 linux_only = pytest.mark.skipif(sys.platform != "linux", reason="reads the process table in /proc")
 
@@ -40,7 +40,7 @@ def start(processes: Processes, argv: list[str]) -> Process:
 
 
 def members(group: int) -> int:
-    return len(list(processes_of_group(group)))
+    return len(members_of_session(group))  # each program leads a session, too
 
 
 def parent_of_a_family(directory: Path, also: str = "pass") -> tuple[subprocess.Popen[str], int]:
@@ -113,6 +113,49 @@ def test_stopping_one_program_takes_its_children_and_leaves_the_others(tmp_path:
         assert members(family.pid) == 0
         assert not family.running()
         assert other.running()
+
+
+def runaway(processes: Processes, directory: Path) -> tuple[Process, int]:
+    """A program whose child leaves its group and session, as a container does; and that child."""
+    file = directory / "child"
+    script = f"setsid sh -c 'echo $$ > {file}; exec sleep 1000' & sleep 1000"
+    program = start(processes, ["sh", "-c", script])
+    wait_until(lambda: file.exists() and file.read_text(), 10.0, "the child did not start")
+    return program, int(file.read_text())
+
+
+def has_ended(pid: int) -> bool:
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "Z"
+    except FileNotFoundError:
+        return True
+
+
+@linux_only
+def test_what_left_the_group_of_its_program_is_stopped_with_it(tmp_path: Path) -> None:
+    with Processes(tmp_path) as processes:
+        program, child = runaway(processes, tmp_path)
+        assert child not in members_of_session(program.pid)
+        program.stop()
+        wait_until(lambda: has_ended(child), 5.0, "the child lives on")
+
+
+@linux_only
+def test_orphans_that_left_their_group_end_with_the_testbed_and_last_commands_run(
+    tmp_path: Path,
+) -> None:
+    with Processes(tmp_path) as processes:
+        processes.at_the_end(["touch", str(tmp_path / "done")])
+        processes.at_the_end(["no-such-program"])
+        processes.at_the_end(["touch", str(tmp_path / "done too")])
+        program, child = runaway(processes, tmp_path)
+        os.kill(program.pid, signal.SIGKILL)
+        wait_until(lambda: not program.running(), 5.0, "it lives on")
+        assert not has_ended(child)
+        assert not (tmp_path / "done").exists()
+    assert has_ended(child)
+    assert (tmp_path / "done").exists()
+    assert (tmp_path / "done too").exists()
 
 
 @linux_only

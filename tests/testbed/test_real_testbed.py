@@ -212,7 +212,7 @@ def listening_addresses(pid: int) -> list[str]:
 
 def test_logs_are_in_the_run_directory(bed: Testbed) -> None:
     logs = {path.name for path in (bed.run_directory / "logs").iterdir()}
-    assert {"broker.log", "master.log", "worker.log"} <= logs
+    assert {"broker.log", "master.log", "worker-node-1.log"} <= logs
 
 
 def test_settings_of_the_caller_win_and_an_impossible_fleet_is_refused(bed: Testbed) -> None:

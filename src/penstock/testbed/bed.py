@@ -14,11 +14,13 @@ from types import TracebackType
 from typing import TypeVar
 
 from penstock.core.errors import ConfigError
+from penstock.testbed.clusters import KINDS, ClusterKind, ClusterSite, SparkCluster, kubernetes
+from penstock.testbed.clusters.cluster import EXECUTOR_MIB, ExecutorProcess
 from penstock.testbed.cpu_share import ExecutorShares, check_share
 from penstock.testbed.jars import BROKER, connector, fetch, spark_home
 from penstock.testbed.java import JavaRuntime, find_java, pyspark_version, tell_stderr
 from penstock.testbed.processes import Process, Processes
-from penstock.testbed.servers import LOOPBACK, QUICK_START, Broker, Cluster, ExecutorProcess
+from penstock.testbed.servers import LOOPBACK, QUICK_START, Broker
 
 Part = TypeVar("Part")
 
@@ -29,15 +31,16 @@ class Testbed:
     """A real Kafka broker and a real Spark cluster on this machine, for as long as the block lasts.
 
     Needs Java and nothing else; jars are fetched once into the user's cache. Everything listens on
-    the loopback interface only. When the block is left, or this process ends in any other way,
-    SIGKILL included, all processes are gone.
+    the loopback interface, or on a bridge that lasts as long as the block (Kubernetes). When the
+    block is left, or this process ends in any other way, SIGKILL included, all processes are gone.
 
     docs/testbed.md has a complete script and all calls.
 
     Parameters
     ----------
     slots
-        Executor cores that the cluster offers; may be more than the machine has.
+        Executor cores that the cluster offers; may be more than the machine has. They are spread
+        evenly over the nodes; if they do not divide, each node has the larger part.
     run_directory
         Where settings, data and logs go. A temporary one by default, which is removed afterwards
         unless an error leaves the block.
@@ -45,6 +48,10 @@ class Testbed:
         Ports of the broker and the master; free ones by default.
     kafka, spark
         Leave either out with False.
+    cluster
+        What manages the executors: ``standalone``, ``yarn`` or ``kubernetes``.
+    nodes
+        How many nodes the cluster starts with.
     cpu_share
         The part of a core that each executor may use once it has started; all by default.
     say
@@ -62,14 +69,21 @@ class Testbed:
         master_port: int | None = None,
         kafka: bool = True,
         spark: bool = True,
+        cluster: ClusterKind = "standalone",
+        nodes: int = 1,
         cpu_share: float | None = None,
         say: Callable[[str], None] = tell_stderr,
     ) -> None:
         if slots < 1:
             raise ConfigError(f"slots must be at least 1, not {slots}")
+        if cluster not in KINDS:
+            raise ConfigError(f"cluster must be one of {', '.join(KINDS)}, not {cluster!r}")
+        if not 1 <= nodes <= slots:
+            raise ConfigError(f"nodes must be between 1 and the {slots} slots, not {nodes}")
         if cpu_share is not None:
             check_share(cpu_share, slots, os.cpu_count() or 1)
         self.slots = slots
+        self._kind, self._nodes = cluster, nodes
         self._cpu_share = cpu_share
         self._given_directory = Path(run_directory).absolute() if run_directory else None
         self._ports = (kafka_port, master_port)
@@ -81,7 +95,7 @@ class Testbed:
         self._connector: Path | None = None
         self._processes: Processes | None = None
         self._broker: Broker | None = None
-        self._cluster: Cluster | None = None
+        self._cluster: SparkCluster | None = None
 
     def __enter__(self) -> Testbed:
         with ExitStack() as stack:
@@ -116,16 +130,29 @@ class Testbed:
             # Before the processes, so that its groups are removed after them.
             shares = stack.enter_context(ExecutorShares(self._cpu_share))
         self._processes = processes = stack.enter_context(Processes(directory / "logs"))
-        shared = (processes, java, self._environment(java, directory))
+        environment = self._environment(java, directory)
         kafka_port, master_port = self._ports
+        in_pods = spark and self._kind == "kubernetes"
+        # Pods cannot reach this machine's loopback interface, nor a broker on it.
+        host = kubernetes.make_bridge(processes) if in_pods else LOOPBACK
 
         def start_broker(jars: Path) -> None:
             place = directory / "broker"
-            self._broker = Broker.start(*shared, place, jars=jars, port=kafka_port)
+            self._broker = Broker.start(
+                processes, java, environment, place, jars=jars, port=kafka_port, host=host
+            )
 
         def start_cluster() -> None:
             place = directory / "cluster"
-            self._cluster = Cluster.start(*shared, place, slots=self.slots, port=master_port)
+            place.mkdir(exist_ok=True)
+            share = -(-self.slots // self._nodes)
+            self._cluster = running = KINDS[self._kind](
+                ClusterSite(
+                    processes, java, environment, place, share, self._say, master_port, host
+                )
+            )
+            for _ in range(self._nodes):
+                running.add_node()
 
         # Both at once: together they take little longer than the slower one.
         with ThreadPoolExecutor(2) as pool:
@@ -165,7 +192,7 @@ class Testbed:
         return _present(self._broker, "this testbed has no broker")
 
     @property
-    def cluster(self) -> Cluster:
+    def cluster(self) -> SparkCluster:
         return _present(self._cluster, "this testbed has no cluster")
 
     @property
@@ -179,7 +206,8 @@ class Testbed:
     @property
     def driver_environment(self) -> dict[str, str]:
         """The environment for a driver that is started as a process of its own."""
-        return self._environment(_present(self._java), self.run_directory)
+        own = self._environment(_present(self._java), self.run_directory)
+        return own | dict(self._cluster.environment if self._cluster else {})
 
     def start_program(self, name: str, argv: Sequence[str]) -> Process:
         """Start a program that ends with the testbed; its log is named after it."""
@@ -229,7 +257,7 @@ class Testbed:
             "spark.sql.warehouse.dir": str(self.run_directory / "warehouse"),
             "spark.executor.cores": "1",
             "spark.executor.instances": str(initial_executors),
-            "spark.executor.memory": "512m",
+            "spark.executor.memory": f"{EXECUTOR_MIB}m",
             "spark.driver.extraJavaOptions": options,
             "spark.executor.extraJavaOptions": options,
             "spark.cores.max": str(self.slots),
@@ -256,7 +284,7 @@ class Testbed:
             # On the class path of both sides: executors on this machine need no copy of their own.
             settings["spark.driver.extraClassPath"] = f"{self._connector}/*"
             settings["spark.executor.extraClassPath"] = f"{self._connector}/*"
-        return settings | extra
+        return settings | dict(self.cluster.settings) | extra
 
 
 def _present(part: Part | None, problem: str = "the testbed has not been started") -> Part:

@@ -7,6 +7,7 @@ answers each with one line:
     {"start": {"argv": [...], "log": "...", "environment": {...}}}   ->  {"pid": 4711}
     {"ask": 4711}                                                    ->  {"exit": null}
     {"stop": 4711}                                                   ->  {"exit": -9}
+    {"finally": {"argv": [...]}}                                     ->  {}
 
 It works however the parent ends, SIGKILL included, because three things hold at once:
 
@@ -15,8 +16,9 @@ It works however the parent ends, SIGKILL included, because three things hold at
 - should the keeper itself be killed, the kernel kills what it started (Linux).
 
 Every program leads a process group of its own, and it is groups that are killed: the executors
-that a Spark worker forks go with their worker. On Linux the keeper adopts such orphans and reaps
-them, so that no zombie stays in a container without an init process.
+that a Spark worker forks go with their worker. On Linux the keeper also finds what left the group,
+as the containers of YARN do: orphans become its own children, which it kills and reaps. What is no
+process, such as a network bridge, is removed at the very end by commands left with it ("finally").
 """
 
 from __future__ import annotations
@@ -47,6 +49,28 @@ def process_control(option: int, value: int) -> None:
         LIBC.prctl(option, value, 0, 0, 0)
 
 
+def descendants(root: int) -> list[int]:
+    """The living children of a process, their children and so on; Linux only."""
+    children: dict[int, list[int]] = {}
+    for name in os.listdir("/proc") if LINUX else ():
+        if name.isdigit():
+            with suppress(OSError), open(f"/proc/{name}/stat") as file:  # or it ended meanwhile
+                # "pid (name, which may hold anything) state parent ..."
+                state, parent, *_ = file.read().rpartition(")")[2].split()
+                if state != "Z":
+                    children.setdefault(int(parent), []).append(int(name))
+    found = [root]
+    for each in found:
+        found += children.get(each, [])
+    return found[1:]
+
+
+def kill_all(processes: list[int]) -> None:
+    for pid in processes:
+        with suppress(ProcessLookupError, PermissionError):
+            os.kill(pid, signal.SIGKILL)
+
+
 def die_with_keeper() -> None:
     """In the new process, before it becomes the program."""
     process_control(PR_SET_PDEATHSIG, signal.SIGKILL)
@@ -57,6 +81,7 @@ class Keeper:
 
     def __init__(self) -> None:
         self.exits: dict[int, int | None] = {}
+        self.last: list[list[str]] = []
 
     def start(self, argv: list[str], log: str, environment: dict[str, str]) -> int:
         with open(log, "ab") as output:
@@ -90,12 +115,14 @@ class Keeper:
         return self.exits[pid]
 
     def stop(self, pid: int) -> int | None:
-        """Kill the group and return when none of it is left."""
+        """Kill the group and all that left it, and return when none of the group is left."""
+        family = descendants(pid) if self.ask(pid) is None else []
         for _ in range(GIVE_UP_ON_A_GROUP_AFTER):
             try:
                 os.killpg(pid, signal.SIGKILL)
             except (ProcessLookupError, PermissionError):
                 break
+            kill_all(family)
             self.reap()
             time.sleep(0.005)
         return self.ask(pid)
@@ -106,6 +133,15 @@ class Keeper:
                 os.killpg(pid, signal.SIGKILL)
         for pid in self.exits:
             self.stop(pid)
+        for _ in range(GIVE_UP_ON_A_GROUP_AFTER):
+            if not (left := descendants(os.getpid())):
+                break
+            kill_all(left)
+            self.reap()
+            time.sleep(0.005)
+        for argv in self.last:
+            with suppress(OSError, subprocess.TimeoutExpired):
+                subprocess.run(argv, timeout=10.0, capture_output=True)
 
     def answer(self, request: dict[str, Any]) -> dict[str, Any]:
         try:
@@ -113,6 +149,9 @@ class Keeper:
                 return {"pid": self.start(**request["start"])}
             if "ask" in request:
                 return {"exit": self.ask(request["ask"])}
+            if "finally" in request:
+                self.last.append(request["finally"]["argv"])
+                return {}
             return {"exit": self.stop(request["stop"])}
         except OSError as error:
             return {"error": f"{error.filename or ''}: {error.strerror}"}

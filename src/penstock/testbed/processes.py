@@ -61,6 +61,10 @@ class Processes:
         order = {"argv": list(argv), "log": str(log), "environment": dict(environment)}
         return Process(self, name, self.request({"start": order})["pid"], log)
 
+    def at_the_end(self, argv: Sequence[str]) -> None:
+        """Leave a command that runs after all programs are gone, even if we are killed."""
+        self.request({"finally": {"argv": list(argv)}})
+
     def request(self, order: Mapping[str, Any]) -> dict[str, Any]:
         """One question to the keeper, and its answer."""
         with self._turn:

@@ -1,24 +1,17 @@
-"""A real Kafka broker and a real Spark cluster on this machine, on the loopback interface only."""
+"""A real Kafka broker on this machine, and what all servers of the testbed are started with."""
 
 from __future__ import annotations
 
 import base64
-import json
-import os
-import signal
 import socket
 import uuid
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass
-from functools import partial
-from http.client import HTTPConnection, HTTPException
-from itertools import pairwise
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from penstock.core.errors import ConfigError
-from penstock.testbed.jars import spark_home
 from penstock.testbed.java import JavaRuntime
 from penstock.testbed.processes import Process, Processes
 
@@ -43,6 +36,7 @@ class Broker:
     process: Process
     port: int
     cluster_id: str
+    host: str = LOOPBACK
 
     @classmethod
     def start(
@@ -54,6 +48,7 @@ class Broker:
         *,
         jars: Path,
         port: int | None = None,
+        host: str = LOOPBACK,
     ) -> Broker:
         """Format a log directory, start the broker on it and wait until it answers."""
         own_port, controller_port = free_ports(2)
@@ -61,21 +56,22 @@ class Broker:
             own_port = require_free(port, "the broker")
         log = {"defaultLogLevel": "warn", "showDateTime": "true", "dateTimeFormat": "HH:mm:ss.SSS"}
         options = [f"-Dorg.slf4j.simpleLogger.{key}={value}" for key, value in log.items()]
-        jvm = java_command(java, "512m", directory, jars, *options)
+        jvm = java_command(java, "512m", directory, f"{jars}/*", *options)
         identity = new_cluster_id()
         settings = directory / "server.properties"
-        settings.write_text(server_properties(own_port, controller_port, directory / "data"))
+        data = directory / "data"
+        settings.write_text(server_properties(own_port, controller_port, data, host))
         tool = [*jvm, "kafka.tools.StorageTool", "format", "-t", identity, "-c", str(settings)]
         formatting = processes.start("formatting of the broker", tool, environment)
         formatting.wait_done(START_TIMEOUT_S)
         process = processes.start("broker", [*jvm, "kafka.Kafka", str(settings)], environment)
-        broker = cls(process, own_port, identity)
+        broker = cls(process, own_port, identity, host)
         process.wait_ready(broker.answers, START_TIMEOUT_S)
         return broker
 
     @property
     def bootstrap_servers(self) -> str:
-        return f"{LOOPBACK}:{self.port}"
+        return f"{self.host}:{self.port}"
 
     @property
     def client_settings(self) -> dict[str, str | int | float | bool]:
@@ -89,7 +85,7 @@ class Broker:
 
     def answers(self) -> bool:
         """Whether it gives its metadata: it, and not another program on its port."""
-        if not listening(self.port):
+        if not listening(self.port, self.host):
             return False
         from confluent_kafka import KafkaException
 
@@ -133,7 +129,7 @@ def new_cluster_id() -> str:
             return identity
 
 
-def server_properties(port: int, controller_port: int, data: Path) -> str:
+def server_properties(port: int, controller_port: int, data: Path, host: str = LOOPBACK) -> str:
     """The broker's settings file.
 
     >>> print(server_properties(9092, 9093, Path("data")).splitlines()[3])
@@ -143,8 +139,8 @@ def server_properties(port: int, controller_port: int, data: Path) -> str:
         "process.roles": "broker,controller",
         "node.id": "1",
         "controller.quorum.voters": f"1@{LOOPBACK}:{controller_port}",
-        "listeners": f"PLAINTEXT://{LOOPBACK}:{port},CONTROLLER://{LOOPBACK}:{controller_port}",
-        "advertised.listeners": f"PLAINTEXT://{LOOPBACK}:{port}",
+        "listeners": f"PLAINTEXT://{host}:{port},CONTROLLER://{LOOPBACK}:{controller_port}",
+        "advertised.listeners": f"PLAINTEXT://{host}:{port}",
         "controller.listener.names": "CONTROLLER",
         "inter.broker.listener.name": "PLAINTEXT",
         "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT",
@@ -164,112 +160,14 @@ def server_properties(port: int, controller_port: int, data: Path) -> str:
     return "".join(f"{key}={value}\n" for key, value in settings.items())
 
 
-@dataclass(frozen=True, slots=True)
-class ExecutorProcess:
-    """An executor's process as the system sees it."""
-
-    id: str
-    application: str
-    pid: int
-
-
-@dataclass(frozen=True)
-class Cluster:
-    """A running master and worker."""
-
-    master: Process
-    worker: Process
-    master_url: str
-
-    @classmethod
-    def start(
-        cls,
-        processes: Processes,
-        java: JavaRuntime,
-        environment: Mapping[str, str],
-        directory: Path,
-        *,
-        slots: int,
-        port: int | None = None,
-    ) -> Cluster:
-        """Start both and wait until the master counts the worker in."""
-        own_port, web_port, worker_port, worker_web_port = free_ports(4)
-        if port is not None:
-            own_port = require_free(port, "the Spark master")
-        # An occupied port is an error: Spark would move on to the next. Nobody submits over REST,
-        # and its port is fixed: two clusters at once would collide.
-        options = ("-Dspark.port.maxRetries=0", "-Dspark.master.rest.enabled=false")
-        jvm = java_command(java, "256m", directory, spark_home() / "jars", *options)
-        url = f"spark://{LOOPBACK}:{own_port}"
-        state = partial(master_state, web_port, url)
-        deploy = "org.apache.spark.deploy"
-        argv = [*jvm, f"{deploy}.master.Master", "--host", LOOPBACK]
-        argv += ["--port", f"{own_port}", "--webui-port", f"{web_port}"]
-        master = processes.start("master", argv, environment)
-        # A worker that finds no master tries again after 5 to 15 s; waiting here is sooner.
-        master.wait_ready(lambda: state().get("status") == "ALIVE", START_TIMEOUT_S)
-        argv = [*jvm, f"{deploy}.worker.Worker", "--host", LOOPBACK]
-        argv += ["--port", f"{worker_port}", "--webui-port", f"{worker_web_port}"]
-        argv += ["--cores", f"{slots}", "--memory", f"{slots * CLAIMED_GIB_PER_SLOT}g"]
-        argv += ["--work-dir", str(directory / "executors"), url]
-        worker = processes.start("worker", argv, environment)
-        worker.wait_ready(lambda: state().get("aliveworkers") == 1, START_TIMEOUT_S)
-        return cls(master, worker, url)
-
-    def executors(self) -> list[ExecutorProcess]:
-        """The executors that live now, oldest first, straight from the process table."""
-        found = []
-        for pid, argv in processes_of_group(self.worker.pid):
-            if EXECUTOR_PROGRAM in argv:
-                options = dict(pairwise(argv))
-                found.append(ExecutorProcess(options["--executor-id"], options["--app-id"], pid))
-        return sorted(found, key=lambda each: int(each.id))
-
-    def kill_executor(self, executor_id: str | None = None) -> ExecutorProcess:
-        """SIGKILL one executor, the newest unless named."""
-        alive = self.executors()
-        chosen = [each for each in alive if executor_id in (None, each.id)]
-        if not chosen:
-            known = ", ".join(each.id for each in alive) or "none"
-            raise ConfigError(f"no executor {executor_id or ''} to kill: alive are {known}")
-        os.kill(chosen[-1].pid, signal.SIGKILL)
-        return chosen[-1]
-
-
-def master_state(web_port: int, url: str) -> dict[str, Any]:
-    """What the master says of itself, or nothing while it does not answer."""
-    connection = HTTPConnection(LOOPBACK, web_port, timeout=5.0)
-    try:
-        connection.request("GET", "/json/")
-        state: dict[str, Any] = json.loads(connection.getresponse().read())
-        return state if state.get("url") == url else {}
-    except (OSError, HTTPException, ValueError):
-        return {}
-    finally:
-        connection.close()
-
-
-def processes_of_group(group: int) -> Iterator[tuple[int, list[str]]]:
-    """Process ids and arguments of all in a process group."""
-    for entry in Path("/proc").glob("[0-9]*"):
-        try:
-            # "pid (name, which may hold anything) state parent group ..."
-            after_name = (entry / "stat").read_text().rpartition(")")[2].split()
-            if int(after_name[2]) == group and after_name[0] != "Z":
-                argv = (entry / "cmdline").read_bytes().decode(errors="replace").split("\0")
-                yield int(entry.name), argv
-        except (FileNotFoundError, ProcessLookupError):
-            continue  # it ended while we looked
-
-
 def java_command(
-    java: JavaRuntime, heap: str, directory: Path, jars: Path, *options: str
+    java: JavaRuntime, heap: str, directory: Path, class_path: str, *options: str
 ) -> list[str]:
     """The command of a Java program up to its class; its temporary files go into the directory."""
     temporary = directory / "tmp"
     temporary.mkdir(parents=True, exist_ok=True)
     start = [java.executable, f"-Xmx{heap}", *QUICK_START, f"-Djava.io.tmpdir={temporary}"]
-    return [*start, *options, "-cp", f"{jars}/*"]
+    return [*start, *options, "-cp", class_path]
 
 
 def free_ports(count: int) -> list[int]:
@@ -302,8 +200,8 @@ def require_free(port: int, purpose: str) -> int:
     return port
 
 
-def listening(port: int) -> bool:
+def listening(port: int, host: str = LOOPBACK) -> bool:
     """Whether a program accepts connections there."""
     with socket.socket() as probe:
         probe.settimeout(1.0)
-        return probe.connect_ex((LOOPBACK, port)) == 0
+        return probe.connect_ex((host, port)) == 0

@@ -8,12 +8,12 @@ from collections.abc import Callable
 from datetime import datetime
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, get_args
 
 import pytest
 
 from penstock.testbed.jobs.benchmark_jobs import JOBS, NOT_EXPRESSIBLE
-from penstock.testbed.jobs.nexmark_events import NexmarkAuctions, NexmarkEvents, NexmarkPersons
+from penstock.testbed.jobs.nexmark_events import Kind, NexmarkEvents, NexmarkKind
 from penstock.testbed.jobs.timeline import Timeline
 from tests.testbed.jobs import nexmark_answers
 from tests.testbed.jobs.spark_runs import run_stream, table
@@ -103,8 +103,8 @@ def test_a_stream_gives_what_plain_python_gives(
 @slow
 def test_the_query_of_the_thesis_joins_two_streams(spark: SparkSession) -> None:
     due_ms = partial(Timeline([50.0]).due_ms, base_ms=BASE_MS)
-    auctions = NexmarkAuctions(11, due_ms).block(0)
-    persons = NexmarkPersons(11, due_ms).block(0)
+    auctions = NexmarkKind("auction", 11, due_ms).block(0)
+    persons = NexmarkKind("person", 11, due_ms).block(0)
     sources = (table(spark, auctions), table(spark, persons))
     found = JOBS["q3-thesis"].over(*sources).collect()
     expected = Counter(nexmark_answers.q3_thesis(bodies(auctions + persons)))
@@ -126,15 +126,16 @@ def test_windows_of_processing_time_count_every_bid_once(
 
 def test_a_part_of_the_stream_has_the_ids_and_texts_of_the_whole() -> None:
     whole = NexmarkEvents(seed=3, due_ms=lambda events: 0 * events).block(2)
-    persons = NexmarkPersons(seed=3, due_ms=lambda events: 0 * events).block(2)
-    auctions = NexmarkAuctions(seed=3, due_ms=lambda events: 0 * events).block(2)
+    persons = NexmarkKind("person", seed=3, due_ms=lambda events: 0 * events).block(2)
+    auctions = NexmarkKind("auction", seed=3, due_ms=lambda events: 0 * events).block(2)
     assert persons == whole[0::50]
     assert auctions[:4] == [*whole[1:4], whole[51]]
 
 
 def test_each_event_of_a_part_is_due_by_its_own_number() -> None:
-    for part in (NexmarkPersons, NexmarkAuctions):
-        block = part(seed=3, due_ms=lambda events: 10 * events).block(1)
+    for kind in get_args(Kind):
+        part = NexmarkKind(kind, seed=3, due_ms=lambda events: 10 * events)
+        block = part.block(1)
         assert len(block) == part.block_size
-        found = [event["dateTime"] for kind in bodies(block).values() for event in kind]
+        found = [event["dateTime"] for of_kind in bodies(block).values() for event in of_kind]
         assert found == [10 * (part.block_size + i) for i in range(part.block_size)]

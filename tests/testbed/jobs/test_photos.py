@@ -10,7 +10,6 @@ from functools import partial
 import numpy as np
 import pytest
 
-from penstock.core.errors import ConfigError
 from penstock.testbed.jobs.image_records import decode
 from penstock.testbed.jobs.photos import KINDS, NOISE_LEVELS, PhotoEvents
 from penstock.testbed.jobs.timeline import Timeline
@@ -65,9 +64,3 @@ def test_the_object_stands_where_the_scene_says_in_its_colour(stream: PhotoEvent
 def test_nothing_overflows_to_black(stream: PhotoEvents) -> None:
     darkest = min(np.asarray(stream.picture(scene)).min() for scene in stream.scenes(4))
     assert darkest >= 30
-
-
-@pytest.mark.parametrize("side_px", [0, 31, 2049])
-def test_a_side_out_of_range_is_refused(side_px: int) -> None:
-    with pytest.raises(ConfigError, match=f"must be 32 to 2048 pixels, not {side_px}"):
-        PhotoEvents(1, due_ms, side_px)

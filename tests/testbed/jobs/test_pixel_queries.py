@@ -13,7 +13,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.core.errors import ConfigError
 from penstock.testbed.jobs.image_records import decode, image_record, query_record
 from penstock.testbed.jobs.pixel_queries import (
     WINDOW_IMAGES,
@@ -70,12 +69,6 @@ def test_outside_the_frame_there_is_nothing(row: int, column: int) -> None:
     window = PixelWindow(length=5)
     window.add((2, 3, bytes(18)))
     assert window.intensities(row, column) == []
-
-
-@pytest.mark.parametrize(("window", "raster"), [(0, 16), (10, 0)])
-def test_a_window_or_a_raster_of_nothing_is_refused(window: int, raster: int) -> None:
-    with pytest.raises(ConfigError, match=f"must be at least 1, not {window} and {raster}"):
-        answer_pixel_queries(None, window, raster)  # type: ignore[arg-type]
 
 
 def answers_in_plain_python(

@@ -8,7 +8,6 @@ from collections import Counter
 
 import pytest
 
-from penstock.core.errors import ConfigError
 from penstock.testbed.jobs.state_size import KeyedStrings, state_settings
 
 
@@ -45,19 +44,6 @@ def test_a_block_depends_on_seed_and_number_alone() -> None:
     block = KeyedStrings(seed=5, keys=9, characters=100).block(2)
     assert block == KeyedStrings(seed=5, keys=9, characters=100).block(2)
     assert block != KeyedStrings(seed=6, keys=9, characters=100).block(2)
-
-
-@pytest.mark.parametrize(
-    ("keys", "characters", "sentence"),
-    [
-        (0, 10, "the number of keys must be between 1 and 1e9, not 0"),
-        (10, 0, "strings must have between 1 and 4194304 characters, not 0"),
-        (10, 2**23, "strings must have between 1 and 4194304 characters, not 8388608"),
-    ],
-)
-def test_sizes_that_cannot_be_made_are_refused(keys: int, characters: int, sentence: str) -> None:
-    with pytest.raises(ConfigError, match=sentence):
-        KeyedStrings(1, keys, characters)
 
 
 def test_the_changelog_is_all_that_the_two_settings_differ_in() -> None:

@@ -8,7 +8,6 @@ from functools import partial
 import numpy as np
 import pytest
 
-from penstock.core.errors import ConfigError
 from penstock.testbed.jobs.timeline import Timeline
 from penstock.testbed.jobs.tissue import PixelQuery, TissueEvents, TissueImage
 
@@ -88,14 +87,3 @@ def test_marked_cells_are_some_of_the_cells(scenes: list[TissueImage | PixelQuer
     assert all(0 <= image.marked_cells <= image.cells <= 4 for image in images)
     marked = sum(image.marked_cells for image in images) / sum(image.cells for image in images)
     assert marked == pytest.approx(0.4, abs=0.02)
-
-
-@pytest.mark.parametrize("side_px", [0, -32, 100, 2080])
-def test_a_side_that_slots_do_not_fill_is_refused(side_px: int) -> None:
-    with pytest.raises(ConfigError, match=f"multiple of 32 pixels up to 2048, not {side_px}"):
-        TissueEvents(1, due_ms, side_px)
-
-
-def test_no_sample_is_refused() -> None:
-    with pytest.raises(ConfigError, match="at least one tissue sample, not 0"):
-        TissueEvents(1, due_ms, samples=0)

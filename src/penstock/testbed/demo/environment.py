@@ -138,9 +138,18 @@ def demo_environment(
     """
     with _run_directory(say) as directory, interrupt_once(), ExitStack() as stack:
         slots = sizes.MAX_EXECUTORS
-        say(f"starting a Kafka broker and a Spark cluster with {slots} slots ...")
+        kind = "Spark" if plan.cluster == "standalone" else plan.cluster
+        say(f"starting a Kafka broker and a {kind} cluster with {slots} slots ...")
         bed = stack.enter_context(
-            Testbed(slots, directory, kafka_port=kafka_port, cpu_share=plan.cpu_share, say=say)
+            Testbed(
+                slots,
+                directory,
+                kafka_port=kafka_port,
+                cluster=plan.cluster,
+                nodes=plan.nodes,
+                cpu_share=plan.cpu_share,
+                say=say,
+            )
         )
         job = find_job(plan.job)
         for topic in plan.topics.values():

@@ -14,6 +14,7 @@ from msgspec import Struct
 from penstock.core.errors import ConfigError
 from penstock.settings.goal import Goal
 from penstock.settings.policy_spec import PolicySpec, read_policy_spec
+from penstock.testbed.clusters import ClusterKind
 from penstock.testbed.cpu_share import check_share, find_controller
 from penstock.testbed.jobs.benchmark_jobs import JOBS, find_job
 
@@ -60,6 +61,7 @@ class DemoPlan(Struct, frozen=True):
 
     `full_peak_rps` is how high a wave rises that is long enough; by default what suits the job.
     With a `cpu_share`, records compute and do not wait, each executor with that part of a core.
+    `cluster` is what manages the executors.
 
     Examples
     --------
@@ -74,6 +76,7 @@ class DemoPlan(Struct, frozen=True):
     load_s: int = round(60 * DEFAULT_MINUTES)
     full_peak_rps: float | None = None
     cpu_share: float | None = None
+    cluster: ClusterKind = "standalone"
 
     @property
     def topics(self) -> dict[str, str]:
@@ -89,6 +92,11 @@ class DemoPlan(Struct, frozen=True):
         """
         wanted = find_job(self.job).partitions
         return wanted if self.cpu_share is None else min(wanted, MAX_EXECUTORS)
+
+    @property
+    def nodes(self) -> int:
+        """Of the cluster: one, or two where machines come and go."""
+        return 1 if self.cluster == "standalone" else 2
 
     @property
     def start_executors(self) -> int:
@@ -199,7 +207,11 @@ class DemoPlan(Struct, frozen=True):
 
 
 def make_plan(
-    job: str, minutes: float | None, fast: bool, cpu_share: float | None = None
+    job: str,
+    minutes: float | None,
+    fast: bool,
+    cpu_share: float | None = None,
+    cluster: ClusterKind = "standalone",
 ) -> DemoPlan:
     """The demo that was asked for, or what is wrong with the request.
 
@@ -214,6 +226,8 @@ def make_plan(
         bounds = f"{SHORTEST_MINUTES:g} and {LONGEST_MINUTES:g}"
         raise ConfigError(f"--minutes must be between {bounds}, not {length:g}")
     if cpu_share is not None:
+        if cluster != "standalone":
+            raise ConfigError(f"--cpu-share needs --cluster standalone, not {cluster}")
         check_share(cpu_share, MAX_EXECUTORS, os.cpu_count() or 1)
         if not find_job(job).compute_s:
             able = ", ".join(name for name, each in JOBS.items() if each.compute_s)
@@ -222,7 +236,7 @@ def make_plan(
                 f"they wait instead; take one of {able}"
             )
         find_controller()
-    return DemoPlan(job, round(60 * length), cpu_share=cpu_share)
+    return DemoPlan(job, round(60 * length), cpu_share=cpu_share, cluster=cluster)
 
 
 def with_scaled_time(text: str, plan: DemoPlan) -> PolicySpec:

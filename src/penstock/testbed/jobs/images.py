@@ -1,40 +1,9 @@
 """Jobs on images: resize and recognise, resize and store, and the count of cells.
 
-Two studies measured autoscalers with pipelines of images. Here they are as PySpark jobs, from a
-DataFrame with records in `value` to a DataFrame with results; NumPy and Pillow compute in the
-Python workers of Spark (`mapInPandas`).
-
-**Photos** (Russo Russo et al. 2021, Pulsar Functions)::
-
-    photos ─┬─ resize A ── recognise        images-recognise
-            └─ resize B ── store            images-store
-
-There, two functions make resized copies of each image; one copy is stored to disk, the other goes
-to an object recognition function with a pre-trained TensorFlow model, which is where the load is.
-Each function has a fleet of its own. A Spark query has one fleet for all its operators, and two
-branches in one query would read the source twice: so each path is a job. The sizes of the copies
-are not in the paper; ours are 128 and 160 pixels. The model is
-`penstock.testbed.jobs.recogniser`, the photos are drawn (`penstock.testbed.jobs.photos`).
-`images-store` gives the copy as JPEG in a column; where it goes is up to the sink.
-
-**Tissue** (Borkowski et al. 2019)::
-
-    images ── blur ── split into red, green, blue ── edges ── count of objects      images-cells
-
-There, operators written with ImageJ do this to microscopy images of 1.7 megapixels, and the same
-operator answers queries for single pixels: here that is a job of its own
-(`penstock.testbed.jobs.pixel_queries`). The images are drawn (`penstock.testbed.jobs.tissue`).
-
-The work is real and grows with the size of the images. Milliseconds per image of one core, JSON and
-transport not included:
-
-===================== === === ===
-side of the image     256 384 512
-===================== === === ===
-`images-recognise`      8  10  11
-`images-store`          3   4   6
-`images-cells`          9  20  44
-===================== === === ===
+Two studies measured autoscalers with pipelines of images; ``jobs.toml`` says where these differ.
+From a DataFrame with records in `value` to a DataFrame with results: NumPy and Pillow compute in
+the Python workers of Spark (`mapInPandas`), so the work is real and grows with the size of the
+images. `recogniser` is the model, `photos` and `tissue` draw the images.
 
 Spark hands a worker up to 10,000 records at once, which may be 400 MB of photos when a job reads a
 long backlog: ``spark.sql.execution.arrow.maxRecordsPerBatch`` or a limit of the source bounds that.
@@ -43,13 +12,6 @@ The workers must run the Python that has the extra `jobs` (``PYSPARK_PYTHON``).
 Malformed records are left out and counted in the progress of the query: those that are no record
 under ``observedMetrics["JOB-records"]``, those whose picture cannot be decoded under
 ``observedMetrics["JOB-images"]``, both as ``malformed``.
-
-References
-----------
-G. Russo Russo, A. Schiazza, V. Cardellini, Elastic Pulsar Functions for Distributed Stream
-Processing, ICPE '21 Companion, section 5.1. M. Borkowski, C. Hochreiner, S. Schulte, Minimizing
-Cost by Reducing Scaling Operations in Distributed Stream Processing, PVLDB 12(7), 2019, section
-3.2.
 """
 
 from __future__ import annotations

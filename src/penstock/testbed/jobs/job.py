@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal
 
 from msgspec import Struct
@@ -32,49 +31,33 @@ class DemoLoad(Struct, frozen=True):
     pace_s: float = 0.001
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class BenchmarkJob:
-    """A job: what it computes, what it reads, and how a stream of it gives its results.
+class JobFacts(Struct, frozen=True, kw_only=True):
+    """What is known of a job besides its pipeline."""
 
-    Parameters
-    ----------
-    name, summary, origin
-        What it is called, what it computes in a line, and where it comes from.
-    dataflow
-        Its operators, in a line or several.
-    state
-        What it remembers between batches.
-    pipeline
-        From one DataFrame per stream, with records in `value`, to the results.
-    streams
-        Each is a topic of its own. `penstock.testbed.jobs.streams` has them by name.
-    reads
-        How often Spark reads each record: a join of a stream with itself reads it twice.
-    settings
-        Settings of Spark without which it does not work.
-    packages
-        Modules that its Python workers import.
-    compute_s
-        What a record costs an executor in processor time, if that is not negligible.
-    partitions
-        Of each topic.
-    """
+    summary: str  #: What it computes, in a line.
+    origin: str
+    dataflow: str  #: Its operators, in a line or several.
+    notes: str = ""  #: Where it differs from its origin.
+    #: Each is a topic of its own. `penstock.testbed.jobs.streams` has them by name.
+    streams: tuple[str, ...] = ("nexmark",)
+    output_mode: OutputMode = "append"
+    state: str = "none"  #: What it remembers between batches.
+    #: How often Spark reads each record: a join of a stream with itself reads it twice.
+    reads: int = 1
+    settings: Mapping[str, str] = {}  #: Settings of Spark without which it does not work.
+    packages: tuple[str, ...] = ()  #: Modules that its Python workers import.
+    #: What a record costs an executor in processor time, if that is not negligible.
+    compute_s: float = 0.0
+    #: Of each topic. Twelve tasks share out evenly over 1, 2, 3, 4 and 6 executors.
+    partitions: int = 12
+    demo: DemoLoad = DemoLoad()
+
+
+class BenchmarkJob(JobFacts, frozen=True, kw_only=True):
+    """A job: `pipeline` goes from one DataFrame per stream, with records in `value`, to results."""
 
     name: str
-    summary: str
-    origin: str
-    dataflow: str
     pipeline: Pipeline
-    streams: tuple[str, ...]
-    output_mode: OutputMode = "append"
-    state: str = "none"
-    reads: int = 1
-    settings: Mapping[str, str] = field(default_factory=dict)
-    packages: tuple[str, ...] = ()
-    compute_s: float = 0.0
-    #: Twelve tasks share out evenly over 1, 2, 3, 4 and 6 executors.
-    partitions: int = 12
-    demo: DemoLoad = field(default_factory=DemoLoad)
 
     def check_packages(self) -> None:
         """Refuse to start without the packages that it needs."""

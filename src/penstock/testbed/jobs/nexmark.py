@@ -46,8 +46,6 @@ BID_BYTES = 100
 BID_FIXED_BYTES = 32
 LONG_BYTES = 8
 
-WATERMARK_S = 4
-
 STATES = ("AZ", "CA", "ID", "OR", "WA", "WY")
 CITIES = (
     "Phoenix", "Los Angeles", "San Francisco", "Boise", "Portland",

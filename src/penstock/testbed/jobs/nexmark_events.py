@@ -1,8 +1,7 @@
 """Nexmark events as Kafka values: drawn in blocks, the same for the same seed, fast.
 
 An event is one JSON object, `event_type` 0 with a `person`, 1 with an `auction`, 2 with a `bid`;
-times are milliseconds since the epoch. The random numbers of a block depend on the seed and the
-block's number alone, so it does not matter where a stream starts or how it is cut.
+times are milliseconds since the epoch.
 
 Speed: random numbers are drawn by numpy for 5,000 events at once, text is sliced from pools, and
 each event is one formatting of bytes."""
@@ -10,13 +9,13 @@ each event is one formatting of bytes."""
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import ClassVar
+from typing import Literal, get_args
 
 import numpy as np
 from numpy.typing import NDArray
 
 from penstock.testbed.jobs import nexmark
-from penstock.testbed.jobs.timeline import Events, Times
+from penstock.testbed.jobs.timeline import Events, SeededStream, Times
 
 EPOCHS_PER_BLOCK = 100
 EVENTS_PER_BLOCK = EPOCHS_PER_BLOCK * nexmark.EVENTS_PER_EPOCH
@@ -36,32 +35,22 @@ _BID = b'{"event_type":2,"bid":{"auction":%d,"bidder":%d,"price":%d,%s,"dateTime
 _SIZES = (nexmark.PERSONS_PER_EPOCH, nexmark.AUCTIONS_PER_EPOCH, nexmark.BIDS_PER_EPOCH)
 
 Generator = np.random.Generator
+Kind = Literal["person", "auction"]  #: What has a stream of its own too.
 
 
-class NexmarkEvents:
+class NexmarkEvents(SeededStream):
     """The stream of one seed.
 
-    Parameters
-    ----------
-    seed
-        The same seed and the same times give the same bytes.
-    due_ms
-        From event numbers to event times in milliseconds since the epoch.
-
-    Examples
-    --------
     >>> block = NexmarkEvents(seed=1, due_ms=lambda events: events // 10).block(0)
     >>> len(block), block[0][:33]
     (5000, b'{"event_type":0,"person":{"id":10')
     """
 
-    block_size: ClassVar[int] = EVENTS_PER_BLOCK
+    block_size = EVENTS_PER_BLOCK
 
     def __init__(self, seed: int, due_ms: Callable[[Events], Times]) -> None:
-        self._seed = seed
-        self._due_ms = due_ms
-        # Blocks take [seed, 0, number]: the pools must not share random numbers with any of them.
-        rng = np.random.default_rng([seed, 1])
+        super().__init__(seed, due_ms)
+        rng = self.rng_of_all()
         self._letters = _characters(rng, spaces=False)
         self._words = _characters(rng, spaces=True)
         self._channels = self._draw_channels(rng)
@@ -72,11 +61,10 @@ class NexmarkEvents:
 
     def kinds(self, number: int, count: int = 3) -> list[list[bytes]]:
         """The persons, auctions and bids of a block, or the first `count` of these."""
-        rng = np.random.default_rng([self._seed, 0, number])
-        first = number * EVENTS_PER_BLOCK
-        due_ms = self._due_ms(np.arange(first, first + EVENTS_PER_BLOCK, dtype=np.int64))
-        by_epoch = due_ms.reshape(EPOCHS_PER_BLOCK, nexmark.EVENTS_PER_EPOCH)
+        rng, events = self.rng_of(number), self.events_of(number)
+        by_epoch = self._due_ms(events).reshape(EPOCHS_PER_BLOCK, nexmark.EVENTS_PER_EPOCH)
         person_ms, auction_ms, bid_ms = np.split(by_epoch, np.cumsum(_SIZES[:2]), axis=1)
+        first = number * EVENTS_PER_BLOCK
         epochs = range(first, first + EVENTS_PER_BLOCK, nexmark.EVENTS_PER_EPOCH)
         sellers = np.array([nexmark.hot_seller(event) for event in epochs])
         people = _bounds([nexmark.cold_persons(event) for event in epochs])
@@ -210,43 +198,29 @@ class NexmarkEvents:
         return channels
 
 
-class NexmarkPersons:
-    """The persons of the stream alone, with the same ids and texts, each due by its own number.
+class NexmarkKind:
+    """The persons or auctions of the stream alone, with the same ids and texts.
 
-    >>> stream = NexmarkPersons(seed=1, due_ms=lambda persons: 1000 * persons)
-    >>> stream.block(0)[2][:39], b'"dateTime":2000,' in stream.block(0)[2]
-    (b'{"event_type":0,"person":{"id":1002,"na', True)
-    """
+    Each is due by its own number, and not by that of the event.
 
-    block_size: ClassVar[int] = EPOCHS_PER_BLOCK * nexmark.PERSONS_PER_EPOCH
-
-    def __init__(self, seed: int, due_ms: Callable[[Events], Times]) -> None:
-        self._events = NexmarkEvents(seed, lambda n: due_ms(n // nexmark.EVENTS_PER_EPOCH))
-
-    def block(self, number: int) -> list[bytes]:
-        return self._events.kinds(number, 1)[0]
-
-
-class NexmarkAuctions:
-    """The auctions of the stream alone, with the same ids and texts, each due by its own number.
-
-    >>> stream = NexmarkAuctions(seed=1, due_ms=lambda auctions: 1000 * auctions)
+    >>> stream = NexmarkKind("auction", seed=1, due_ms=lambda auctions: 1000 * auctions)
     >>> stream.block(0)[4][:40], b'"dateTime":4000,' in stream.block(0)[4]
     (b'{"event_type":1,"auction":{"id":1004,"it', True)
     """
 
-    block_size: ClassVar[int] = EPOCHS_PER_BLOCK * nexmark.AUCTIONS_PER_EPOCH
+    def __init__(self, kind: Kind, seed: int, due_ms: Callable[[Events], Times]) -> None:
+        self._place = get_args(Kind).index(kind)
+        each, before = _SIZES[self._place], sum(_SIZES[: self._place])
 
-    def __init__(self, seed: int, due_ms: Callable[[Events], Times]) -> None:
-        def of_auctions(events: Events) -> Times:
+        def of_kind(events: Events) -> Times:
             epochs, places = np.divmod(events, nexmark.EVENTS_PER_EPOCH)
-            in_epoch = np.clip(places - nexmark.PERSONS_PER_EPOCH, 0, nexmark.AUCTIONS_PER_EPOCH)
-            return due_ms(nexmark.AUCTIONS_PER_EPOCH * epochs + in_epoch)
+            return due_ms(each * epochs + np.clip(places - before, 0, each))
 
-        self._events = NexmarkEvents(seed, of_auctions)
+        self._events = NexmarkEvents(seed, of_kind)
+        self.block_size = EPOCHS_PER_BLOCK * each
 
     def block(self, number: int) -> list[bytes]:
-        return self._events.kinds(number, 2)[1]
+        return self._events.kinds(number, self._place + 1)[self._place]
 
 
 def _characters(rng: Generator, *, spaces: bool) -> bytes:

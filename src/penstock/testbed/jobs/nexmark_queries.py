@@ -1,8 +1,14 @@
-"""Nexmark queries without state: 0, 1, 2, 10, 13, 14, 21 and 22, from DataFrame to DataFrame.
+"""The Nexmark queries, from DataFrame to DataFrame: the SQL of each is in ``jobs.toml``.
 
 Each takes a DataFrame with the events as JSON in `value` (text or bytes, as Kafka gives it), batch
-or stream alike, and uses DataFrame expressions only. `dateTime` comes out as a timestamp. Days and
-hours are those of the session's time zone.
+or stream alike. What its output mode means for a stream:
+
+- Windows (5, 7, 8, 11 and 12) are in append mode: a window is given once, when the watermark, 4 s
+  behind the newest event, has passed its end. Queries 5 and 7 aggregate twice, which Spark does in
+  append mode only; in update mode the second aggregation would see the same window again and again.
+- Joins (3 and 20) are in append mode and keep all they have seen.
+- Aggregations without a window (15 to 19) are in update mode: no result is ever final, and each
+  batch gives those that it has changed.
 
 References
 ----------
@@ -11,7 +17,10 @@ github.com/nexmark/nexmark at 6b3646c3, `nexmark-flink/src/main/resources/querie
 
 from __future__ import annotations
 
+from itertools import cycle
 from typing import TYPE_CHECKING
+
+from msgspec import Struct
 
 from penstock.testbed.jobs.parsing import parse_json, timestamp_of_millis
 
@@ -19,121 +28,56 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
 EVENT_TYPES = {"person": 0, "auction": 1, "bid": 2}
-BID_FIELDS = "auction BIGINT, bidder BIGINT, price BIGINT, channel STRING, url STRING, extra STRING"
-#: Dollars to euros, as the benchmark counts them. A decimal, so that prices stay exact.
-EUROS_PER_DOLLAR = "0.908"
-Q2_DIVISOR = 123
-SIDE_ROWS = 10_000
-Q14_PRICES = (1_000_000, 50_000_000)
-CHANNEL_IDS = {"apple": "0", "google": "1", "facebook": "2", "baidu": "3"}
+#: Fields that are whole numbers; all others are text.
+NUMBERS = {"id", "auction", "bidder", "price", "seller", "category"}
 
 
-def pass_through(source: DataFrame) -> DataFrame:
-    """Query 0: every bid as it is. Gives auction, bidder, price, dateTime, extra."""
-    return _short_bids(source).selectExpr("auction", "bidder", "price", "at AS dateTime", "extra")
+class NexmarkQuery(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """The pipeline of a query: what it reads, and its SQL."""
+
+    sql: str
+    #: The fields that it reads of each kind. The kind is a table of the SQL, `{bids}`, that has
+    #: the time of the event as `at` too. With several streams each kind has its own, in this order.
+    auctions: str = ""
+    persons: str = ""
+    bids: str = ""
+    at: str = ""  #: What stands for the time of an event, if that is not its own.
+    watermark_s: int | None = None  #: How far behind the newest event the watermark is, if any.
+    #: Selects from `{rows}`, which are those of `sql` without repeats. SQL's own DISTINCT would
+    #: remember them for good, and not only those of open windows.
+    sql_of_distinct: str = ""
+
+    def __call__(self, *sources: DataFrame) -> DataFrame:
+        """From one DataFrame per stream to the results."""
+        every = {"auction": self.auctions, "person": self.persons, "bid": self.bids}
+        kinds = [(kind, names) for kind, names in every.items() if names]
+        tables = {}
+        for (kind, names), source in zip(kinds, cycle(sources), strict=False):
+            events = events_of_kind(source, kind, names.split(", "), self.at)
+            if self.watermark_s is not None:
+                events = events.withWatermark("at", f"{self.watermark_s} seconds")
+            tables[f"{kind}s"] = events
+        spark = sources[0].sparkSession
+        results = spark.sql(self.sql, None, **tables)
+        if self.sql_of_distinct:
+            results = spark.sql(self.sql_of_distinct, rows=results.dropDuplicates())
+        return results
 
 
-def currency_conversion(source: DataFrame) -> DataFrame:
-    """Query 1: every bid with its price in euros.
-
-    Gives auction, bidder, price, dateTime, extra.
-    """
-    price = f"{EUROS_PER_DOLLAR} * price AS price"
-    return _short_bids(source).selectExpr("auction", "bidder", price, "at AS dateTime", "extra")
-
-
-def selection(source: DataFrame) -> DataFrame:
-    """Query 2: bids on some auctions. Gives auction, price."""
-    bids = events_of_kind(source, "bid", "auction BIGINT, price BIGINT")
-    return bids.where(f"auction % {Q2_DIVISOR} = 0").select("auction", "price")
-
-
-def log_rows(source: DataFrame) -> DataFrame:
-    """Query 10: bids with the columns by which a file sink splits them, dt and hm.
-
-    Gives auction, bidder, price, dateTime, extra, dt (the day) and hm (hour and minute). Files
-    are up to the sink: ``writeStream.partitionBy("dt", "hm")``.
-    """
-    days = ("date_format(at, 'yyyy-MM-dd') AS dt", "date_format(at, 'HH:mm') AS hm")
-    bids = _short_bids(source)
-    return bids.selectExpr("auction", "bidder", "price", "at AS dateTime", "extra", *days)
-
-
-def side_input(source: DataFrame) -> DataFrame:
-    """Query 13: bids joined with a table of 10,000 rows that does not change.
-
-    Gives auction, bidder, price, dateTime, value.
-    """
-    from pyspark.sql import functions as f
-
-    side = source.sparkSession.range(SIDE_ROWS).selectExpr("id AS key", "CAST(id AS STRING) value")
-    bids = events_of_kind(source, "bid", "auction BIGINT, bidder BIGINT, price BIGINT")
-    joined = bids.join(f.broadcast(side), f.expr(f"auction % {SIDE_ROWS} = key"))
-    return joined.selectExpr("auction", "bidder", "price", "at AS dateTime", "value")
-
-
-def calculation(source: DataFrame) -> DataFrame:
-    """Query 14: bids of 1 to 50 million euro cents, the time of day, and how many c in `extra`.
-
-    Gives auction, bidder, price, bidTimeType, dateTime, extra, c_counts.
-    """
-    price = f"{EUROS_PER_DOLLAR} * price"
-    hour = "hour(at)"
-    time_type = (
-        f"CASE WHEN {hour} BETWEEN 8 AND 18 THEN 'dayTime' "
-        f"WHEN {hour} <= 6 OR {hour} >= 20 THEN 'nightTime' ELSE 'otherTime' END AS bidTimeType"
-    )
-    letters = "length(extra) - length(replace(extra, 'c', '')) AS c_counts"
-    least, most = Q14_PRICES
-    return (
-        _short_bids(source)
-        .where(f"{price} > {least} AND {price} < {most}")
-        .selectExpr(
-            "auction", "bidder", f"{price} AS price", time_type, "at AS dateTime", "extra", letters
-        )
-    )
-
-
-def channel_ids(source: DataFrame) -> DataFrame:
-    """Query 21: bids with the id of their channel, by its name or from the url.
-
-    Bids without one are left out. Gives auction, bidder, price, channel, channel_id.
-    """
-    known = " ".join(f"WHEN '{name}' THEN '{number}'" for name, number in CHANNEL_IDS.items())
-    named = "regexp_extract(url, '(&|^)channel_id=([^&]*)', 2)"
-    channel_id = f"CASE lower(channel) {known} ELSE nullif({named}, '') END AS channel_id"
-    bids = events_of_kind(source, "bid", BID_FIELDS)
-    found = bids.selectExpr("auction", "bidder", "price", "channel", channel_id)
-    return found.where("channel_id IS NOT NULL")
-
-
-def url_directories(source: DataFrame) -> DataFrame:
-    """Query 22: bids with the three directories of their url.
-
-    Gives auction, bidder, price, channel, dir1, dir2, dir3.
-    """
-    parts = [f"get(split(url, '/'), {2 + i}) AS dir{i}" for i in (1, 2, 3)]
-    bids = events_of_kind(source, "bid", BID_FIELDS)
-    return bids.selectExpr("auction", "bidder", "price", "channel", *parts)
-
-
-def _short_bids(source: DataFrame) -> DataFrame:
-    fields = "auction BIGINT, bidder BIGINT, price BIGINT, extra STRING"
-    return events_of_kind(source, "bid", fields)
-
-
-def events_of_kind(source: DataFrame, kind: str, fields: str) -> DataFrame:
+def events_of_kind(source: DataFrame, kind: str, names: list[str], at: str) -> DataFrame:
     """The persons, auctions or bids of a source: those fields, and when it was, as `at`.
 
     What is no event, or has no time, is left out and counted under the name of the kind.
     """
-    at = timestamp_of_millis(f"{kind}.dateTime")
+    event_at = timestamp_of_millis(f"{kind}.dateTime")
     is_other = f"event_type <> {EVENT_TYPES[kind]}"
+    fields = [f"{name} {'BIGINT' if name in NUMBERS else 'STRING'}" for name in names]
     events = parse_json(
         source,
-        f"event_type INT, {kind} STRUCT<{fields}, dateTime: BIGINT>",
+        f"event_type INT, {kind} STRUCT<{', '.join(fields)}, dateTime: BIGINT>",
         observation=f"{kind}s",
-        required=(f"CASE WHEN {is_other} OR {at} IS NOT NULL THEN true END",),
+        required=(f"CASE WHEN {is_other} OR {event_at} IS NOT NULL THEN true END",),
     )
-    names = [f"{kind}.{field.split()[0]}" for field in fields.split(", ")]
-    return events.where(f"event_type = {EVENT_TYPES[kind]}").selectExpr(*names, f"{at} AS at")
+    found = events.where(f"event_type = {EVENT_TYPES[kind]}")
+    columns = [f"{kind}.{name}" for name in names]
+    return found.selectExpr(*columns, f"{at or event_at} AS at")

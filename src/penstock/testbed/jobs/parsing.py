@@ -29,18 +29,11 @@ def parse_json(
     than the schema says, or if a required expression is NULL for it. Fields that the schema does
     not name are ignored, as is what follows the object.
 
-    Parameters
-    ----------
-    source
-        A batch or a stream with the column `value`, text or bytes.
-    schema
-        Names and types of the fields, as in ``"key BIGINT, text STRING"``.
-    observation
-        Where the count of malformed records appears. The name must be unique in a query: one that
-        parses its source twice, as a join of it with itself does, needs two.
-    required
-        SQL expressions of the fields. They must not fail: under ANSI rules, which are the default
-        of Spark 4, ``CAST`` does, ``try_cast`` does not.
+    `source` is a batch or a stream with the column `value`, text or bytes; `schema` has names and
+    types of the fields, as in ``"key BIGINT, text STRING"``. The count of malformed records appears
+    as `observation`, which must be unique in a query: one that parses its source twice, as a join
+    of it with itself does, needs two. `required` are SQL expressions of the fields. They must not
+    fail: under ANSI rules, which are the default of Spark 4, ``CAST`` does, ``try_cast`` does not.
     """
     from pyspark.sql import functions as f
 

@@ -5,8 +5,7 @@ which pictures they were; these are drawn, so that what they show is known.
 
 A disc, ring, square, triangle, cross or star of any size, angle and colour stands anywhere in the
 frame, brighter than the background; thin lines of any brightness cross it. `scenes` says what each
-photo shows, the record does not. The random numbers of a block depend on the seed and the block's
-number alone. A photo of 384 x 384 pixels takes about 2 ms to draw and encode.
+photo shows, the record does not. A photo of 384 x 384 pixels takes about 2 ms to draw and encode.
 """
 
 from __future__ import annotations
@@ -14,20 +13,18 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING
 
 import numpy as np
 
-from penstock.core.errors import ConfigError
 from penstock.testbed.jobs.image_records import Pixels, encode, image_record, require_packages
-from penstock.testbed.jobs.timeline import Events, Times
+from penstock.testbed.jobs.timeline import Events, SeededStream, Times
 
 if TYPE_CHECKING:
     from PIL.Image import Image
 
 KINDS = ("disc", "ring", "square", "triangle", "cross", "star")
 SIDE_PX = 384
-SIDES_PX = range(32, 2049)
 PHOTOS_PER_BLOCK = 32
 #: Photos come from places on a map of this many metres each way.
 MAP_M = 10_000
@@ -63,43 +60,25 @@ class Photo:
     noise: tuple[int, int]
 
 
-class PhotoEvents:
-    """The stream of one seed.
+class PhotoEvents(SeededStream):
+    """The stream of one seed; `side_px` is the height and width of a photo.
 
-    Parameters
-    ----------
-    seed
-        The same seed and the same times give the same bytes.
-    due_ms
-        From event numbers to event times in milliseconds since the epoch.
-    side_px
-        Height and width of a photo: four times the pixels cost about four times the work.
-
-    Examples
-    --------
     >>> stream = PhotoEvents(seed=1, due_ms=lambda events: 1_700_000_000_000 + 100 * events)
     >>> record = stream.block(0)[7]
     >>> record[:23], len(record) > 10_000, stream.scenes(0)[7].kind
     (b'{"type":"image","id":7,', True, 'disc')
     """
 
-    block_size: ClassVar[int] = PHOTOS_PER_BLOCK
+    block_size = PHOTOS_PER_BLOCK
 
     def __init__(
         self, seed: int, due_ms: Callable[[Events], Times], side_px: int = SIDE_PX
     ) -> None:
-        if side_px not in SIDES_PX:
-            raise ConfigError(
-                f"the side of a photo must be {SIDES_PX[0]} to {SIDES_PX[-1]} pixels, not {side_px}"
-            )
         require_packages("the stream 'photos'", ["PIL"])
-        self._seed = seed
-        self._due_ms = due_ms
+        super().__init__(seed, due_ms)
         self._side_px = side_px
-        # Blocks take [seed, 0, number]: the noise must not share random numbers with any of them.
-        rng = np.random.default_rng([seed, 1])
         shape = (2 * side_px, 2 * side_px, 3)
-        self._noise: Pixels = rng.integers(NOISE_LEVELS, size=shape, dtype=np.uint8)
+        self._noise: Pixels = self.rng_of_all().integers(NOISE_LEVELS, size=shape, dtype=np.uint8)
 
     def block(self, number: int) -> list[bytes]:
         """Photos `number * block_size` up to the next block's first."""
@@ -112,12 +91,9 @@ class PhotoEvents:
 
     def scenes(self, number: int) -> list[Photo]:
         """What the photos of that block show."""
-        rng = np.random.default_rng([self._seed, 0, number])
-        first = number * PHOTOS_PER_BLOCK
-        due_ms = self._due_ms(np.arange(first, first + PHOTOS_PER_BLOCK, dtype=np.int64))
-        return [
-            self._draw_scene(rng, first + i, time_ms) for i, time_ms in enumerate(due_ms.tolist())
-        ]
+        rng, events = self.rng_of(number), self.events_of(number)
+        timed = zip(events.tolist(), self._due_ms(events).tolist(), strict=True)
+        return [self._draw_scene(rng, event, time_ms) for event, time_ms in timed]
 
     def picture(self, photo: Photo) -> Image:
         """The photo itself."""

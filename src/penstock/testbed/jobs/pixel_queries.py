@@ -11,25 +11,11 @@ window that counts images, with a slide of one. Images and queries come in the s
 a batch those of one sample are put in the order of their ids, since a shuffle mixes them; from
 batch to batch their order is that of the source.
 
-Where it differs from the paper: there, each operator instance holds the state of a region of the
-tissue; here, Spark assigns samples to state partitions by their hash. There, a window of full
-images takes 5 GB (1,000 images of 1.7 megapixels); here a raster is kept, the pixels at multiples
-of 16 in both directions. The answer to a query is the kept pixel next to its position, above and
-to the left. For images of 256 x 256 pixels that is 768 bytes per image and 768 kB per sample, the
-only thing that crosses the shuffle and stays in the state.
-
 The state is kept by `applyInPandasWithState`, one value per sample, which is written as a whole in
 each batch in which the sample has images. `transformWithStateInPandas` would write one raster at a
 time, but it needs Spark 4, RocksDB and protobuf, and a query would fetch 1,000 entries through a
 socket. This one works from Spark 3.5 on with every state store. It runs on streams only.
-
-Malformed records are counted as ``malformed`` under ``observedMetrics["pixel-queries-records"]``
-and, those whose picture cannot be decoded, ``observedMetrics["pixel-queries-images"]``.
-
-References
-----------
-M. Borkowski, C. Hochreiner, S. Schulte, Minimizing Cost by Reducing Scaling Operations in
-Distributed Stream Processing, PVLDB 12(7), 2019, section 3.2.
+Malformed records are counted as those of `images`.
 """
 
 from __future__ import annotations
@@ -40,7 +26,6 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from penstock.core.errors import ConfigError
 from penstock.testbed.jobs.image_records import KEYS, decode, parse_records, require_packages
 from penstock.testbed.jobs.images import KEY_SCHEMA, without_malformed
 from penstock.testbed.jobs.parsing import MALFORMED
@@ -72,25 +57,13 @@ def answer_pixel_queries(
     """From records in `value` to answers: id, sample, x, y, time_ms of the query, intensities.
 
     A stream of it is in append mode: each query is answered once, in the batch that reads it. A
-    position outside the frame, or of a sample without images, gets an empty vector.
-
-    Parameters
-    ----------
-    source
-        A stream.
-    window_images
-        How many images of a sample an answer covers at most.
-    raster_px
-        1 keeps all pixels; the state grows with the square of the inverse.
+    position outside the frame, or of a sample without images, gets an empty vector. An answer
+    covers at most `window_images`. A raster of 1 pixel keeps all of them; the state grows with the
+    square of the inverse.
     """
     from pyspark.sql.streaming.state import GroupStateTimeout
 
     require_packages("the job 'pixel-queries'")
-    if window_images < 1 or raster_px < 1:
-        raise ConfigError(
-            "the window of images and the distance of kept pixels must be at least 1, "
-            f"not {window_images} and {raster_px}"
-        )
     job = "pixel-queries"
 
     def keep_rasters(batches: Iterable[pd.DataFrame]) -> Iterator[pd.DataFrame]:
@@ -116,8 +89,6 @@ class PixelWindow:
 
     A camera has one frame: a raster of another size than the last one starts a new window.
 
-    Examples
-    --------
     Images of one row with two pixels; a window of two images:
 
     >>> window = PixelWindow(length=2)

@@ -48,14 +48,8 @@ log = logging.getLogger(__name__)
 class KafkaSender:
     """Puts event n on partition n modulo their number, so that all fill evenly.
 
-    Parameters
-    ----------
-    bootstrap
-        Broker addresses, `host:port`, with commas between.
-    topic
-        It must exist.
-    settings
-        Further settings of librdkafka, such as those of SASL and TLS.
+    `bootstrap` is broker addresses, `host:port`, with commas between; the topic must exist.
+    `settings` are further ones of librdkafka, such as those of SASL and TLS.
     """
 
     def __init__(

@@ -89,18 +89,10 @@ def connector_settings() -> dict[str, str]:
 
 
 class SparkSender:
-    """Sends ranges of events, made by the executors of a session.
+    """Sends ranges of events, made by the executors of a session with `connector_settings`.
 
-    Parameters
-    ----------
-    spark
-        With `connector_settings`.
-    bootstrap
-        Broker addresses, `host:port`, with commas between.
-    topic
-        It must exist.
-    settings
-        Further settings of Kafka's Java client, such as those of SASL and TLS.
+    `bootstrap` is broker addresses, `host:port`, with commas between; the topic must exist.
+    `settings` are further ones of Kafka's Java client, such as those of SASL and TLS.
     """
 
     def __init__(

@@ -1,23 +1,18 @@
 """A job whose state is as large as wanted: one random string for each key, in RocksDB.
 
 As in Varga et al. (2021), section 5.1, the number of keys and the length of their strings are
-chosen. State grows until each key has come once, then it stays: 500,000 keys of 4,096 characters
-are 2 GB. A rescale of the job has to load that state elsewhere, which is what takes the time.
-
-The original also gives the age of each record when it leaves the job; that is left out, since
-penstock measures delays by itself.
+chosen.
 """
 
 from __future__ import annotations
 
-from functools import cached_property
 from math import gcd
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from penstock.core.errors import ConfigError
 from penstock.testbed.jobs.parsing import parse_json
+from penstock.testbed.jobs.timeline import SeededStream
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -77,22 +72,11 @@ def kept_strings(strings: DataFrame) -> DataFrame:
     )
 
 
-class KeyedStrings:
+class KeyedStrings(SeededStream):
     """Random strings of one length, each for one key; every key comes once in `keys` events.
 
-    Parameters
-    ----------
-    seed
-        The same seed gives the same bytes.
-    keys
-        How many keys there are, from 0.
-    characters
-        The length of each string. 64 letters, digits and signs are drawn evenly: six random bits in
-        a byte, so that no compression takes away much.
-
-    Examples
-    --------
-    Each of four keys in the first four events, and again in the next four:
+    64 letters, digits and signs are drawn evenly: six random bits in a byte, so that no compression
+    takes away much. Each of four keys in the first four events, and again in the next four:
 
     >>> import json
     >>> events = map(json.loads, KeyedStrings(seed=1, keys=4, characters=8).block(0)[:8])
@@ -101,44 +85,24 @@ class KeyedStrings:
     """
 
     def __init__(self, seed: int, keys: int = KEYS, characters: int = STRING_CHARACTERS) -> None:
-        if not 1 <= keys <= 10**9:
-            raise ConfigError(f"the number of keys must be between 1 and 1e9, not {keys}")
-        if not 1 <= characters <= BLOCK_CHARACTERS:
-            raise ConfigError(
-                f"strings must have between 1 and {BLOCK_CHARACTERS} characters, not {characters}"
-            )
-        self._seed = seed
+        super().__init__(seed)
         self._keys = keys
         self._characters = characters
-
-    @cached_property
-    def block_size(self) -> int:
-        return min(max(BLOCK_CHARACTERS // self._characters, 1), 5_000)
-
-    @cached_property
-    def _stride(self) -> int:
-        """How far the next key is: near the golden section, so that neighbours lie apart.
-
-        Without a common divisor with the number of keys, so that each comes before one returns.
-        """
-        stride = max(round(self._keys * 0.618), 1)
-        while gcd(stride, self._keys) != 1:
-            stride += 1
-        return stride
+        self.block_size = min(max(BLOCK_CHARACTERS // characters, 1), 5_000)
+        # How far the next key is: near the golden section, so that neighbours lie apart; without
+        # a common divisor with the number of keys, so that each comes before one returns.
+        self._stride = max(round(keys * 0.618), 1)
+        while gcd(self._stride, keys) != 1:
+            self._stride += 1
 
     def block(self, number: int) -> list[bytes]:
         """Events `number * block_size` up to the next block's first."""
-        rng = np.random.default_rng([self._seed, 0, number])
-        size, length = self.block_size, self._characters
-        bits = np.frombuffer(rng.bytes(size * length), dtype=np.uint8) & 63
-        text = _ALPHABET[bits].tobytes()
-        first = number * size
+        length = self._characters
+        random = self.rng_of(number).bytes(self.block_size * length)
+        text = _ALPHABET[np.frombuffer(random, dtype=np.uint8) & 63].tobytes()
+        texts = (text[start : start + length] for start in range(0, len(text), length))
+        events = self.events_of(number).tolist()
         return [
-            _EVENT
-            % (
-                first + i,
-                (first + i) * self._stride % self._keys,
-                text[i * length : (i + 1) * length],
-            )
-            for i in range(size)
+            _EVENT % (event, event * self._stride % self._keys, string)
+            for event, string in zip(events, texts, strict=True)
         ]

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from functools import partial
 
 from penstock.core.errors import ConfigError, unknown
-from penstock.testbed.jobs.nexmark_events import NexmarkAuctions, NexmarkEvents, NexmarkPersons
+from penstock.testbed.jobs.nexmark_events import NexmarkEvents, NexmarkKind
 from penstock.testbed.jobs.photos import PhotoEvents
 from penstock.testbed.jobs.playback import EventStream
 from penstock.testbed.jobs.state_size import KeyedStrings
@@ -19,8 +19,8 @@ from penstock.testbed.jobs.ysb import AdEvents
 #: From a seed and the times of events.
 _TIMED: dict[str, Callable[[int, Callable[[Events], Times]], EventStream]] = {
     "nexmark": NexmarkEvents,
-    "nexmark-auctions": NexmarkAuctions,
-    "nexmark-persons": NexmarkPersons,
+    "nexmark-auctions": partial(NexmarkKind, "auction"),
+    "nexmark-persons": partial(NexmarkKind, "person"),
     "ads": AdEvents,
     "photos": PhotoEvents,
     "tissue": TissueEvents,

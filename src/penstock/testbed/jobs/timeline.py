@@ -6,7 +6,7 @@ before the stream starts: an event says when it was due, not when a busy machine
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from math import ceil, inf
 
 import numpy as np
@@ -21,8 +21,6 @@ Events = NDArray[np.int64]
 class Timeline:
     """The due times of a stream, in seconds after its start.
 
-    Examples
-    --------
     Two events in the first second, none in the second, four in the third:
 
     >>> timeline = Timeline([2.0, 0.0, 4.0])
@@ -70,6 +68,35 @@ class Timeline:
         """When each of the events is due, in whole milliseconds since the epoch."""
         # Half a nanosecond: what is due at 0.29 s must not become 289 ms for a rounding error.
         return base_ms + np.floor(self.due_s(events) * 1e3 + 5e-7).astype(np.int64)
+
+
+class SeededStream:
+    """Events in blocks: the same seed and the same times give the same bytes.
+
+    The random numbers of a block depend on the seed and the block's number alone, so it does not
+    matter where a stream starts or how it is cut. `due_ms` gives the times of events, in
+    milliseconds since the epoch, from their numbers.
+    """
+
+    block_size: int = 5_000
+
+    def __init__(
+        self, seed: int, due_ms: Callable[[Events], Times] = lambda events: events
+    ) -> None:
+        self._seed = seed
+        self._due_ms = due_ms
+
+    def rng_of_all(self) -> np.random.Generator:
+        """Draws what all blocks share; it has no random number in common with any of them."""
+        return np.random.default_rng([self._seed, 1])
+
+    def rng_of(self, number: int) -> np.random.Generator:
+        """Draws one block."""
+        return np.random.default_rng([self._seed, 0, number])
+
+    def events_of(self, number: int) -> Events:
+        """The numbers of a block's events."""
+        return number * self.block_size + np.arange(self.block_size, dtype=np.int64)
 
 
 def _whole(records: float) -> int:

@@ -19,12 +19,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-from penstock.core.errors import ConfigError
 from penstock.testbed.jobs.image_records import (
     Pixels,
     encode,
@@ -32,11 +30,10 @@ from penstock.testbed.jobs.image_records import (
     query_record,
     require_packages,
 )
-from penstock.testbed.jobs.timeline import Events, Times
+from penstock.testbed.jobs.timeline import Events, SeededStream, Times
 
 SAMPLES = 16
 SIDE_PX = 256
-LARGEST_SIDE_PX = 2048
 #: Positions of a scan: columns and rows.
 SCAN = (40, 25)
 EVENTS_PER_BLOCK = 32
@@ -85,22 +82,12 @@ class PixelQuery:
     time_ms: int
 
 
-class TissueEvents:
+class TissueEvents(SeededStream):
     """The stream of one seed.
 
-    Parameters
-    ----------
-    seed
-        The same seed and the same times give the same bytes.
-    due_ms
-        From event numbers to event times in milliseconds since the epoch.
-    side_px
-        Height and width of an image: four times the pixels cost about four times the work.
-    samples
-        How many tissue samples are scanned at the same time.
+    `side_px` is the height and width of an image, a multiple of `SLOT_PX`; `samples` are scanned
+    at the same time.
 
-    Examples
-    --------
     >>> stream = TissueEvents(seed=1, due_ms=lambda events: 1_700_000_000_000 + 100 * events)
     >>> stream.block(0)[17][:49]
     b'{"type":"image","id":17,"sample":1,"x":256,"y":0,'
@@ -109,7 +96,7 @@ class TissueEvents:
     (26, 6)
     """
 
-    block_size: ClassVar[int] = EVENTS_PER_BLOCK
+    block_size = EVENTS_PER_BLOCK
 
     def __init__(
         self,
@@ -118,20 +105,11 @@ class TissueEvents:
         side_px: int = SIDE_PX,
         samples: int = SAMPLES,
     ) -> None:
-        if side_px % SLOT_PX or not 0 < side_px <= LARGEST_SIDE_PX:
-            raise ConfigError(
-                f"the side of a tissue image must be a multiple of {SLOT_PX} pixels "
-                f"up to {LARGEST_SIDE_PX}, not {side_px}"
-            )
-        if samples < 1:
-            raise ConfigError(f"there must be at least one tissue sample, not {samples}")
         require_packages("the stream 'tissue'", ["PIL"])
-        self._seed = seed
-        self._due_ms = due_ms
+        super().__init__(seed, due_ms)
         self._side_px = side_px
         self._samples = samples
-        # Blocks take [seed, 0, number]: the pools must not share random numbers with any of them.
-        rng = np.random.default_rng([seed, 1])
+        rng = self.rng_of_all()
         self._stamps = _draw_stamps(rng)
         self._glows = _draw_glows(rng, side_px)
         noise = rng.integers(NOISE_LEVELS, size=(2 * side_px, 2 * side_px, 3), dtype=np.uint8)
@@ -143,12 +121,9 @@ class TissueEvents:
 
     def scenes(self, number: int) -> list[TissueImage | PixelQuery]:
         """What the images of that block show, and what its queries ask for."""
-        rng = np.random.default_rng([self._seed, 0, number])
-        first = number * EVENTS_PER_BLOCK
-        due_ms = self._due_ms(np.arange(first, first + EVENTS_PER_BLOCK, dtype=np.int64))
-        return [
-            self._draw_scene(rng, first + i, time_ms) for i, time_ms in enumerate(due_ms.tolist())
-        ]
+        rng, events = self.rng_of(number), self.events_of(number)
+        timed = zip(events.tolist(), self._due_ms(events).tolist(), strict=True)
+        return [self._draw_scene(rng, event, time_ms) for event, time_ms in timed]
 
     def pixels(self, image: TissueImage) -> Pixels:
         """The image itself."""

@@ -2,20 +2,7 @@
 
 Each vehicle reports its place once a second. As in Daedalus (2024), section 4.1.3, reports from
 more than a kilometre away are left out and each vehicle's speed in a window is worked out from the
-places that are left; windows begin one second past the full ten. What differs:
-
-- Daedalus gives one row per vehicle and window. Here a second aggregation gives the number of
-  vehicles and their average speed in each cell of a grid, so that the job has two stateful stages.
-- Its speed is the way over as many seconds as there are reports, in whole km/h: ten reports bound
-  nine legs, so it is a tenth too low. Here it is the way over the time between the first and the
-  last report. A vehicle with one report is counted and has no speed.
-- Distances are on a sphere, within 0.5 % of those on the ellipsoid.
-- The roads are rings and spokes around the gate, not the streets of Berlin; they have as many
-  junctions (31) and one-way roads (42) as the original's map.
-
-References
-----------
-Pfister et al., Daedalus, ICPE 2024; github.com/dos-group/iot_vehicles_experiment.
+places that are left; windows begin one second past the full ten.
 """
 
 from __future__ import annotations
@@ -82,14 +69,8 @@ def speeds_per_area(source: DataFrame) -> DataFrame:
         .groupBy("window", north.alias("north"), east.alias("east"))
         .agg(f.count(f.lit(1)).alias("vehicles"), f.avg("speed_kmh").alias("speed_kmh"))
     )
-    return areas.selectExpr(
-        "north",
-        "east",
-        "vehicles",
-        "speed_kmh",
-        "window.start AS starttime",
-        "window.end AS endtime",
-    )
+    times = "window.start AS starttime", "window.end AS endtime"
+    return areas.selectExpr("north", "east", "vehicles", "speed_kmh", *times)
 
 
 def vehicle_speeds(source: DataFrame) -> DataFrame:
@@ -154,17 +135,9 @@ class VehiclePositions:
     routes from junction to junction, each section at a speed of its own; when it arrives, another
     one with another plate sets out on the same route.
 
-    Parameters
-    ----------
-    seed
-        The same seed and the same timeline give the same bytes.
-    timeline
-        When each event is due; past its end, vehicles are new in every second.
-    base_ms
-        When the timeline starts, in milliseconds since the epoch.
+    The same seed and the same timeline give the same bytes. The timeline starts at `base_ms`, in
+    milliseconds since the epoch; past its end, vehicles are new in every second.
 
-    Examples
-    --------
     Two vehicles, for two seconds:
 
     >>> stream = VehiclePositions(seed=1, timeline=Timeline([2.0, 2.0]), base_ms=0)

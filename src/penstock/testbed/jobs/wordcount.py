@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING
 
 import numpy as np
+
+from penstock.testbed.jobs.timeline import SeededStream
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -26,21 +28,17 @@ def word_counts(source: DataFrame) -> DataFrame:
     return words.where("word <> ''").groupBy("word").count()
 
 
-class TextLines:
+class TextLines(SeededStream):
     """An endless text, the same for the same seed; the k-th commonest word has weight 1/k.
 
-    Examples
-    --------
     >>> line = TextLines(seed=1).block(0)[0]
     >>> len(line.split()), line == TextLines(seed=1).block(0)[0]
     (10, True)
     """
 
-    block_size: ClassVar[int] = 5_000
-
     def __init__(self, seed: int) -> None:
-        self._seed = seed
-        rng = np.random.default_rng([seed, 1])
+        super().__init__(seed)
+        rng = self.rng_of_all()
         letters = rng.integers(ord("a"), ord("z") + 1, size=1 << 16, dtype=np.uint8).tobytes()
         lengths = rng.integers(LETTERS_PER_WORD.start, LETTERS_PER_WORD.stop, size=VOCABULARY)
         starts = rng.integers(len(letters) - LETTERS_PER_WORD.stop, size=VOCABULARY)
@@ -53,8 +51,7 @@ class TextLines:
 
     def block(self, number: int) -> list[bytes]:
         """Lines `number * block_size` up to the next block's first."""
-        rng = np.random.default_rng([self._seed, 0, number])
-        drawn = rng.random(self.block_size * WORDS_PER_LINE)
+        drawn = self.rng_of(number).random(self.block_size * WORDS_PER_LINE)
         words = list(map(self._words.__getitem__, np.searchsorted(self._shares, drawn).tolist()))
         return [
             b" ".join(words[start : start + WORDS_PER_LINE])

@@ -2,29 +2,18 @@
 
 Ten advertisements belong to each of 100 campaigns. An event says who did what with which of them:
 a third are views, and only views count.
-
-Events are those of the original, seven fields of text each; Daedalus (2024) and its predecessors
-send three fields (time in seconds, advertisement, kind). Windows and the output are those of
-Daedalus: one row for each campaign and window, once the window is complete. The original looks up
-campaigns in Redis and writes a count there each second; here, as in Daedalus, campaigns are held by
-the job itself. The original's option to send events out of order is left out.
-
-References
-----------
-github.com/yahoo/streaming-benchmarks at d1aaf6bb. Pfister et al., Daedalus, ICPE 2024, section
-4.1.2.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING
 from uuid import UUID
 
 import numpy as np
 
 from penstock.testbed.jobs.parsing import parse_json, timestamp_of_millis
-from penstock.testbed.jobs.timeline import Events, Times
+from penstock.testbed.jobs.timeline import Events, SeededStream, Times
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -50,7 +39,7 @@ _EVENT = (
 )
 
 
-def views_per_campaign(source: DataFrame, catalogue_seed: int = CATALOGUE_SEED) -> DataFrame:
+def views_per_campaign(source: DataFrame) -> DataFrame:
     """From events in `value` to campaign_id, views, starttime and endtime of each window.
 
     A stream of it is in append mode: a window is given once and is final, as soon as the watermark,
@@ -69,7 +58,7 @@ def views_per_campaign(source: DataFrame, catalogue_seed: int = CATALOGUE_SEED) 
     views = events.where(f.col("event_type") == COUNTED_TYPE).selectExpr(
         "ad_id", f"{timestamp_of_millis(millis)} AS at"
     )
-    campaigns = campaign_table(source.sparkSession, catalogue_seed)
+    campaigns = campaign_table(source.sparkSession)
     counted = (
         views.withWatermark("at", f"{WATERMARK_S} seconds")
         .join(f.broadcast(campaigns), "ad_id")
@@ -81,67 +70,48 @@ def views_per_campaign(source: DataFrame, catalogue_seed: int = CATALOGUE_SEED) 
     )
 
 
-def campaign_table(spark: SparkSession, seed: int = CATALOGUE_SEED) -> DataFrame:
+def campaign_table(spark: SparkSession) -> DataFrame:
     """Which campaign each advertisement belongs to: ad_id and campaign_id, 1,000 rows."""
-    rows = ", ".join(f"('{ad}', '{campaign}')" for ad, campaign in campaign_of_ad(seed).items())
+    rows = ", ".join(f"('{ad}', '{campaign}')" for ad, campaign in campaign_of_ad().items())
     # Literals stay inside the engine; rows from Python would start its workers for each batch.
     return spark.sql(f"SELECT * FROM VALUES {rows} AS campaigns(ad_id, campaign_id)")
 
 
-def campaign_of_ad(seed: int = CATALOGUE_SEED) -> dict[str, str]:
+def campaign_of_ad() -> dict[str, str]:
     """The campaign of each advertisement, ten in a row of the same one.
 
     >>> campaigns = list(campaign_of_ad().values())
     >>> len(campaigns), len(set(campaigns)), campaigns[0] == campaigns[9] != campaigns[10]
     (1000, 100, True)
     """
-    rng = np.random.default_rng([seed, 2])
+    rng = np.random.default_rng([CATALOGUE_SEED, 2])
     campaigns = _uuids(rng, CAMPAIGNS)
     ads = _uuids(rng, CAMPAIGNS * ADS_PER_CAMPAIGN)
     return {ad: campaigns[i // ADS_PER_CAMPAIGN] for i, ad in enumerate(ads)}
 
 
-class AdEvents:
+class AdEvents(SeededStream):
     """The events of one seed; users, pages, advertisements and kinds are drawn evenly.
 
-    Parameters
-    ----------
-    seed
-        The same seed and the same times give the same bytes.
-    due_ms
-        From event numbers to event times in milliseconds since the epoch.
-
-    Examples
-    --------
     >>> block = AdEvents(seed=1, due_ms=lambda events: 1_700_000_000_000 + events).block(0)
     >>> len(block), block[7][-52:]
     (5000, b'"event_time":"1700000000007","ip_address":"1.2.3.4"}')
     """
 
-    block_size: ClassVar[int] = 5_000
-
-    def __init__(
-        self,
-        seed: int,
-        due_ms: Callable[[Events], Times],
-        catalogue_seed: int = CATALOGUE_SEED,
-    ) -> None:
-        self._seed = seed
-        self._due_ms = due_ms
-        # Blocks take [seed, 0, number]: the ids must not share random numbers with any of them.
-        rng = np.random.default_rng([seed, 1])
+    def __init__(self, seed: int, due_ms: Callable[[Events], Times]) -> None:
+        super().__init__(seed, due_ms)
+        rng = self.rng_of_all()
         self._users = [user.encode() for user in _uuids(rng, USERS)]
         self._pages = [page.encode() for page in _uuids(rng, PAGES)]
-        self._ads = [ad.encode() for ad in campaign_of_ad(catalogue_seed)]
+        self._ads = [ad.encode() for ad in campaign_of_ad()]
 
     def block(self, number: int) -> list[bytes]:
         """Events `number * block_size` up to the next block's first."""
-        rng = np.random.default_rng([self._seed, 0, number])
-        size = self.block_size
-        due_ms = self._due_ms(np.arange(number * size, (number + 1) * size, dtype=np.int64))
+        rng, events = self.rng_of(number), self.events_of(number)
 
         def drawn(values: list[bytes]) -> list[bytes]:
-            return list(map(values.__getitem__, rng.integers(len(values), size=size).tolist()))
+            picked = rng.integers(len(values), size=self.block_size)
+            return list(map(values.__getitem__, picked.tolist()))
 
         rows = zip(
             drawn(self._users),
@@ -149,7 +119,7 @@ class AdEvents:
             drawn(self._ads),
             drawn([each.encode() for each in AD_TYPES]),
             drawn([each.encode() for each in EVENT_TYPES]),
-            due_ms.tolist(),
+            self._due_ms(events).tolist(),
             strict=True,
         )
         return [_EVENT % row for row in rows]
