@@ -6,7 +6,9 @@ the median of many decisions. Each line of results.json has name, value, goal an
 
 from __future__ import annotations
 
+import compileall
 import resource
+import shutil
 import subprocess
 import sys
 import time
@@ -14,9 +16,10 @@ from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from statistics import median
+from tempfile import TemporaryDirectory
 
 import msgspec
-from benchmarks import planning_speed, study_speed
+from benchmarks import advise_speed, planning_speed, study_speed
 from msgspec import Struct
 
 from penstock.core.knowledge import Knowledge
@@ -161,6 +164,20 @@ def start_s(arguments: list[str]) -> float:
     return after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
 
 
+def hook() -> Measured:
+    """What every start of Python takes longer with Penstock installed, which brings its hook."""
+    with TemporaryDirectory() as folder:
+        shutil.copy(RESULTS.parent.parent / "src" / "penstock_hook.py", folder)
+        compileall.compile_dir(folder, quiet=1)
+        code = (
+            f"import os, sys, time; sys.path.insert(0, {folder!r}); begin = time.perf_counter()\n"
+            "import penstock_hook; print(time.perf_counter() - begin)"
+        )
+        argv = [sys.executable, "-S", "-c", code]  # an installed hook would be loaded already
+        taken = [float(subprocess.check_output(argv, text=True)) for _ in range(25)]
+    return at_most("ms that the hook adds to a start of Python", 1000 * median(taken), 1.0)
+
+
 def two_processes() -> Measured:
     """How much faster a comparison is on two processes than on one."""
     grid = cells(
@@ -198,7 +215,8 @@ def show(results: list[Measured]) -> int:
 
 def main() -> int:
     planned = [at_most(*goal) for goal in planning_speed.goals()]
-    results = [*starts(), *simulated_days(), *decisions(), *planned, two_processes()]
+    results = [*starts(), hook(), *simulated_days(), *decisions(), *planned, two_processes()]
+    results += [at_least(*goal) for goal in advise_speed.speeds()]
     if "--studies" in sys.argv[1:]:  # minutes instead of seconds
         results += [at_most(*goal) for goal in study_speed.goals()]
     keep(results)

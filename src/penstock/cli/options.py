@@ -5,8 +5,8 @@ from __future__ import annotations
 import pkgutil
 import re
 import tomllib
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from math import inf
 from pathlib import Path
 from typing import Annotated, Any
@@ -15,9 +15,9 @@ from cyclopts import Parameter, Token
 
 from penstock.cli.output import note
 from penstock.core.errors import ConfigError
-from penstock.settings import toml
+from penstock.settings import spark_conf, toml
 from penstock.settings.notation import quantity, split_list, written
-from penstock.settings.policy_spec import DEFAULT_BOUNDS, read_policy_spec
+from penstock.settings.policy_spec import DEFAULT_BOUNDS
 from penstock.settings.toml import Settings
 from penstock.simulation import MAX_DURATION_S
 from penstock.simulation.faults import Fault, read_fault
@@ -72,6 +72,7 @@ Listed = Annotated[list[str] | None, Parameter(consume_multiple=(1, None))]
 PolicyText = Annotated[str | None, about("policy")]
 Processes = Annotated[int | None, whole(1, MAX_PROCESSES), about("processes")]
 Master = Annotated[str | None, about("master")]
+CpuShare = Annotated[float | None, amount(zero=False, unit="SHARE"), about("cpu_share")]
 Slo = Annotated[float | None, amount(zero=False)]
 
 #: Options that stand for a setting: its table and key.
@@ -94,18 +95,19 @@ class FleetOptions:
 
     def settings(self, policy: str | None = None) -> Settings:
         """The settings of the file or the defaults; what the command line says replaces them."""
-        path = self.config
-        if path is None and Path(toml.FILE_NAME).is_file():
-            path = Path(toml.FILE_NAME)
-            note(f"settings from {path}")
-        given: dict[str, dict[str, Any]] = {"limits": {}, "goal": {}}
+        layers = self.layers()
+        if self.config is None and toml.FILE_NAME in layers:
+            note(f"settings from {toml.FILE_NAME}")
+        return toml.settle(layers, policy)
+
+    def layers(
+        self, conf: Mapping[str, str] | None = None, **given: dict[str, Any]
+    ) -> dict[str, toml.Overrides]:
+        """Where the settings come from, with those of a Spark configuration."""
         for option, (table, key) in SETTINGS.items():
             if (value := getattr(self, option, None)) is not None:
-                given[table][key] = value
-        found = toml.parse("", "options", given) if path is None else toml.load(path, given)
-        if policy is None:
-            return found
-        return replace(found, spec=read_policy_spec(policy, bounds_of(found), found.goal))
+                given.setdefault(table, {})[key] = value
+        return spark_conf.layers(conf or {}, self.config, given)
 
 
 @Parameter(name="*")

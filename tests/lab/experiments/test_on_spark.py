@@ -26,7 +26,7 @@ from penstock.lab.experiments.sweep import CellRunner, OnRow, ResumeFile, sweep,
 from penstock.lab.experiments.tournament import Cell, Row, cells
 from penstock.settings.goal import Goal
 from penstock.testbed import Testbed
-from penstock.testbed.servers import ExecutorProcess
+from penstock.testbed.clusters.cluster import ExecutorProcess
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -30,7 +30,7 @@ from penstock.policies import POLICIES
 from penstock.policies.ds2 import Ds2
 from penstock.settings.goal import Goal
 from penstock.settings.policy_spec import read_policy_spec
-from penstock.settings.toml import load, parse
+from penstock.settings.toml import parse
 
 BOUNDS = {"min_executors": 1, "max_executors": 16}
 
@@ -190,7 +190,7 @@ def test_tune_writes_settings_that_load_and_never_over_others(
                "--processes", "1", "--resume", str(kept), "--out", str(path))  # fmt: skip
     code, out, _ = penstock(capsys, *command)
     assert (code, "less than the defaults on the runs held back" in out) == (0, True)
-    policy = load(path).spec.policy
+    policy = parse(path.read_text(), "file").spec.policy
     assert 2 <= policy.executors < 12  # type: ignore[attr-defined]
     written = path.read_text()
     code, _, err = penstock(capsys, *command)

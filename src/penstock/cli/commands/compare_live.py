@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from math import inf
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 from rich.table import Table
 
-from penstock.cli.options import Listed, about, amount, listed, whole
+from penstock.cli.options import CpuShare, Listed, about, amount, listed, whole
 from penstock.cli.output import console, file_size, interrupt_on_sigterm, note, print_json
 from penstock.cli.views.live_page import COLUMNS, cell, live_page, mean_with_interval, title
 from penstock.core.errors import ConfigError
@@ -30,7 +30,7 @@ def compare_live(
     job: Annotated[str, about("demo.job")] = "q11",
     workload: Annotated[str, about("compare-live.workload")] = WAVE,
     minutes: Annotated[float | None, about("compare-live.minutes")] = None,
-    cpu_share: Annotated[float | None, about("demo.cpu_share")] = None,
+    cpu_share: CpuShare = None,
     repeats: Annotated[int, whole(1, 1000), about("compare-live.repeats")] = 3,
     at_most: Annotated[float, amount(60.0), about("compare-live.at_most")] = inf,
     out: Annotated[Path, about("compare-live.out")] = RUNS,
@@ -40,7 +40,7 @@ def compare_live(
     """Make the runs that are missing, and show all. Exits with 1 if some were not made."""
     demo = make_plan(job, minutes, fast=False, cpu_share=cpu_share)
     plan = LivePlan(job, demo.load_s, cpu_share=cpu_share, workload=workload)
-    plan.rates_rps()
+    plan.rates_rps()  # a load without records is refused before anything starts
     names = [scaler_of(text, plan).name for text in listed(policy or DEFAULT_SCALERS)]
     runs = contest.order(list(dict.fromkeys(names)), repeats, plan)
     try:
@@ -84,7 +84,7 @@ def table(found: Sequence[Result]) -> Table:
     for column in COLUMNS:
         shown.add_column(column.title, justify="right", no_wrap=True)
     for result in found:
-        own: list[Any] = [mean_with_interval(result, column) for column in COLUMNS]
+        own = [mean_with_interval(result, column) for column in COLUMNS]
         shown.add_row(f"{result.scaler} x {len(result.runs)}", *own)
         if result.forecast is not None:
             simulated = [cell(result.forecast, column) for column in COLUMNS]

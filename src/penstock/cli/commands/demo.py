@@ -10,7 +10,7 @@ from typing import Annotated
 
 from rich.console import Console
 
-from penstock.cli.options import PolicyText, about, amount, whole
+from penstock.cli.options import CpuShare, PolicyText, about, amount, whole
 from penstock.cli.output import check_new, console, facts_table, interrupt_on_sigterm, print_json
 from penstock.cli.views.demo_view import PlainView, live_view
 from penstock.core.clock import WallClock
@@ -22,6 +22,7 @@ from penstock.observe.formatting import rate, seconds
 from penstock.observe.report.page import page, summary
 from penstock.policies import DEFAULT_POLICY
 from penstock.settings.policy_spec import PolicySpec
+from penstock.testbed.clusters import ClusterKind
 from penstock.testbed.demo.attached import AttachedDemo, attached_demo, elapsed
 from penstock.testbed.demo.plan import (
     MAX_EXECUTORS,
@@ -41,16 +42,15 @@ def demo(
     job: Annotated[str, about("demo.job")] = "q11",
     minutes: Annotated[float | None, amount(unit="N"), about("demo.minutes")] = None,
     fast: Annotated[bool, about("demo.fast")] = False,
-    cpu_share: Annotated[
-        float | None, amount(zero=False, unit="SHARE"), about("demo.cpu_share")
-    ] = None,
+    cpu_share: CpuShare = None,
+    cluster: Annotated[ClusterKind, about("demo.cluster")] = "standalone",
     journal: Annotated[Path | None, about("demo.journal")] = None,
     out: Annotated[Path | None, about("demo.out")] = None,
     kafka_port: Annotated[int | None, whole(1, 65535), about("demo.kafka_port")] = None,
     json: Annotated[bool, about("demo.json")] = False,
 ) -> int:
     """Watch the fleet of a real job follow its load: a broker, a Spark cluster, a Nexmark query."""
-    plan = make_plan(job, minutes, fast, cpu_share)
+    plan = make_plan(job, minutes, fast, cpu_share, cluster)
     entry = with_scaled_time(policy or DEFAULT_POLICY, plan)
     journal, out = _places(journal, out)
     interrupt_on_sigterm()

@@ -13,6 +13,8 @@ from penstock.cli.options import FleetOptions, Listed, Master, about
 from penstock.cli.output import console, print_json
 from penstock.core.errors import ConfigError
 from penstock.core.phrases import counted
+from penstock.settings.spark_conf import origins
+from penstock.settings.toml import settle
 from penstock.spark.doctor import Application, Finding, Script, examine, read_script
 from penstock.testbed.java import find_java, pyspark_version
 
@@ -36,14 +38,20 @@ def doctor(
     if job is None and master is None:
         raise ConfigError("doctor needs a script or --master URL to check")
     script = Script(starts_query=True) if job is None else read_script(job)
-    limits = (options or FleetOptions()).settings().spec.limits
+    spark = _settings(script, master, conf or [])
+    layers = (options or FleetOptions()).layers(spark)
+    settings = settle(layers)
+    limits = settings.spec.limits
     application = Application(
-        _settings(script, master, conf or []),
+        spark,
         min_executors=limits.min_executors,
         max_executors=limits.max_executors,
         triggers=script.triggers,
     )
     findings = [*_machine(), *_script(script, job), *examine(application), *_reach(application)]
+    for place, values in origins(settings, layers).items():
+        words = ", ".join(f"{key} = {value!r}" for key, value in values.items())
+        findings.append(Finding("settings", "ok", f"from {place}: {words}"))
     if json:
         print_json(findings)
     else:

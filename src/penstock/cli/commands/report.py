@@ -6,7 +6,9 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated
 
-from penstock.cli.options import Slo, about
+from msgspec.structs import replace
+
+from penstock.cli.options import Slo, about, amount
 from penstock.cli.output import console, file_size, note, print_json, read_journal_steps
 from penstock.core.errors import ConfigError
 from penstock.core.files import check_place, write_whole
@@ -21,6 +23,7 @@ def report(
     out: Annotated[Path, about("report.out")] = Path("report.html"),
     title: Annotated[str | None, about("report.title")] = None,
     slo: Annotated[Slo, about("report.slo")] = None,
+    price: Annotated[float | None, amount(unit="PRICE"), about("report.price")] = None,
     json: Annotated[bool, about("report.json")] = False,
 ) -> int:
     """Make one page, to open in any browser, of one journal or of several side by side."""
@@ -31,10 +34,13 @@ def report(
     check_place(out)
     named = list(zip(names(journals), map(read_journal_steps, journals), strict=True))
     slo_s = slo or _recorded_slo_s(journals)
-    html = page(named, title=title or _title(journals), slo_s=slo_s)
+    goal = next(filter(None, (recorded_goal(read_header(path)) for path in journals)), Goal())
+    if price is not None:
+        goal = replace(goal, price=price)
+    html = page(named, title=title or _title(journals), slo_s=slo_s, goal=goal)
     write_whole(out, [html.encode()])
     if json:
-        print_json({"page": str(out), "slo_s": slo_s, "journals": summary(named, slo_s)})
+        print_json({"page": str(out), "slo_s": slo_s, "journals": summary(named, slo_s, goal)})
     else:
         console().print(file_size(out))
     return 0

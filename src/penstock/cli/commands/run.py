@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import dataclasses
-import logging
 import os
 import traceback
+from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
-import msgspec
 from cyclopts import Parameter
 
 from penstock.cli.options import Master, PolicyText, ScaleOptions, about
@@ -17,50 +15,50 @@ from penstock.cli.output import note, print_json
 from penstock.core.errors import ConfigError, PenstockError
 from penstock.core.files import check_place
 from penstock.core.phrases import counted
-from penstock.settings.header import journal_header
-from penstock.settings.toml import FILE_NAME, Settings
+from penstock.observe.endpoint import Endpoint
+from penstock.observe.notices import show_log
+from penstock.settings.toml import Settings, settle
 from penstock.testbed.java import find_java
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
-
-    from penstock.spark.attach import Attachment
 
 
 def run(
     job: Annotated[Path, about("run.job")],
     /,
     *arguments: Annotated[str, Parameter(allow_leading_hyphen=True), about("run.arguments")],
+    main_class: Annotated[str | None, Parameter(name="--class"), about("run.class")] = None,
     policy: PolicyText = None,
     options: ScaleOptions | None = None,
     master: Master = None,
-    journal: Annotated[Path | None, about("run.journal")] = None,
+    journal: Annotated[str | None, about("run.journal")] = None,
     recommend: Annotated[bool, about("run.recommend")] = False,
     json: Annotated[bool, about("run.json")] = False,
 ) -> int:
-    """Run an unmodified PySpark script and scale its queries. Exits as the script does."""
+    """Run an unmodified PySpark script, or a class of a jar, and scale its queries.
+
+    Exits as the script does.
+    """
     if not job.is_file():
-        raise ConfigError(f"there is no script {job}")
+        raise ConfigError(f"there is no {'script' if main_class is None else 'jar'} {job}")
     options = options or ScaleOptions()
-    settings = _settings(options, policy, journal, recommend)
-    config = options.config or Path(FILE_NAME)
+
+    def load(conf: Mapping[str, str]) -> Settings:
+        return _settings(options, policy, journal, recommend, conf)
+
+    # A mistake of the command line or the file is said before anything starts.
+    options.settings(policy)
+    if endpoint := load({}).live.metrics:
+        Endpoint(endpoint, dict).close()  # refused now, not at the first query
     os.environ["JAVA_HOME"] = str(find_java().home)
-    _show_log()
-    from penstock.spark.attach import Attachment
-    from penstock.spark.changes import SettingsSource
+    from penstock.spark.java_job import run_main_class
     from penstock.spark.launch import Launch
-    from penstock.spark.scaling import check_application
 
-    spec, goal, live = settings.spec, settings.goal, settings.live
-
-    def attach(spark: SparkSession) -> Attachment:
-        kept = settings.journal.open(journal_header(spec, goal))
-        source = SettingsSource(config, lambda: _settings(options, policy, journal, recommend))
-        return Attachment(spark, spec, goal=goal, live=live, journal=kept, source=source)
-
-    launch = Launch(lambda spark: check_application(spark, spec.limits, live), attach, master)
+    show_log()
+    launch = Launch(load, options.config, master)
     try:
-        launch.run(job, arguments)
+        if main_class is None:
+            launch.run(job, arguments)
+        else:
+            run_main_class(launch, job, main_class, arguments, master)
         code = 0
     except PenstockError:
         raise
@@ -78,25 +76,16 @@ def run(
 
 
 def _settings(
-    options: ScaleOptions, policy: str | None, journal: Path | None, recommend: bool
+    options: ScaleOptions,
+    policy: str | None,
+    journal: str | None,
+    recommend: bool,
+    conf: Mapping[str, str],
 ) -> Settings:
-    """What the file says, and what the command line says instead."""
-    settings = options.settings(policy)
+    """What the file and the Spark configuration say, and what the command line says instead."""
+    given: dict[str, dict[str, str]] = {"live": {"mode": "recommend"}} if recommend else {}
     if journal is not None:
-        check_place(journal)
-        kept = msgspec.structs.replace(settings.journal, path=str(journal))
-        settings = dataclasses.replace(settings, journal=kept)
-    if recommend:
-        live = msgspec.structs.replace(settings.live, mode="recommend")
-        settings = dataclasses.replace(settings, live=live)
-    return settings
-
-
-def _show_log() -> None:
-    """Log what Penstock does on standard error, beside what the script logs."""
-    handler = logging.StreamHandler()
-    handler.setFormatter(logging.Formatter("penstock: %(message)s"))
-    ours = logging.getLogger("penstock")
-    ours.addHandler(handler)
-    ours.setLevel(logging.INFO)
-    ours.propagate = False
+        if "://" not in journal:
+            check_place(Path(journal))
+        given["journal"] = {"path": journal}
+    return settle(options.layers(conf, **given), policy)

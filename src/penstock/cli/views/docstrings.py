@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import dataclasses
-import inspect
 import re
 from typing import Any
 
 import msgspec
+
+from penstock.policies.documentation import documentation
 
 
 def sections(kind: type[Any]) -> dict[str, str]:
@@ -17,7 +18,7 @@ def sections(kind: type[Any]) -> dict[str, str]:
     >>> list(sections(Static))[:2]
     ['', 'Parameters']
     """
-    parts = re.split(r"^(\S[^\n]*)\n-{3,}\n", inspect.getdoc(kind) or "", flags=re.MULTILINE)
+    parts = re.split(r"^(\S[^\n]*)\n-{3,}\n", documentation(kind), flags=re.MULTILINE)
     return dict(zip(["", *parts[1::2]], (text.strip() for text in parts[::2]), strict=True))
 
 

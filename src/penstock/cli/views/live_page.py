@@ -143,7 +143,7 @@ def _scatter(found: Sequence[Result]) -> Chart:
 
 
 def _delays(trials: Sequence[Trial]) -> Chart:
-    """The first run of each scaler: the share of records that waited at most so long."""
+    """The first run of each scaler: the share of records that waited no longer than that."""
     firsts = {trial.scaler: trial for trial in reversed(trials)}
     lines = []
     for name, trial in sorted(firsts.items()):

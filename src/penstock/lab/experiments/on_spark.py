@@ -26,9 +26,11 @@ from py_compile import PycInvalidationMode
 from typing import TYPE_CHECKING, Any
 
 import msgspec
+from msgspec import Struct
 
 from penstock.core.errors import ConfigError, PenstockError
 from penstock.lab.experiments.sweep import (
+    NO_INFLUENCE,
     CellRunner,
     OnRow,
     columns,
@@ -135,11 +137,11 @@ def _list_accumulator() -> Any:
     return ListAccumulator()
 
 
-def packed(directory: Path) -> Path:
+def packed(directory: Path, without: Sequence[str] = NO_INFLUENCE) -> Path:
     """Penstock as an archive that Python imports from, compiled so that it starts quickly."""
     path = directory / f"{directory.name}.zip"  # a session refuses two of one name
     with zipfile.ZipFile(path, "w") as archive:
-        for within, source in influential_files():
+        for within, source in influential_files(without):
             archive.write(source, within)
             if source.suffix != ".py":
                 continue
@@ -183,10 +185,10 @@ def _placed(content: bytes) -> str:
     return str(path)
 
 
-def frame(spark: SparkSession, rows: Sequence[Row]) -> DataFrame:
-    """The rows as a DataFrame, with the columns of `Row`."""
+def frame(spark: SparkSession, rows: Sequence[Struct], kind: type[Struct] = Row) -> DataFrame:
+    """The rows as a DataFrame, with the columns of their kind."""
     kinds = {str: "string", int: "bigint", float: "double"}
-    schema = ", ".join(f"{name} {kinds[kind]}" for name, kind in columns(Row).items())
+    schema = ", ".join(f"{name} {kinds[kind]}" for name, kind in columns(kind).items())
     return spark.createDataFrame([msgspec.structs.astuple(row) for row in rows], schema)
 
 

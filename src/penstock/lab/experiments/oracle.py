@@ -26,15 +26,7 @@ from penstock.core.model import Decision, Limits, Reason, Snapshot
 from penstock.core.protocols import Policy
 from penstock.lab.experiments.scenario import Scenario, simulate
 from penstock.lab.experiments.score import Score, score
-from penstock.policies.penstock.dynamic_program import (
-    CostToGo,
-    JobModel,
-    LoadScenarios,
-    Prices,
-    StartState,
-    first_costs,
-    solve,
-)
+from penstock.policies.penstock import dynamic_program
 from penstock.policies.static import Static
 from penstock.settings.goal import Goal
 from penstock.simulation.engines.continuous import ContinuousJob
@@ -71,7 +63,7 @@ FLOW_TRIES = (Margin(), Margin(0.98), Margin(0.95), Margin(lead_s=12.0), Margin(
 class Oracle:
     """Decides by a plan that knows the future: only in the lab."""
 
-    plan: CostToGo
+    plan: dynamic_program.CostToGo
     loads_rps: NDArray[np.float64]
     startup_s: float
     rush: float = inf
@@ -84,9 +76,11 @@ class Oracle:
         now_s = knowledge.now_s
         here = min(int(now_s / STEP_S), len(self.loads_rps) - 1)
         ahead = min(int((now_s + self.startup_s) / STEP_S + 0.5), len(self.plan.values) - 1)
-        present = StartState.seen(snapshot, knowledge.since_rescale_s(), self.startup_s)
+        present = dynamic_program.StartState.seen(
+            snapshot, knowledge.since_rescale_s(), self.startup_s
+        )
         coming = self.loads_rps[None, here : here + 12]
-        costs = first_costs(self.plan, present, coming, STEP_S, ahead)[0]
+        costs = dynamic_program.first_costs(self.plan, present, coming, STEP_S, ahead)[0]
         sizes = self.plan.job.sizes
         best = int(sizes[int(np.argmin(costs))])
         if present.lag_s > self.rush * self.plan.job.slo_s:
@@ -136,13 +130,15 @@ def foresee(
     # The deviation of one batch's work, stragglers included.
     noise = float(np.std(job.noise_table())) if isinstance(job, MicroBatchJob) else 0.0
     times_s = fixed_s, trigger_s, rescale_s, goal.slo_s
-    physics = JobModel(sizes, capacity, *times_s, margin.noise * noise)
-    prices = Prices(
+    physics = dynamic_program.JobModel(sizes, capacity, *times_s, margin.noise * noise)
+    prices = dynamic_program.Prices(
         late_s=goal.late_price / max(goal.price, 1e-9) * most,
         move=3600.0 * goal.move_price / max(goal.price, 1e-9),
         mean_rps=float(loads.mean()),
     )
-    plan = solve(physics, prices, LoadScenarios(loads[None, :]), [STEP_S] * steps)
+    plan = dynamic_program.solve(
+        physics, prices, dynamic_program.LoadScenarios(loads[None, :]), [STEP_S] * steps
+    )
     return Oracle(plan, loads, lead_s + margin.lead_s, margin.rush)
 
 

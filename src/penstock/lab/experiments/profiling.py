@@ -107,9 +107,7 @@ def _latency_s(job: SimulatedJob, executors: int, rate_rps: float, seed: int) ->
     instants = range(SETTLE_S + READ_EVERY_S, SETTLE_S + WATCH_S + 1, READ_EVERY_S)
     latencies_s = [engine.read(float(at_s)).latency_s for at_s in instants]
     reported = [latency_s for latency_s in latencies_s if latency_s is not None]
-    delays = Delays.of(engine.finish(), float(SETTLE_S))
-    waited = float(((delays.low_s + delays.high_s) / 2.0 * delays.records).sum())
-    waited_s = waited / max(1.0, float(delays.records.sum()))
+    waited_s = Delays.of(engine.finish(), float(SETTLE_S)).mean()
     return max(waited_s, sum(reported) / len(reported) if reported else 0.0)
 
 

@@ -56,21 +56,10 @@ def engine_named(text: str) -> SimulatedJob:
 class Scenario:
     """A named, reproducible experiment; the policy comes on top.
 
-    Parameters
-    ----------
-    workload
-        The load, in the one-line notation.
-    engine
-        "micro-batch" or "continuous", with options of the simulated job if any.
-    seed
-        The same seed gives the same run.
-    duration_s
-        How long; ``None`` takes the natural length of the load, or six hours.
-    start_executors
-        The fleet at the start; ``None`` takes that of a fixed fleet, else one that carries the
-        first minute.
-    faults
-        What goes wrong, and when.
+    `workload` and `engine` are in the one-line notation. The same `seed` gives the same run.
+    Without `duration_s` it takes the natural length of the load, or six hours; without
+    `start_executors` it starts with those of a fixed fleet, else with one that carries the first
+    minute. `faults` is what goes wrong, and when.
     """
 
     workload: str

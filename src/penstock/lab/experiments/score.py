@@ -69,8 +69,6 @@ def score(outcome: Outcome, goal: Goal, max_executors: int) -> Score:
 class Delays:
     """The delays of all records as straight pieces: a number of records between two delays.
 
-    Examples
-    --------
     Ten records arrive over 10 s and leave together at second 12: the first waited 12 s, the last
     2 s, and 40 % of them longer than 8 s.
 

@@ -110,8 +110,6 @@ def regression(xs: Sequence[float], ys: Sequence[float]) -> Regression:
 class Ecdf(Struct, frozen=True):
     """The part of a sample that is at most a value: a step function from 0 to 1.
 
-    Examples
-    --------
     >>> latency = Ecdf.of([3.0, 1.0, 2.0, 2.0])
     >>> latency.at(2.0), latency.at(0.5), latency.at(9.0), latency.quantile(0.5)
     (0.75, 0.0, 1.0, 2.0)

@@ -56,8 +56,6 @@ class Finished(Struct, frozen=True):
 class ResumeFile:
     """The finished runs in a file; used by one sweep at a time.
 
-    Examples
-    --------
     >>> from tempfile import TemporaryDirectory
     >>> row = Row("hpa", "sine", "micro-batch", 1, 9.5, 1.9, 2.0, 3.0, 4.0, 0.0, 3, 4, 9.6)
     >>> with TemporaryDirectory() as directory:
@@ -178,12 +176,14 @@ def code_digest() -> str:
     return whole.hexdigest()
 
 
-def influential_files() -> Iterator[tuple[Path, Path]]:
+def influential_files(
+    without: Sequence[str] = NO_INFLUENCE,
+) -> Iterator[tuple[Path, Path]]:
     """The sources and recorded loads that numbers depend on: each inside its package, and where."""
     root = Path(penstock.__file__).parent
     for path in sorted([*root.rglob("*.py"), *root.rglob("workloads/data/*.json")]):
         within = path.relative_to(root.parent)
-        if not set(within.parts) & set(NO_INFLUENCE):
+        if not set(within.parts) & set(without):
             yield within, path
 
 

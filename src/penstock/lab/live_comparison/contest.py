@@ -53,7 +53,6 @@ class Result(Struct, frozen=True):
     """
 
     scaler: str
-    words: str
     runs: list[Figures]
     mean: Figures
     interval: Figures
@@ -176,7 +175,7 @@ def results(trials: Sequence[Trial]) -> list[Result]:
             span_s = fmean(each.span_s for each in seen)
             predicted = forecast(one, others, executors=executors, span_s=span_s)
         mean, interval = folded(runs, fmean), folded(runs, interval_95)
-        found.append(Result(name, one.words, runs, mean, interval, predicted))
+        found.append(Result(name, runs, mean, interval, predicted))
     return sorted(found, key=lambda one: one.mean.delay_and_executors)
 
 

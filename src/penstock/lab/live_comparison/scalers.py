@@ -39,7 +39,6 @@ class LiveScaler(Struct, frozen=True):
     """
 
     name: str
-    words: str
     executors: int
     policy: str | None = None
     settings: dict[str, str] = {}
@@ -53,8 +52,7 @@ def scaler_of(text: str, plan: LivePlan) -> LiveScaler:
     ('static:5', 1)
     """
     if text == SPARK:
-        words = "Spark's own dynamic allocation with its default waits, Penstock off"
-        return LiveScaler(SPARK, words, 1, settings=DYNAMIC_ALLOCATION)
+        return LiveScaler(SPARK, 1, settings=DYNAMIC_ALLOCATION)
     if text == "static":
         text = f"static:{plan.fleet_for(plan.peak_rps)}"
     policy: Any = with_scaled_time(text, plan).policy
@@ -64,8 +62,8 @@ def scaler_of(text: str, plan: LivePlan) -> LiveScaler:
             raise ConfigError(
                 f"{text}: a live fleet has 1 to {sizes.MAX_EXECUTORS} executors, not {executors}"
             )
-        return LiveScaler(text, f"{executors} executors all the time", executors)
-    return LiveScaler(text, f"the policy {text}", plan.fleet_for(plan.low_rps), policy=text)
+        return LiveScaler(text, executors)
+    return LiveScaler(text, plan.fleet_for(plan.low_rps), policy=text)
 
 
 @dataclass(frozen=True, slots=True)

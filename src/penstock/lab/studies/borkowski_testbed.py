@@ -32,30 +32,21 @@ _MEMORY = 0.35
 
 
 class Cloud(Struct, frozen=True, kw_only=True):
-    """What the study does not print of its testbed.
-
-    Parameters
-    ----------
-    work_s
-        Seconds of a core for an image.
-    gauge_noise
-        Standard deviation of what the cpu gauge of a VM shows; memory is read exactly.
-    swing
-        Relative standard deviation of the work per image over seconds, the same on all VMs: other
-        tenants, the hypervisor.
-    transfer_s
-        Seconds that each VM works on moving state whenever one joins or leaves: every part of the
-        plane that a VM is responsible for then changes.
-    startup
-        From the request of a VM until it takes images.
-    """
+    """What the study does not print of its testbed."""
 
     engine_name: ClassVar[str] = "borkowski2019"
 
+    #: Seconds of a core for an image.
     work_s: float
+    #: Standard deviation of what the cpu gauge of a VM shows; memory is read exactly.
     gauge_noise: float = 0.05
+    #: Relative standard deviation of the work per image over seconds, the same on all VMs: other
+    #: tenants, the hypervisor.
     swing: float = 0.05
+    #: Seconds that each VM works on moving state whenever one joins or leaves: every part of the
+    #: plane that a VM is responsible for then changes.
     transfer_s: float = 0.0
+    #: From the request of a VM until it takes images.
     startup: Startup = Startup(5.0, 25.0)
 
     def capacity_rps(self, executors: int) -> float:

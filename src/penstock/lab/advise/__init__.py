@@ -1,0 +1,1 @@
+"""What Penstock would save, from the event logs of jobs that never heard of it."""

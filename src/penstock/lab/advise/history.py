@@ -1,0 +1,205 @@
+"""The past of one application, put together from the parts of its log.
+
+What had arrived is known at each trigger, from the newest offsets of the sources, and what was
+processed at the end of each batch. From these two curves follow delays and backlog, as in a
+simulation.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict, deque
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import pairwise
+from statistics import median, mode
+
+import numpy as np
+from msgspec import Struct
+from numpy.typing import NDArray
+
+from penstock.core.errors import PenstockError
+from penstock.core.model import Batch, Decision, ExecutorSample, Fleet, Reason, Snapshot, Step
+from penstock.lab.advise.events import LogPart, QueryReport, StageRun, with_stages
+from penstock.simulation.engines.engine import Curve, Level, Outcome
+
+#: Turns of the journal are at least this long.
+TURN_S = 5.0
+#: The first batches of a run compile code: they last many times as long as all others.
+FIRST_BATCHES = 3
+#: Of several queries, those beside the busiest may take at most this part of the time of batches.
+MOST_BESIDE = 0.2
+#: Intervals that people choose, how late a batch may begin, and the part of them that has to be
+#: on time: by chance it would be a tenth at most.
+_INTERVALS_S = (
+    0.5, 1, 1.5, 2, 2.5, 3, 4, 5, 6, 8, 10, 12, 15, 20, 30, 45, 60, 90, 120, 180, 240, 300, 600,
+    900, 1200, 1800, 3600,
+)  # fmt: skip
+_LATE_S, _FEWEST_ALIGNED = 0.05, 0.25
+
+Array = NDArray[np.float64]
+
+
+class CannotSayError(PenstockError):
+    """The log does not carry what advice needs; the sentence goes on from "cannot say, because"."""
+
+
+class History(Struct, frozen=True):
+    """One application: its busiest query from the first batch on that is judged, and its fleet.
+
+    `fleets` are the executors that there were from an instant on, each with when it came.
+    """
+
+    application: str
+    name: str
+    conf: Mapping[str, str]
+    cores: int
+    trigger_s: float
+    fleets: list[tuple[float, dict[str, float]]]
+    triggers: list[QueryReport]
+    batches: list[Batch]
+
+    @property
+    def begin_s(self) -> float:
+        return self.triggers[0].progress.started_at_s
+
+    @property
+    def end_s(self) -> float:
+        """The last instant at which it is known what had arrived."""
+        return self.triggers[-1].progress.started_at_s
+
+    def arrivals(self) -> tuple[Array, Array]:
+        """When how many records had arrived since the beginning."""
+        at_s = np.array([one.progress.started_at_s for one in self.triggers])
+        counts = np.array([one.arrived or 0.0 for one in self.triggers])
+        return at_s, np.maximum.accumulate(counts - counts[0])
+
+    def departures(self) -> tuple[Array, Array]:
+        """When how many of them had been processed."""
+        first = self.triggers[0].arrived or 0.0
+        taken = [(one.taken or 0.0) - first for one in self.triggers if one.progress.batch]
+        ends_s = [batch.started_at_s + batch.duration_s for batch in self.batches]
+        return np.array([self.begin_s, *ends_s]), np.maximum.accumulate([0.0, *taken])
+
+    def outcome(self) -> Outcome:
+        """What was paid and how late records were, to be judged like a simulated run."""
+        (at_s, arrived), (gone_s, gone) = self.arrivals(), self.departures()
+        count = int(np.searchsorted(gone_s, self.end_s, side="right"))
+        # For each commit its foot and its top.
+        gone_s, gone = np.repeat(gone_s[:count], 2)[1:], np.repeat(gone[:count], 2)[:-1]
+        sizes = [Level(max(0.0, at - self.begin_s), len(there)) for at, there in self.fleets]
+        earlier = [level for level in sizes if level.at_s == 0.0][-1:]
+        levels = earlier + [one for one in sizes if 0.0 < one.at_s <= self.end_s - self.begin_s]
+        return Outcome(
+            self.end_s - self.begin_s,
+            Curve((at_s - self.begin_s).tolist(), arrived.tolist()),
+            Curve((gone_s - self.begin_s).tolist(), gone.tolist()),
+            levels,
+            levels,
+        )
+
+    def rates_rps(self) -> list[float]:
+        """What arrived in each second."""
+        seconds = self.begin_s + np.arange(int(self.end_s - self.begin_s) + 1)
+        found: list[float] = np.diff(np.interp(seconds, *self.arrivals())).tolist()
+        return found
+
+    def steps(self) -> Iterator[Step]:
+        """The journal that a sensor would have written beside the application."""
+        (arrived_s, arrived), (gone_s, gone) = self.arrivals(), self.departures()
+        rising = arrived + 1e-6 * np.arange(len(arrived))  # at a level there is no one instant
+        fleets, batches = deque(self.fleets), deque(self.batches)
+        samples: tuple[ExecutorSample, ...] = ()
+        widest = max((one.tasks for batch in batches for one in batch.stages), default=None)
+        before_s, before, done_before = self.begin_s, 0.0, 0.0
+        for at_s in np.arange(self.begin_s, self.end_s + 1e-3, max(TURN_S, self.trigger_s)):
+            while fleets and fleets[0][0] <= at_s:
+                samples = tuple(ExecutorSample(*one) for one in fleets.popleft()[1].items())
+            ended: list[Batch] = []
+            while batches and batches[0].started_at_s + batches[0].duration_s <= at_s:
+                ended.append(batches.popleft())
+            here = float(np.interp(at_s, arrived_s, arrived))
+            done = float(gone[np.searchsorted(gone_s, at_s, side="right") - 1])
+            waits, span_s = here - done >= 1.0, float(at_s - before_s)
+            size = len(samples)
+            seen = Snapshot(
+                float(at_s),
+                Fleet(size, size, size, self.cores),
+                trigger_interval_s=self.trigger_s,
+                batches=tuple(ended),
+                arrival_rps=(here - before) / span_s if span_s else None,
+                throughput_rps=(done - done_before) / span_s if span_s else None,
+                backlog_records=max(0.0, here - done),
+                delay_s=max(0.0, float(at_s - np.interp(done, rising, arrived_s))) * waits,
+                latency_s=ended[-1].duration_s if ended else None,
+                executors=samples,
+                partitions=widest,
+            )
+            before_s, before, done_before = at_s, here, done
+            yield Step(seen.at_s, seen, Decision.of(size, Reason("recorded", "as it was")))
+
+
+def history(parts: Sequence[LogPart]) -> History:
+    """The past that the parts of a log tell, or why they do not tell enough."""
+    parts = sorted(parts, key=lambda part: part.file.number)
+    triggers = _judged([report for part in parts for report in part.reports])
+    first = next((part for part in parts if part.application), parts[0])
+    conf = next((part.conf for part in reversed(parts) if part.conf), {})
+    changes = [one for part in parts for one in part.executors if one.id != "driver"]
+    fleets, there = [(0.0, dict[str, float]())], dict[str, float]()
+    for change in sorted(changes, key=lambda one: one.at_s):
+        if change.cores:
+            there = {change.id: change.at_s, **there}
+        else:
+            there = {name: at_s for name, at_s in there.items() if name != change.id}
+        fleets.append((change.at_s, there))
+    if not any(change.cores for change in changes):
+        raise CannotSayError("it ran in local mode, without executors")
+    stages: dict[tuple[str, int], list[StageRun]] = defaultdict(list)
+    for stage in (stage for part in parts for stage in part.stages):
+        stages[stage.run, stage.batch].append(stage)
+    ran = [(one.progress.run_id, one.progress.batch) for one in triggers]
+    batches = [with_stages(batch, stages[run, batch.id]) for run, batch in ran if batch]
+    cpus = conf.get("spark.task.cpus", "1")
+    slots = mode(one.cores for one in changes if one.cores) // (int(cpus) if cpus.isdigit() else 1)
+    trigger_s = _trigger_s([batch.started_at_s for batch in batches])
+    named = first.application or first.file.log.rpartition("/")[2]
+    return History(named, first.name, conf, max(1, slots), trigger_s, fleets, triggers, batches)
+
+
+def _judged(reports: Sequence[QueryReport]) -> list[QueryReport]:
+    """Those of the busiest query, in order, from the first batch on that is no part of a start."""
+    spent_s: Counter[str] = Counter()
+    for one in reports:
+        spent_s[one.query] += (
+            round(1e3 * one.progress.batch.duration_s) if one.progress.batch else 0
+        )
+    if not sum(spent_s.values()):
+        raise CannotSayError("it has no streaming query that committed a batch")
+    busiest, own = spent_s.most_common(1)[0]
+    if own < (1.0 - MOST_BESIDE) * (total := sum(spent_s.values())):
+        part = f"the busiest has {own / total:.0%} of the time of batches"
+        raise CannotSayError(f"{len(spent_s)} queries share the fleet, and {part}")
+    triggers = sorted(
+        (one for one in reports if one.query == busiest), key=lambda one: one.progress.started_at_s
+    )
+    batches = [place for place, one in enumerate(triggers) if one.progress.batch]
+    if len(batches) < FIRST_BATCHES + 2:
+        raise CannotSayError(f"the log is too short: {len(batches)} batches")
+    for one in triggers:
+        if one.progress.batch and (one.arrived is None or one.taken is None):
+            source = one.source[:80] or "of an unknown kind"
+            raise CannotSayError(f"the source {source} does not say how many records had arrived")
+    return [one for one in triggers[batches[FIRST_BATCHES] :] if one.arrived is not None]
+
+
+def _trigger_s(starts_s: Sequence[float]) -> float:
+    """The time between triggers; where none is seen, the usual one between starts of batches.
+
+    Spark begins batches at whole multiples of the interval since 1970, unless one takes longer.
+    """
+    aligned = {
+        float(every_s): sum(at_s % every_s < _LATE_S for at_s in starts_s) / len(starts_s)
+        for every_s in _INTERVALS_S
+    }
+    if (most := max(aligned.values())) >= _FEWEST_ALIGNED:
+        return max(every_s for every_s, share in aligned.items() if share > 0.8 * most)
+    return max(0.1, round(median(later - one for one, later in pairwise(starts_s)), 1))
