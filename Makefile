@@ -10,7 +10,7 @@ NEWEST := .venv-newest
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-fast test-newest check java cases bench bench-live bench-capacity results tuned results-live recorded soak docs fmt lock wheel clean
+.PHONY: help setup demo test test-fast test-newest test-yarn test-kubernetes test-clusters test-clusters-short check java cases bench bench-live bench-capacity results ablation tuned results-live recorded soak docs fmt lock wheel clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -31,6 +31,18 @@ test-newest: java ## the tests on real Spark that need no Kafka, with the newest
 	@$(UV) pip install --quiet --python $(NEWEST)/bin/python --no-deps --no-build-isolation --editable .
 	$(NEWEST)/bin/python -c "import pyspark; print('PySpark', pyspark.__version__)"
 	$(NEWEST)/bin/python -m pytest -m slow tests/spark --ignore-glob "*kafka*" $(ARGS)
+
+test-yarn: java ## Penstock on a real YARN on this machine, about 10 min (PART=short for less)
+	$(BIN)/python -m pytest -s -m "yarn$(if $(PART), and $(PART))" tests/testbed/clusters $(ARGS)
+
+test-kubernetes: java ## Penstock on a real Kubernetes on this machine; builds it the first time
+	$(BIN)/python -m pytest -s -m "kubernetes$(if $(PART), and $(PART))" tests/testbed/clusters $(ARGS)
+
+test-clusters: java ## the same on all cluster managers, standalone included
+	$(BIN)/python -m pytest -s -m cluster tests/testbed/clusters $(ARGS)
+
+test-clusters-short: java ## up, down, loss and restart on YARN and Kubernetes
+	@$(BIN)/python -m tools.run_tests yarn kubernetes
 
 java: $(STAMP)
 	@$(BIN)/python -m penstock.testbed
@@ -60,6 +72,9 @@ results: $(STAMP) ## compare all policies in the lab (TRACES="day.csv ..." ARGS=
 
 tuned: $(STAMP) ## tune all rivals for the results, hours; resumes what is missing (TRACES="day.csv ...")
 	@$(BIN)/python -m docs.tune $(TRACES) $(ARGS)
+
+ablation: $(STAMP) ## what each part of the default policy is worth in the lab (TRACES="day.csv ...")
+	@$(BIN)/python -m docs.ablation $(TRACES) $(ARGS)
 
 results-live: java ## make the missing runs on real Spark, hours on a quiet machine (PART=60min), and their pages
 	@$(BIN)/python docs/results_live.py --play $(or $(PART),24h)

@@ -59,9 +59,9 @@ THESIS = {
 HEAD = """\
 # Results on real Spark
 
-Written by `make results-live` from the runs in [live](live), which are also a
-[page with charts](live/index.html). A Kafka broker, a Spark cluster of {slots} slots and a
-benchmark job on one machine. Records of most jobs wait instead of computing, so that one machine
+Written by `make results-live` from the runs in [live](live), of which it also makes a page with
+charts (`docs/live/index.html`). A Kafka broker, a Spark cluster of {slots} slots and a benchmark
+job on one machine. Records of most jobs wait instead of computing, so that one machine
 can act as a cluster; policies that use cpu get busy time as cpu there. A load of an hour is
 compressed into minutes; the time spans of Penstock's policies and guards are divided by the same
 factor, at most 10. The waits of Spark's dynamic allocation are its defaults. Batches are not

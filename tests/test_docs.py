@@ -72,7 +72,10 @@ def test_the_adrs_have_numbers_of_their_own() -> None:
 
 def shell_lines() -> list[str]:
     """The calls of ``penstock`` in the pages that users read."""
-    pages = [ROOT / "README.md", *(ROOT / "docs" / name for name in ("live.md", "testbed.md"))]
+    pages = [
+        ROOT / "README.md",
+        *(ROOT / "docs" / name for name in ("advise.md", "live.md", "testbed.md")),
+    ]
     text = "\n".join(page.read_text(encoding="utf-8") for page in pages)
     found = re.findall(r"^(penstock .*?)(?:\s+#.*)?$", text, re.MULTILINE)
     return sorted({*found, *re.findall(r"`(penstock [a-z-]+ [^`]*--[^`]*)`", text)})

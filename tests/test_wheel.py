@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parent.parent
-SOURCE = ROOT / "src" / "penstock"
+SOURCE = ROOT / "src"
 
 
 @pytest.fixture(scope="module")
@@ -45,8 +45,8 @@ def ran(command: list[str], folder: Path) -> str:
 def test_the_wheel_holds_each_file_of_the_package_and_nothing_else(wheel: Path) -> None:
     names = {name for name in zipfile.ZipFile(wheel).namelist() if ".dist-info/" not in name}
     files = [path for path in SOURCE.rglob("*") if path.is_file() and path.suffix != ".pyc"]
-    assert names == {str(path.relative_to(SOURCE.parent)) for path in files}
-    assert "penstock/py.typed" in names
+    assert names == {str(path.relative_to(SOURCE)) for path in files}
+    assert {"penstock/py.typed", "penstock.pth", "penstock_hook.py"} <= names
 
 
 @pytest.mark.slow

@@ -25,9 +25,11 @@ _OUTAGE = "what the testbed offers to those who try an outage (docs/testbed.md)"
 EXCEPTIONS: dict[str, str] = {
     f"{PACKAGE}.testbed.bed:Testbed.pause_broker": _OUTAGE,
     f"{PACKAGE}.testbed.bed:Testbed.resume_broker": _OUTAGE,
+    f"{PACKAGE}.testbed.clusters.cluster:SparkCluster.remove_node": _OUTAGE,
     f"{PACKAGE}.policies.daedalus.regression:RunningRegression.through": (
         "builds a line in one call in the executed examples of that file"
     ),
+    f"{PACKAGE}.spark.launch:attach_configured": "called by src/penstock_hook.py",
 }
 
 _DOTTED = re.compile(rf"{PACKAGE}(\.\w+)+(:\w+)?")

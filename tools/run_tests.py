@@ -23,12 +23,14 @@ MAKE = ["make", "--no-print-directory"]
 PYTEST = [sys.executable, "-m", "pytest"]
 PARTS: dict[str, list[str]] = {
     "static": [*MAKE, "check"],
-    "fast": [*PYTEST, "-n", "2", "--dist", "worksteal", "-m", "not slow"],
+    "fast": [*PYTEST, "-n", "2", "--dist", "worksteal", "-m", "not slow and not cluster"],
     "cases": [*MAKE, "cases", "DONE=--done"],
     "slow": [*PYTEST, "-m", "slow"],
+    "yarn": [*PYTEST, "-s", "-m", "yarn and short", "tests/testbed/clusters"],
+    "kubernetes": [*PYTEST, "-s", "-m", "kubernetes and short", "tests/testbed/clusters"],
 }
 #: Parts whose failed tests get a second attempt.
-RETRIED = {"slow"}
+RETRIED = {"slow", "yarn", "kubernetes"}
 #: What pytest exits with when tests failed, as opposed to being interrupted or misused.
 TESTS_FAILED = 1
 END_WITHIN_S = 5.0
