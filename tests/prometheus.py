@@ -77,11 +77,11 @@ def running_prometheus(metrics_port: int, home: Path) -> Iterator[Prometheus]:
             process.terminate()
 
 
-def dashboard_queries() -> list[tuple[str, str]]:
+def dashboard_queries() -> list[str]:
     """The queries of the panels, with the variables of Grafana replaced."""
     dashboard = json.loads((DEPLOY / "grafana" / "penstock.json").read_text("utf-8"))
     return [
-        (panel["title"], expr.replace("$instance", ".*").replace("$__rate_interval", "1m"))
+        expr.replace("$instance", ".*").replace("$__rate_interval", "1m")
         for panel in dashboard["panels"]
         for expr in (target["expr"] for target in panel["targets"])
     ]

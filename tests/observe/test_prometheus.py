@@ -51,8 +51,8 @@ def test_every_metric_has_samples_every_panel_has_data_and_an_alert_fires_and_re
         with running_prometheus(port, tmp_path) as prometheus:
             for name in METRICS:
                 wait_until(partial(prometheus.has, PREFIX + name), 60.0, f"no {name}")
-            for name, expr in dashboard_queries():
-                wait_until(partial(prometheus.has, expr), 60.0, f"{name} has no data: {expr}")
+            for query in dashboard_queries():
+                wait_until(partial(prometheus.has, query), 60.0, f"no data: {query}")
             assert "PenstockFailed" not in prometheus.alerts()
             outside["failed",] = 1.0
             wait_until(lambda: "PenstockFailed" in prometheus.alerts(), 60.0, "no alert")
