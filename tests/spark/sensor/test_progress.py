@@ -11,7 +11,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from penstock.core.errors import SensorError
-from penstock.spark.sensor.progress import Progress, parse_progress, partition_offsets
+from penstock.spark.sensor.progress import (
+    Progress,
+    SourceProgress,
+    parse_progress,
+    partition_offsets,
+)
 
 RECORDED: list[dict[str, Any]] = msgspec.json.decode(
     (Path(__file__).parent / "progress_reports.json").read_bytes()
@@ -73,6 +78,14 @@ def test_state_is_what_all_operators_hold_and_where(version: str) -> None:
 def test_a_query_without_state_holds_nothing(version: str) -> None:
     progress = parsed(recorded(version, "rate_stateless"))
     assert (progress.state_bytes, progress.state_partitions) == (0.0, 0)
+
+
+def test_a_join_of_two_topics_reads_the_partitions_of_both_at_once() -> None:
+    def topic(name: str) -> SourceProgress:
+        return SourceProgress({name: {str(number): 7 for number in range(12)}})
+
+    join = Progress("run", 3, 0.0, None, (topic("bids"), topic("auctions")), 0.0, 6)
+    assert join.tasks_at_once == 24
 
 
 @both_versions

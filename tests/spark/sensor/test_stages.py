@@ -85,6 +85,19 @@ def test_a_join_reads_both_its_sources() -> None:
     assert query.most_tasks == 4
 
 
+def test_a_table_that_is_broadcast_first_is_no_source() -> None:
+    """YSB joins with its campaigns: their stage reads no records of a stream."""
+    query = QueryStages()
+    query.observe(0, [stage(0, tasks=1, executorRunTime=20)], 4, 1.0)
+    query.observe(0, [stage(1, inputRecords=50, shuffleWriteRecords=30)], 4, 1.0)
+    query.observe(0, [stage(2, shuffleReadRecords=30)], 4, 1.0)
+    operators = query.operators(wall_s=1.0, slots=1, prefix="")
+    assert [(each.name, each.upstream) for each in operators] == [
+        ("source", ()),
+        ("state", ("source",)),
+    ]
+
+
 def test_a_batch_that_is_not_committed_says_nothing_about_parallelism() -> None:
     """Its first stage has one task; the second, which never begins, would have eight."""
     query = QueryStages()

@@ -60,6 +60,12 @@ class Progress(Struct, frozen=True):
     state_bytes: float
     state_partitions: int
 
+    @property
+    def tasks_at_once(self) -> int:
+        """As many tasks as can run side by side, 0 if unknown; all sources are read at once."""
+        offsets = [partition_offsets(source.end_offset) or () for source in self.sources]
+        return max(self.state_partitions, sum(map(len, offsets)))
+
 
 def parse_progress(text: str | bytes) -> Progress:
     """The report as JSON, the way ``progress.json`` gives it.

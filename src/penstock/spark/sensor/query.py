@@ -198,14 +198,6 @@ class QueryView:
     def state_partitions(self) -> int:
         return 0 if self.last is None else self.last.state_partitions
 
-    @property
-    def fewest_tasks(self) -> int | None:
-        """The tasks of its widest stage, as far as progress says."""
-        if self.last is None:
-            return None
-        offsets = [partition_offsets(source.end_offset) or () for source in self.last.sources]
-        return max([self.last.state_partitions, *map(len, offsets)]) or None
-
     def close(self) -> None:
         for source in self._sources:
             source.close()

@@ -345,8 +345,11 @@ def _throughput_rps(batches: Mapping[str, tuple[Batch, ...]], wall_s: float | No
 def _partitions(views: list[QueryView], details: Details) -> int | None:
     """The most tasks that can run at once: those of each query's widest stage, added up.
 
-    A small batch has fewer tasks than the source has partitions; the next one may need them all.
+    A small batch has fewer tasks than the sources have partitions; the next may need them all.
     """
-    widest = [max(details.tasks.get(view.run_id) or 0, view.fewest_tasks or 0) for view in views]
+    widest = [
+        max(details.tasks.get(view.run_id) or 0, view.last.tasks_at_once if view.last else 0)
+        for view in views
+    ]
     known = [tasks for tasks in widest if tasks]
     return sum(known) if known and len(known) == len(widest) else None

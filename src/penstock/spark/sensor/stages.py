@@ -213,12 +213,16 @@ class QueryStages:
         """The places as samples: ``source``, ``source 2``, ``state`` and so on.
 
         Spark does not say which stage feeds which. A stage that reads a shuffle is taken to read
-        all earlier output that no stage reads yet, which is right for chains and for joins.
+        all earlier output that no stage reads yet, which is right for chains and for joins. A stage
+        without records before the first source, such as a table that is broadcast, is left out.
         """
         samples = []
         waiting: list[str] = []
         seen: Counter[str] = Counter()
-        for place, role in zip(self.places, self.roles(), strict=True):
+        reads_source = [place.role == "source" for place in self.places]
+        for number, (place, role) in enumerate(zip(self.places, self.roles(), strict=True)):
+            if place.role is None and any(reads_source[number:]):
+                continue
             seen[role] += 1
             name = prefix + (role if seen[role] == 1 else f"{role} {seen[role]}")
             upstream: tuple[str, ...] = ()
