@@ -182,10 +182,22 @@ def _mean_s(batches: Sequence[Batch]) -> float:
     return sum(batch.duration_s for batch in batches) / len(batches)
 
 
+def unsaturated(found: Sequence[RateFinding]) -> list[int]:
+    """Sizes that no rate saturated: their capacity is only known to be at least what they carried.
+
+    >>> one = RateFinding(1, 1500.0, 950.0, 9.0, is_saturated=True, is_steady=False)
+    >>> two = RateFinding(2, 600.0, 1800.0, 1.5, is_saturated=False, is_steady=True)
+    >>> unsaturated([one, two])
+    [2]
+    """
+    saturated = {one.executors for one in found if one.is_saturated}
+    return sorted({one.executors for one in found} - saturated)
+
+
 def profile_of(found: Sequence[RateFinding]) -> ProfilingResult:
     """Capacity of each size and latency at each rate that it carried.
 
-    Capacity is what a saturated fleet processed; of one that no rate saturated, the highest rate
+    Capacity is what a saturated fleet processed; of one that is `unsaturated`, the highest rate
     that it carried. Rates at which latency is far above the lowest of the size are left out. On
     Spark executors come and go while the job runs, so a rescale stops nothing.
     """

@@ -14,6 +14,7 @@ from penstock.cli.options import Listed, about, amount, listed
 from penstock.cli.output import check_new, console, interrupt_on_sigterm, print_json
 from penstock.core.errors import ConfigError
 from penstock.core.files import write_whole
+from penstock.core.phrases import executors
 from penstock.lab.profile import (
     HOLD_S,
     SHARES,
@@ -22,6 +23,7 @@ from penstock.lab.profile import (
     RateFinding,
     profile_of,
     run_profile,
+    unsaturated,
 )
 from penstock.observe.formatting import rate, seconds
 from penstock.settings.notation import quantity
@@ -62,6 +64,11 @@ def profile(
     say(f"profiling {job}: {seconds(plan.lasts_s)} of load, and half a minute to start each size")
     found = run_profile(plan, journals, say)
     result = profile_of(found)
+    for size in unsaturated(found):
+        say(
+            f"no rate saturated {executors(size)}: the capacity in the profile is the highest rate "
+            "that was offered, and more may be possible; give a higher share with --shares"
+        )
     write_whole(out, [msgspec.json.format(msgspec.json.encode(result)) + b"\n"])
     if json:
         print_json(result)
