@@ -25,7 +25,7 @@ PARTS: dict[str, list[str]] = {
     "static": [*MAKE, "check"],
     "fast": [*PYTEST, "-n", "2", "--dist", "worksteal", "-m", "not slow and not cluster"],
     "cases": [*MAKE, "cases", "DONE=--done"],
-    "slow": [*PYTEST, "-m", "slow"],
+    "slow": [*PYTEST, "--durations", "25", "-m", "slow"],
     "yarn": [*PYTEST, "-s", "-m", "yarn and short", "tests/testbed/clusters"],
     "kubernetes": [*PYTEST, "-s", "-m", "kubernetes and short", "tests/testbed/clusters"],
 }
