@@ -14,7 +14,7 @@ import msgspec
 
 from penstock.observe.metrics import METRICS, PREFIX
 from penstock.policies import DEFAULT_POLICY, POLICIES
-from penstock.policies.documentation import documentation
+from penstock.policies.documentation import documentation, parameters
 from penstock.simulation.faults import FAULTS
 from penstock.simulation.workloads.expressions import NAMED
 from penstock.simulation.workloads.workload import WORKLOADS
@@ -291,14 +291,10 @@ def _parameters(doc: str, kind: type[Any]) -> str:
     if found is None:
         return doc
     defaults = {field.name: getattr(kind(), field.name) for field in dataclasses.fields(kind)}
-    lines: list[str] = []
-    for line in found[1].splitlines():
-        if line and not line.startswith(" "):
-            names = [name.strip() for name in line.split(",")]
-            shown = ", ".join(f"`{name} = {defaults.get(name)!r}`" for name in names)
-            lines.append(f"- {shown}:")
-        elif line.strip():
-            lines[-1] += f" {line.strip()}"
+    lines = []
+    for names, text in parameters(documentation(kind)):
+        shown = ", ".join(f"`{name} = {defaults.get(name)!r}`" for name in names)
+        lines.append(f"- {shown}: {text}")
     return doc[: found.start(1)] + "\n" + "\n".join(lines) + "\n" + doc[found.end(1) :]
 
 

@@ -31,10 +31,8 @@ class PerExecutor:
 
     Parameters
     ----------
-    rate_rps
-        What one executor is given at most.
-    period_s
-        Seconds between decisions.
+    rate_rps: What one executor is given at most.
+    period_s: Seconds between decisions.
 
     Examples
     --------

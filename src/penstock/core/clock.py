@@ -105,16 +105,11 @@ class LiveClock:
 
     Parameters
     ----------
-    is_over
-        Whether the run is over: the clock stops.
-    is_paused
-        Whether turns have to wait. A turn that is due is taken when this ends.
-    may_turn
-        Asked when a turn is due: if not, that turn is left out.
-    has_surged
-        Whether the load has jumped since the last turn.
-    wall
-        The clock that is polled.
+    is_over: Whether the run is over: the clock stops.
+    is_paused: Whether turns have to wait. A turn that is due is taken when this ends.
+    may_turn: Asked when a turn is due: if not, that turn is left out.
+    has_surged: Whether the load has jumped since the last turn.
+    wall: The clock that is polled.
     """
 
     is_over: Callable[[], bool]

@@ -49,16 +49,11 @@ class JournalHeader(Struct, frozen=True, omit_defaults=True):
 
     Parameters
     ----------
-    format, version
-        What the file is.
-    run
-        Facts for people: the policy as the user wrote it, workload, engine, seed, ...
-    penstock
-        The version of Penstock that wrote the file.
-    policy
-        The text that reads back to the policy that decided, or the name of its class.
-    limits, goal
-        What the guards enforced, and what was asked of the run, field by field.
+    format, version: What the file is.
+    run: Facts for people: the policy as the user wrote it, workload, engine, seed, ...
+    penstock: The version of Penstock that wrote the file.
+    policy: The text that reads back to the policy that decided, or the name of its class.
+    limits, goal: What the guards enforced, and what was asked of the run, field by field.
     """
 
     format: str

@@ -35,16 +35,12 @@ class Fleet(Struct, frozen=True, gc=False, omit_defaults=True):
 
     Parameters
     ----------
-    target
-        The size that was last asked for; before anybody asked, what is registered.
-    registered
-        Executors that are known to the scheduler. More than `target` while some are leaving,
-        fewer while some are starting or the cluster has no more to give.
-    active
-        The registered ones that take tasks now: neither leaving nor lost. 0 while a continuous
+    target: The size that was last asked for; before anybody asked, what is registered.
+    registered: Executors that are known to the scheduler. More than `target` while some are
+        leaving, fewer while some are starting or the cluster has no more to give.
+    active: The registered ones that take tasks now: neither leaving nor lost. 0 while a continuous
         job restarts.
-    cores_per_executor
-        Tasks that one executor runs at a time.
+    cores_per_executor: Tasks that one executor runs at a time.
     """
 
     target: int
@@ -204,42 +200,30 @@ class Snapshot(_Instant, frozen=True, gc=False, omit_defaults=True, kw_only=True
 
     Parameters
     ----------
-    at_s, fleet
-        When it was read, and the size of the fleet then.
-    trigger_interval_s
-        Seconds between the starts of micro-batches; ``None`` where the next batch starts at once,
-        and for a continuous engine.
-    batches
-        The micro-batches that were committed since the previous snapshot that could be read,
-        oldest first: each is in exactly one snapshot. Empty if none was committed in that time
-        (one is still running, or nothing arrived) and for a continuous engine: that no batch is
-        listed says nothing about the load. Of several queries, those of the query whose batches
-        fill their trigger most.
-    arrival_rps, throughput_rps
-        Means since the previous snapshot: records that arrived, records of committed batches.
-    backlog_records
-        Records that have arrived and are not yet processed.
-    partition_backlog_records
-        The same by partition, in the order of topic and partition; empty if it was not measured.
-    delay_s
-        The age of the oldest of them (event-time lag).
-    mean_delay_s
-        The mean over partitions of the age of the oldest record that waits in each.
-    latency_s
-        The time that the last processed records took inside the job: for micro-batches, the
+    at_s, fleet: When it was read, and the size of the fleet then.
+    trigger_interval_s: Seconds between the starts of micro-batches; ``None`` where the next batch
+        starts at once, and for a continuous engine.
+    batches: The micro-batches that were committed since the previous snapshot that could be read,
+        oldest first: each is in exactly one snapshot. Empty if none was committed in that time (one
+        is still running, or nothing arrived) and for a continuous engine: that no batch is listed
+        says nothing about the load. Of several queries, those of the query whose batches fill their
+        trigger most.
+    arrival_rps, throughput_rps: Means since the previous snapshot: records that arrived, records of
+        committed batches.
+    backlog_records: Records that have arrived and are not yet processed.
+    partition_backlog_records: The same by partition, in the order of topic and partition; empty if
+        it was not measured.
+    delay_s: The age of the oldest of them (event-time lag).
+    mean_delay_s: The mean over partitions of the age of the oldest record that waits in each.
+    latency_s: The time that the last processed records took inside the job: for micro-batches, the
         duration of the last one.
-    executors, operators
-        One sample each. Empty if they were not measured.
-    partitions
-        The largest number of tasks that can run at once.
-    state_bytes
-        State that the job keeps.
-    checkpoint_interval_s
-        Seconds between checkpoints of a continuous engine.
-    clock_ahead_s
-        How far the wall clock is ahead of `at_s`: not 0 after it was set to another time.
-    topics
-        What waits by query and topic. Empty if it was not measured.
+    executors, operators: One sample each. Empty if they were not measured.
+    partitions: The largest number of tasks that can run at once.
+    state_bytes: State that the job keeps.
+    checkpoint_interval_s: Seconds between checkpoints of a continuous engine.
+    clock_ahead_s: How far the wall clock is ahead of `at_s`: not 0 after it was set to another
+        time.
+    topics: What waits by query and topic. Empty if it was not measured.
     """
 
     trigger_interval_s: float | None = None
@@ -356,26 +340,18 @@ class Limits(
 
     Parameters
     ----------
-    min_executors, max_executors
-        Bounds of the fleet, both included.
-    cooldown_s
-        No rescale this soon after the last one.
-    stabilize_up_s, stabilize_down_s
-        Grow to the smallest, shrink to the largest recommendation of that many past seconds.
-    min_lifetime_s
-        The fleet does not shrink this soon after it has grown: an executor that was started is
-        paid for, and may be needed again.
-    max_step
-        Largest change of one rescale, in executors; ``None`` is unlimited.
-    dead_band_fraction
-        Changes smaller than this fraction of the fleet are not worth a rescale.
-    max_age_s
-        Older measurements than this are not acted upon.
-    schedule
-        Floors, ceilings and quiet periods that hold at certain times.
-    max_executor_hours_per_day
-        The fleet of a day (UTC) uses no more than this, as far as `min_executors` allows; ``None``
-        is unlimited.
+    min_executors, max_executors: Bounds of the fleet, both included.
+    cooldown_s: No rescale this soon after the last one.
+    stabilize_up_s, stabilize_down_s: Grow to the smallest, shrink to the largest recommendation of
+        that many past seconds.
+    min_lifetime_s: The fleet does not shrink this soon after it has grown: an executor that was
+        started is paid for, and may be needed again.
+    max_step: Largest change of one rescale, in executors; ``None`` is unlimited.
+    dead_band_fraction: Changes smaller than this fraction of the fleet are not worth a rescale.
+    max_age_s: Older measurements than this are not acted upon.
+    schedule: Floors, ceilings and quiet periods that hold at certain times.
+    max_executor_hours_per_day: The fleet of a day (UTC) uses no more than this, as far as
+        `min_executors` allows; ``None`` is unlimited.
     """
 
     min_executors: int = 1

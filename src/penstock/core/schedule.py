@@ -41,21 +41,15 @@ class ScheduledLimit(Struct, frozen=True, gc=False, forbid_unknown_fields=True, 
 
     Parameters
     ----------
-    cron
-        When it starts: minute, hour, day of the month, month, weekday. Numbers, ``*``, ranges
+    cron: When it starts: minute, hour, day of the month, month, weekday. Numbers, ``*``, ranges
         ``1-5``, steps ``*/15``, lists ``1,15``, names ``mon`` and ``jan``. If both days are given,
         either counts. A time that a change of the clocks skips starts an hour later, one that comes
         twice starts the first time.
-    duration_s
-        How long it holds, in seconds that pass, whatever the clocks on the wall do.
-    timezone
-        Of the cron text, such as ``Europe/Berlin``.
-    min_executors, max_executors
-        A floor and a ceiling of the fleet inside the usual bounds.
-    quiet
-        The fleet is not changed.
-    name
-        For the reason that is given.
+    duration_s: How long it holds, in seconds that pass, whatever the clocks on the wall do.
+    timezone: Of the cron text, such as ``Europe/Berlin``.
+    min_executors, max_executors: A floor and a ceiling of the fleet inside the usual bounds.
+    quiet: The fleet is not changed.
+    name: For the reason that is given.
     """
 
     cron: str

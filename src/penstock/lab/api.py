@@ -44,27 +44,17 @@ def simulate(
 
     Parameters
     ----------
-    policy
-        A text such as ``"ds2:overprovisioning=0.3,cooldown=2min"``, or a policy object.
-    workload
-        The load, in the notation of docs/workloads.md.
-    engine
-        ``"micro-batch"`` (like Spark) or ``"continuous"`` (like Flink).
-    seed
-        The same seed gives the same run.
-    duration_s
-        How long; ``None`` takes the length of a trace, or six hours.
-    start_executors
-        The fleet at the start; ``None`` takes one that carries the first minute.
-    limits
-        Limits in place of the policy's own, such as ``{"max_executors": 8}``; a `Limits` replaces
-        all of them. They win over the policy text.
-    goal
-        The SLO and the prices; by default those of the command line.
-    faults
-        What goes wrong, such as ``"executor_lost:at=1h"``.
-    journal
-        Write every turn to this file; an older file is replaced.
+    policy: A text such as ``"ds2:overprovisioning=0.3,cooldown=2min"``, or a policy object.
+    workload: The load, in the notation of docs/workloads.md.
+    engine: ``"micro-batch"`` (like Spark) or ``"continuous"`` (like Flink).
+    seed: The same seed gives the same run.
+    duration_s: How long; ``None`` takes the length of a trace, or six hours.
+    start_executors: The fleet at the start; ``None`` takes one that carries the first minute.
+    limits: Limits in place of the policy's own, such as ``{"max_executors": 8}``; a `Limits`
+        replaces all of them. They win over the policy text.
+    goal: The SLO and the prices; by default those of the command line.
+    faults: What goes wrong, such as ``"executor_lost:at=1h"``.
+    journal: Write every turn to this file; an older file is replaced.
 
     Examples
     --------
@@ -101,18 +91,13 @@ def compare(
 
     Parameters
     ----------
-    policies, workloads, engines, faults
-        As for `simulate`. The text ``"oracle"`` stands for the lower bound itself.
-    seeds
-        Each run is repeated with each of them.
-    duration_s, start_executors, goal
-        As for `simulate`, the same for all.
-    limits
-        Limits for all policies, such as ``{"max_executors": 8}``.
-    regret
-        Whether to run the oracle as well, against which `Row.regret` counts.
-    processes
-        How many runs at once; ``None`` is one per core.
+    policies, workloads, engines, faults: As for `simulate`. The text ``"oracle"`` stands for the
+        lower bound itself.
+    seeds: Each run is repeated with each of them.
+    duration_s, start_executors, goal: As for `simulate`, the same for all.
+    limits: Limits for all policies, such as ``{"max_executors": 8}``.
+    regret: Whether to run the oracle as well, against which `Row.regret` counts.
+    processes: How many runs at once; ``None`` is one per core.
 
     Examples
     --------

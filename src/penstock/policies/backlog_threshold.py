@@ -39,10 +39,8 @@ class BacklogThreshold:
 
     Parameters
     ----------
-    low_records, high_records
-        The two thresholds, T_in and T_out.
-    period_s
-        Seconds between decisions.
+    low_records, high_records: The two thresholds, T_in and T_out.
+    period_s: Seconds between decisions.
     """
 
     low_records: Annotated[float, Meta(ge=0)] = 50.0

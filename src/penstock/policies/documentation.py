@@ -12,6 +12,9 @@ import re
 import sys
 from pathlib import Path
 
+#: The section Parameters, up to the next line that is underlined.
+_PARAMETERS = re.compile(r"^Parameters\n-+\n(.*?)(?=^[^\n]+\n---|\Z)", re.MULTILINE | re.DOTALL)
+
 
 def documentation(kind: type) -> str:
     """The sections of both in one text, headings underlined as in a docstring.
@@ -31,3 +34,21 @@ def documentation(kind: type) -> str:
     parted = (section.partition("\n") for section in sections)
     underlined = (f"{name}\n{'-' * len(name)}\n{body.strip()}" for name, _, body in parted)
     return "\n\n".join([text, *underlined])
+
+
+def parameters(text: str) -> list[tuple[list[str], str]]:
+    """The names of the section Parameters, those of one meaning together, each with its text.
+
+    >>> parameters("Parameters\\n---\\nlow, high: Two\\n    bounds.\\nin_numpy_style\\n    One.")
+    [(['low', 'high'], 'Two bounds.'), (['in_numpy_style'], 'One.')]
+    """
+    found: list[tuple[list[str], str]] = []
+    section = _PARAMETERS.search(text)
+    for line in section[1].splitlines() if section else ():
+        if line[:1].strip():
+            names, _, said = line.partition(": ")
+            found.append(([name.strip() for name in names.split(",")], said))
+        elif line.strip():
+            names_before, said = found.pop()
+            found.append((names_before, f"{said} {line.strip()}".strip()))
+    return found

@@ -34,10 +34,9 @@ class DstreamsRatio:
 
     Parameters
     ----------
-    up_ratio, down_ratio
-        ``spark.streaming.dynamicAllocation.scalingUpRatio`` and ``scalingDownRatio``.
-    period_s
-        Seconds between decisions, ``scalingInterval``.
+    up_ratio, down_ratio: ``spark.streaming.dynamicAllocation.scalingUpRatio`` and
+        ``scalingDownRatio``.
+    period_s: Seconds between decisions, ``scalingInterval``.
     """
 
     up_ratio: Annotated[float, Meta(gt=0)] = 0.9

@@ -30,12 +30,9 @@ class ElasticScaling:
 
     Parameters
     ----------
-    smoothing
-        What a batch weighs against the one after it.
-    low_usage, high_usage
-        The band in which nothing is changed.
-    period_s
-        Seconds between decisions.
+    smoothing: What a batch weighs against the one after it.
+    low_usage, high_usage: The band in which nothing is changed.
+    period_s: Seconds between decisions.
     """
 
     smoothing: Annotated[float, Meta(ge=0, lt=1)] = 0.6

@@ -32,14 +32,10 @@ class SparkDra:
 
     Parameters
     ----------
-    allocation_ratio
-        ``spark.dynamicAllocation.executorAllocationRatio``.
-    backlog_timeout_s
-        ``spark.dynamicAllocation.schedulerBacklogTimeout``, also the sustained one.
-    idle_timeout_s
-        ``spark.dynamicAllocation.executorIdleTimeout``.
-    period_s
-        Seconds between decisions.
+    allocation_ratio: ``spark.dynamicAllocation.executorAllocationRatio``.
+    backlog_timeout_s: ``spark.dynamicAllocation.schedulerBacklogTimeout``, also the sustained one.
+    idle_timeout_s: ``spark.dynamicAllocation.executorIdleTimeout``.
+    period_s: Seconds between decisions.
     """
 
     allocation_ratio: Annotated[float, Meta(gt=0, le=1)] = 1.0

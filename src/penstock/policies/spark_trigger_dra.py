@@ -40,17 +40,12 @@ class SparkTriggerDra:
 
     Parameters
     ----------
-    backlog_fraction
-        ``schedulerBacklogTimeout``, as a fraction of the trigger interval.
-    idle_fraction
-        ``executorIdleTimeout``, as a fraction of the trigger interval.
-    deallocation_ratio
-        ``spark.dynamicAllocation.executorDeallocationRatio``: the share of the fleet that one
-        decision may remove.
-    allocation_ratio
-        ``spark.dynamicAllocation.executorAllocationRatio``.
-    period_s
-        Seconds between decisions.
+    backlog_fraction: ``schedulerBacklogTimeout``, as a fraction of the trigger interval.
+    idle_fraction: ``executorIdleTimeout``, as a fraction of the trigger interval.
+    deallocation_ratio: ``spark.dynamicAllocation.executorDeallocationRatio``: the share of the
+        fleet that one decision may remove.
+    allocation_ratio: ``spark.dynamicAllocation.executorAllocationRatio``.
+    period_s: Seconds between decisions.
     """
 
     backlog_fraction: Annotated[float, Meta(gt=0)] = 1.0

@@ -20,10 +20,8 @@ class Static:
 
     Parameters
     ----------
-    executors
-        The size of the fleet.
-    period_s
-        Seconds between decisions.
+    executors: The size of the fleet.
+    period_s: Seconds between decisions.
     """
 
     executors: Annotated[int, Meta(ge=1)] = 12

@@ -12,22 +12,16 @@ class Goal(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
     Parameters
     ----------
-    slo_s
-        A record is late when it waits longer than this.
-    price
-        Of one executor-hour.
-    currency
-        Of the price. With a price or a currency, reports and metrics say what the fleet costs.
-    max_cost_per_day
-        The fleet of a day (UTC) costs no more than this, as far as the bounds allow; not set: no
-        limit.
-    late_price
-        If every record were late, it would cost as much as this many full fleets for the whole
-        run: at 10, one percent of late records costs a tenth of the full fleet.
-    move_price
-        Of starting or removing one executor, on top of what is paid while it starts.
-    warmup_s
-        Run, but not scored.
+    slo_s: A record is late when it waits longer than this.
+    price: Of one executor-hour.
+    currency: Of the price. With a price or a currency, reports and metrics say what the fleet
+        costs.
+    max_cost_per_day: The fleet of a day (UTC) costs no more than this, as far as the bounds allow;
+        not set: no limit.
+    late_price: If every record were late, it would cost as much as this many full fleets for the
+        whole run: at 10, one percent of late records costs a tenth of the full fleet.
+    move_price: Of starting or removing one executor, on top of what is paid while it starts.
+    warmup_s: Run, but not scored.
     """
 
     slo_s: float = 10.0

@@ -52,12 +52,9 @@ class Launch:
 
     Parameters
     ----------
-    load
-        Makes the settings, given the Spark configuration of a session.
-    config
-        The settings file that the command line names, if any.
-    master
-        The cluster to run on, in place of the one that the script names.
+    load: Makes the settings, given the Spark configuration of a session.
+    config: The settings file that the command line names, if any.
+    master: The cluster to run on, in place of the one that the script names.
     """
 
     def __init__(self, load: Load, config: Path | None = None, master: str | None = None) -> None:

@@ -38,24 +38,16 @@ class Testbed:
 
     Parameters
     ----------
-    slots
-        Executor cores that the cluster offers; may be more than the machine has. They are spread
+    slots: Executor cores that the cluster offers; may be more than the machine has. They are spread
         evenly over the nodes; if they do not divide, each node has the larger part.
-    run_directory
-        Where settings, data and logs go. A temporary one by default, which is removed afterwards
-        unless an error leaves the block.
-    kafka_port, master_port
-        Ports of the broker and the master; free ones by default.
-    kafka, spark
-        Leave either out with False.
-    cluster
-        What manages the executors: ``standalone``, ``yarn`` or ``kubernetes``.
-    nodes
-        How many nodes the cluster starts with.
-    cpu_share
-        The part of a core that each executor may use once it has started; all by default.
-    say
-        Receives the few lines about what takes long.
+    run_directory: Where settings, data and logs go. A temporary one by default, which is removed
+        afterwards unless an error leaves the block.
+    kafka_port, master_port: Ports of the broker and the master; free ones by default.
+    kafka, spark: Leave either out with False.
+    cluster: What manages the executors: ``standalone``, ``yarn`` or ``kubernetes``.
+    nodes: How many nodes the cluster starts with.
+    cpu_share: The part of a core that each executor may use once it has started; all by default.
+    say: Receives the few lines about what takes long.
     """
 
     __test__ = False  # the name is not that of a test class

@@ -31,10 +31,9 @@ def paced(frame: DataFrame, cost_s: float | Column) -> DataFrame:
 
     Parameters
     ----------
-    frame
-        A batch or a stream.
-    cost_s
-        Seconds per record; 0 gives the frame back untouched. A column makes some records dearer.
+    frame: A batch or a stream.
+    cost_s: Seconds per record; 0 gives the frame back untouched. A column makes some records
+        dearer.
     """
     from pyspark.sql import functions
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import msgspec
 
-from penstock.policies.documentation import documentation
+from penstock.policies.documentation import documentation, parameters
 
 
 def sections(kind: type[Any]) -> dict[str, str]:
@@ -41,15 +41,8 @@ def parameter_texts(kind: type[Any]) -> dict[str, str]:
     >>> parameter_texts(JournalSettings)["keep"]
     'How many rotated files stay.'
     """
-    texts: dict[str, str] = {}
-    names: list[str] = []
-    for line in sections(kind).get("Parameters", "").splitlines():
-        if line and not line.startswith(" "):
-            names = [name.strip() for name in line.split(",")]
-        elif line.strip():
-            for name in names:
-                texts[name] = plain(f"{texts.get(name, '')} {line.strip()}".strip())
-    return texts
+    found = parameters(documentation(kind))
+    return {name: plain(text) for names, text in found for name in names}
 
 
 def defaults(kind: type[Any]) -> dict[str, Any]:

@@ -30,7 +30,7 @@ from penstock.policies.checks.made_up_job import (
     made_up_snapshot,
     run,
 )
-from penstock.policies.documentation import documentation
+from penstock.policies.documentation import documentation, parameters
 
 #: A memory may vary by this much from run to run of the same load: numbers get more digits.
 MEMORY_SLACK_FRACTION, MEMORY_SLACK_BYTES, MEMORY_MOST_BYTES = 0.05, 512, 256 * 1024
@@ -39,8 +39,6 @@ MEMORY_STEADY_BYTES = 32
 
 #: What the docstring of a policy must have, in this order; the documentation is made from it.
 SECTIONS = ("Parameters", "Examples", "References", "Where we differ", "Wins and loses")
-#: The section Parameters, up to the next line that is underlined.
-PARAMETERS = re.compile(r"^Parameters\n-+\n(.*?)(?=^[^\n]+\n---|\Z)", re.MULTILINE | re.DOTALL)
 
 _encode = msgspec.json.Encoder().encode
 
@@ -86,14 +84,9 @@ def has_a_complete_docstring(policy: Policy) -> None:
 
 
 def documents_its_parameters(policy: Policy) -> None:
-    """Every field is in the docstring's Parameters, and nothing else is.
-
-    Names stand at the margin, several of one meaning on one line (`low, high`).
-    """
+    """Every field is in the docstring's Parameters (`low, high: The bounds.`), and nothing else."""
     kind: Any = type(policy)
-    section = PARAMETERS.search(_docstring(policy))
-    lines = re.findall(r"^(\w.*)$", section[1], re.MULTILINE) if section else []
-    names = {name.strip() for line in lines for name in line.split(",")}
+    names = {name for each, _ in parameters(_docstring(policy)) for name in each}
     fields = {field.name for field in dataclasses.fields(kind)}
     assert fields <= names, f"the docstring does not document the parameter {min(fields - names)!r}"
     assert names <= fields, (

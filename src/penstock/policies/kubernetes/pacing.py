@@ -46,15 +46,11 @@ class ScalingRules(Struct, frozen=True, gc=False, forbid_unknown_fields=True):
 
     Parameters
     ----------
-    window_s
-        Stabilisation window; by default 0 s up and 300 s down.
-    select
-        ``Max`` takes the policy that allows most, ``Min`` the one that allows least,
+    window_s: Stabilisation window; by default 0 s up and 300 s down.
+    select: ``Max`` takes the policy that allows most, ``Min`` the one that allows least,
         ``Disabled`` forbids the direction.
-    policies
-        By default 4 pods or 100 % in 15 s up, and 100 % in 15 s down.
-    tolerance
-        Instead of the tolerance of the whole cluster.
+    policies: By default 4 pods or 100 % in 15 s up, and 100 % in 15 s down.
+    tolerance: Instead of the tolerance of the whole cluster.
     """
 
     window_s: float | None = None

@@ -52,29 +52,19 @@ class Varga:
 
     Parameters
     ----------
-    version
-        1 as published by Varga et al.; 2 with Koper's cooldown.
-    lag_threshold_records
-        Below this the queue is short, and only utilisation counts.
-    utilization_target_fraction
-        Part of its time in which an operator should work.
-    lag_target
-        What the lag metric should be: 1 keeps up, less grows by more than that, so that the job
-        catches up.
-    count_sources
-        Whether utilisation is that of sources too, as in Koper's study: the idle time of the
-        Kafka source that Varga et al. had was of no use, that of its successor is.
-    window_s
-        Over which the slope of the lag and the mean rate are taken; of a micro-batch job also the
-        utilisation, since one snapshot may see no batch.
-    cooldown_s
-        Version 2 only.
-    tolerance_fraction
-        How far off its target a metric may lie before anything is done.
-    stabilize_down_s
-        Shrink only to the highest recommendation of this many past seconds.
-    period_s
-        Seconds between decisions.
+    version: 1 as published by Varga et al.; 2 with Koper's cooldown.
+    lag_threshold_records: Below this the queue is short, and only utilisation counts.
+    utilization_target_fraction: Part of its time in which an operator should work.
+    lag_target: What the lag metric should be: 1 keeps up, less grows by more than that, so that the
+        job catches up.
+    count_sources: Whether utilisation is that of sources too, as in Koper's study: the idle time of
+        the Kafka source that Varga et al. had was of no use, that of its successor is.
+    window_s: Over which the slope of the lag and the mean rate are taken; of a micro-batch job also
+        the utilisation, since one snapshot may see no batch.
+    cooldown_s: Version 2 only.
+    tolerance_fraction: How far off its target a metric may lie before anything is done.
+    stabilize_down_s: Shrink only to the highest recommendation of this many past seconds.
+    period_s: Seconds between decisions.
     """
 
     version: Literal[1, 2] = 2

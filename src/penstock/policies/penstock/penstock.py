@@ -74,21 +74,14 @@ class Penstock:
 
     Parameters
     ----------
-    slo_s
-        Records that wait longer are late.
-    late_price
-        All records late all the time cost as much as this many full fleets.
-    move_price
-        Starting or removing one executor, in executor-hours.
-    bin_s
-        The load is forecast in bins of this many seconds, 31 of them ahead; what counts as a surge,
-        and for how long, scales with it.
-    period_s
-        Seconds between decisions.
-    executor_warmup_s
-        Younger executors are slower than they will be, and are not measured.
-    assumed_startup_s
-        How long executors take to start, until some have been seen to.
+    slo_s: Records that wait longer are late.
+    late_price: All records late all the time cost as much as this many full fleets.
+    move_price: Starting or removing one executor, in executor-hours.
+    bin_s: The load is forecast in bins of this many seconds, 31 of them ahead; what counts as a
+        surge, and for how long, scales with it.
+    period_s: Seconds between decisions.
+    executor_warmup_s: Younger executors are slower than they will be, and are not measured.
+    assumed_startup_s: How long executors take to start, until some have been seen to.
 
     Examples
     --------

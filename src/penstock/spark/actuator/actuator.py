@@ -32,17 +32,12 @@ class Patience(Struct, frozen=True):
 
     Parameters
     ----------
-    look_every_s
-        Between two checks of a fleet that does not change.
-    quiet_s
-        For a moment without a running job, before executors are decommissioned during one; where
-        executors can only be killed, there is no limit.
-    leave_s
-        For a decommissioned executor to leave, before it is killed as soon as it is idle.
-    arrive_s
-        For requested executors, before the cluster is taken to have no more.
-    ask_again_s
-        Until more executors are requested again after that.
+    look_every_s: Between two checks of a fleet that does not change.
+    quiet_s: For a moment without a running job, before executors are decommissioned during one;
+        where executors can only be killed, there is no limit.
+    leave_s: For a decommissioned executor to leave, before it is killed as soon as it is idle.
+    arrive_s: For requested executors, before the cluster is taken to have no more.
+    ask_again_s: Until more executors are requested again after that.
     """
 
     look_every_s: float = 1.0

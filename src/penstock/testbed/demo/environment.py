@@ -123,18 +123,12 @@ def demo_environment(
 
     Parameters
     ----------
-    plan
-        Job and load.
-    say
-        Receives a line for each part that is started.
-    kafka_port
-        The port of the broker; a free one by default.
-    executors
-        The fleet at the start; by default that of the plan.
-    settings
-        Of Spark, on top of those of the testbed, whose fleet stands still by itself.
-    warmup_s
-        The load begins this long after the first batch even if batches are still slow.
+    plan: Job and load.
+    say: Receives a line for each part that is started.
+    kafka_port: The port of the broker; a free one by default.
+    executors: The fleet at the start; by default that of the plan.
+    settings: Of Spark, on top of those of the testbed, whose fleet stands still by itself.
+    warmup_s: The load begins this long after the first batch even if batches are still slow.
     """
     with _run_directory(say) as directory, interrupt_once(), ExitStack() as stack:
         slots = sizes.MAX_EXECUTORS
