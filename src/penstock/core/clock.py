@@ -81,10 +81,7 @@ class LoopTime:
 
 @dataclass(frozen=True, slots=True)
 class WallClock:
-    """Instants of the real world, on the grid ``start + k * every_s``.
-
-    A turn that took too long skips the instants that it missed.
-    """
+    """Instants ``start + k * every_s`` of the real world; a turn that takes too long skips some."""
 
     now: Callable[[], float] = time.time
     sleep: Callable[[float], object] = time.sleep

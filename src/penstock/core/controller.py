@@ -29,10 +29,7 @@ class Controller:
     knowledge: Knowledge
 
     def run(self, clock: Clock, every_s: float | None = None) -> Iterator[Step]:
-        """Take a turn at each tick of the clock and yield its step; reconcile in between.
-
-        Without `every_s`, turns are as far apart as the policy asks for.
-        """
+        """Yield a step every `every_s`, or as the policy asks for; reconcile in between."""
         period_s = self.policy.period_s if every_s is None else every_s
         # The actuator may be replaced between two turns.
         for now_s in clock.ticks(period_s, lambda at_s: self.actuator.reconcile(at_s)):

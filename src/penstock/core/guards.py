@@ -51,10 +51,7 @@ def chain(limits: Limits) -> tuple[Guard, ...]:
 
 @dataclass(frozen=True, slots=True)
 class Chain:
-    """All guards in a row. A decision to hold inside the bounds passes at once.
-
-    Nine turns in ten change nothing: this saves asking each guard about them.
-    """
+    """All guards in a row. Nine turns in ten hold inside the bounds: these pass at once."""
 
     guards: tuple[Guard, ...]
     least: int

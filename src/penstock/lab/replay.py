@@ -36,10 +36,7 @@ class RecordedJob(InstantActuator):
         return self._step.snapshot
 
     def apply(self, target_executors: int, now_s: float) -> Receipt:
-        """The recorded answer; a change that was never asked for is accepted.
-
-        So a cooldown of the replayed policy begins when that of the recorded one did.
-        """
+        """The recorded answer, so that cooldowns begin as recorded; else the change is accepted."""
         if self._step is not None and self._step.receipt is not None:
             return self._step.receipt
         return Receipt(accepted=True, text=f"{target_executors} executors, in a replay")
@@ -54,10 +51,7 @@ class Difference(Struct, frozen=True):
 
 
 def replay(steps: Iterable[Step], spec: PolicySpec, past: Iterable[Step] = ()) -> list[Step]:
-    """What the policy of `spec` decides at each recorded turn.
-
-    `past` are the steps that its controller knew of when it began.
-    """
+    """What `spec` decides at each recorded turn; `past` is what its controller knew before."""
     recorded = list(steps)
     if not recorded:
         raise ConfigError("the journal holds no step to replay")

@@ -18,14 +18,11 @@ MOST_ROUNDS = 10
 
 
 class TriggerMemory(Struct, frozen=True, tag=True, omit_defaults=True):
-    """The batch that is running: since when, and for how many timeouts executors were added.
-
-    `removed_at_s` is when executors were last removed.
-    """
+    """The batch that is running: since when, and for how many timeouts executors were added."""
 
     since_s: float | None = None
     rounds: int = 0
-    removed_at_s: float | None = None
+    removed_at_s: float | None = None  #: When executors were last removed.
 
 
 @dataclass(frozen=True, slots=True)

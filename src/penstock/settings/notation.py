@@ -231,10 +231,7 @@ def realize(kind: type[T], notation: Notation) -> T:
 
 
 def describe(value: object, name: str, *, positional: int = 0) -> str:
-    """The notation of `value`, without what is at its default; `build` reads it back.
-
-    The first `positional` fields are written without their keys.
-    """
+    """The notation of `value` without defaults, the first `positional` fields without keys."""
     pieces = []
     defaults = _defaults(type(value))
     for index, field in enumerate(_settable(type(value))):

@@ -35,16 +35,12 @@ DEFAULT_BOUNDS = {name: getattr(Limits(), name) for name in ("min_executors", "m
 
 @dataclass(frozen=True, slots=True)
 class PolicySpec:
-    """A policy and its limits, ready to be wired.
+    """A policy and its limits, ready to be wired."""
 
-    `label` is the text as the user wrote it. `given` names the parameters and limits that the
-    text sets itself; all others are defaults, or come from the bounds and the goal.
-    """
-
-    label: str
+    label: str  #: As the user wrote it.
     policy: Policy
     limits: Limits
-    given: frozenset[str] = frozenset()
+    given: frozenset[str] = frozenset()  #: What the text itself sets.
 
     @classmethod
     def of(cls, policy: Policy, limits: Limits | None = None) -> PolicySpec:

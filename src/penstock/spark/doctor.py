@@ -313,13 +313,10 @@ def _seconds(duration: str) -> float | None:
 
 
 class Script(Struct, frozen=True):
-    """The settings and triggers of a script, and whether it starts a query.
-
-    A value that the script computes cannot be read: its key is in `hidden`.
-    """
+    """The settings and triggers of a script, and whether it starts a query."""
 
     conf: dict[str, str] = {}
-    hidden: tuple[str, ...] = ()
+    hidden: tuple[str, ...] = ()  #: Keys whose values the script computes.
     triggers: tuple[str, ...] = ()
     starts_query: bool = False
 

@@ -162,10 +162,7 @@ class Driver:
         return names_in(self.backend.decommissionExecutors(pairs, False, False))
 
     def kill_idle(self, executor_ids: Iterable[str], *, adjust_target: bool = True) -> list[str]:
-        """Kill those that run no task now; returns which. Safe only between two batches.
-
-        With `adjust_target` they are not replaced.
-        """
+        """Kill those without a task, unreplaced with `adjust_target`; safe only between batches."""
         wanted = self._collections.toSeq(list(executor_ids))
         return names_in(self.backend.killExecutors(wanted, adjust_target, False, False))
 
@@ -236,10 +233,7 @@ class Driver:
         return self._executors(self._to_json, active_only=True)
 
     def executors_ever(self) -> list[Json]:
-        """The full ``ExecutorSummary`` of each executor that Spark remembers, dead or alive.
-
-        Costly (see `_leave_out_unread`): ask once, at the end.
-        """
+        """``ExecutorSummary`` of every executor, dead or alive. Costly: ask once, at the end."""
         return self._executors(self._to_full_json, active_only=False)
 
     def jobs_begun(self) -> int:
@@ -251,10 +245,7 @@ class Driver:
         return self._entry(lambda: self.store.job(job_id))
 
     def stage(self, stage_id: int) -> list[Json]:
-        """``StageData`` of each attempt at a stage, in order; empty if it is not listed.
-
-        Each is read by its key: a list would make Spark sort all stages that it knows.
-        """
+        """``StageData`` of each attempt, each by its key: of a list Spark would sort all stages."""
         attempts: list[Json] = []
         while not attempts or attempts[-1]["status"] == "FAILED":
             found = self._entry(
@@ -287,10 +278,7 @@ class Driver:
         return entry
 
     def _leave_out_unread(self) -> None:
-        """Leave out fields that nobody reads: an answer over 8 kB takes 40 ms longer.
-
-        The cause is Nagle's algorithm with delayed acknowledgement, on a socket of py4j.
-        """
+        """Leave out fields that nobody reads: over 8 kB, Nagle's algorithm costs py4j 40 ms."""
         annotations: Any = self.jvm.com.fasterxml.jackson.annotation
         unread_value = getattr(annotations, "JsonIgnoreProperties$Value")
         loader = self.jvm.java.lang.Thread.currentThread().getContextClassLoader()

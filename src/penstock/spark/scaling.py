@@ -68,10 +68,7 @@ class RecommendOnly(InstantActuator):
 
 
 class ScalingLoop:
-    """Scales one application until it is stopped; `run` is the body of a thread.
-
-    What others may read while it runs: `steps`, `decisions`, `rescales`, `error`, `actuator`.
-    """
+    """Scales one application until it is stopped; others may read its public fields meanwhile."""
 
     def __init__(
         self,

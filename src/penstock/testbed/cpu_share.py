@@ -206,10 +206,7 @@ def family(table: Mapping[int, ProcessTimes], pid: int) -> list[int]:
 
 @dataclass(slots=True)
 class ExecutorShares:
-    """Holds executors to a share of a core. A context manager: its groups go at the end.
-
-    Leave the block when the executors have ended: a group cannot go before its processes.
-    """
+    """Holds executors to a share of a core; leave the block only after they have ended."""
 
     share: float
     start_cpu_s: float = START_CPU_S

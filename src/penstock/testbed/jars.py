@@ -29,14 +29,11 @@ OWN_SETTINGS = "PENSTOCK_IVY_SETTINGS"
 
 @dataclass(frozen=True, slots=True)
 class JarSet:
-    """Jars that belong together: ``organisation:name:revision`` of each root.
-
-    If `transitive`, what the roots depend on comes along.
-    """
+    """Jars that belong together: ``organisation:name:revision`` of each root."""
 
     name: str
     coordinates: tuple[str, ...]
-    transitive: bool
+    transitive: bool  #: Whether what the roots depend on comes along.
 
     @property
     def roots(self) -> list[str]:

@@ -104,10 +104,7 @@ def tell_stderr(line: str) -> None:
 
 
 def ensure_java(say: Callable[[str], None] = tell_stderr) -> JavaRuntime:
-    """A Java, installed now from the distribution if there is none and we may.
-
-    That is so for root on Debian and Ubuntu; for others the error says what to install.
-    """
+    """A Java, installed now if there is none and we are root on Debian or Ubuntu."""
     try:
         return find_java()
     except ConfigError:

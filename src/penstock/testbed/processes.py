@@ -25,10 +25,7 @@ ERROR = re.compile(r"\b(?:ERROR|FATAL|Error:|error:)\s*(.*)")
 
 
 class Processes:
-    """Starts programs through a keeper, which ends them when we end, however that happens.
-
-    A context manager; safe to use from several threads. Logs go into ``logs``, one per program.
-    """
+    """Starts programs through a keeper, which ends them when we end; safe in several threads."""
 
     def __init__(self, logs: Path) -> None:
         self.logs = logs

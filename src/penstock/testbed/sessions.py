@@ -20,10 +20,7 @@ if TYPE_CHECKING:
 
 
 def start_session(conf: SparkConf, log: Path = Path(os.devnull)) -> SparkSession:
-    """A session whose Java writes its errors into `log`, and that leaves Ctrl-C as it was.
-
-    A new session would put a handler of its own in the place of ours.
-    """
+    """A session whose Java logs errors to `log`, and that leaves our Ctrl-C handler in place."""
     from pyspark.sql import SparkSession
 
     interrupt = signal.getsignal(signal.SIGINT)
@@ -38,10 +35,7 @@ def start_session(conf: SparkConf, log: Path = Path(os.devnull)) -> SparkSession
 def open_session(
     name: str, master: str | None = None, settings: Mapping[str, str] | None = None
 ) -> Iterator[SparkSession]:
-    """A session for as long as the block lasts.
-
-    Without a `master`, that of the user's spark-defaults.conf or else this machine.
-    """
+    """A session for the block; without `master`, that of spark-defaults.conf or this machine."""
     java = find_java()
     os.environ.setdefault("JAVA_HOME", str(java.home))
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)

@@ -62,10 +62,7 @@ def charts(
     delay_s: Sequence[float],
     tops: tuple[float, int, float],
 ) -> list[Text]:
-    """Load, fleet and delay below each other; delays beyond the SLO are red.
-
-    `tops` are the highest load and the largest fleet of the scales, and the SLO.
-    """
+    """Load, fleet and delay, red beyond the SLO; `tops` are the top load, top fleet and the SLO."""
     peak_rps, max_executors, slo_s = tops
     worst_s = max(delay_s, default=0.0)
     lines = _chart(["load", rate(peak_rps), "", ""], load_rps, peak_rps, "cyan")

@@ -42,10 +42,7 @@ def columns(goal: Goal) -> list[RankingColumn]:
 
 
 def ranking(group: Sequence[Standing], goal: Goal, width: int) -> list[RenderableType]:
-    """The table, cheapest first, and what it has no room for.
-
-    Names are never cut: what does not fit gives way, and a name longer than what is left is folded.
-    """
+    """The table, cheapest first, and what it has no room for; long names are folded, never cut."""
     shown, left_out = fitting(group, goal, width)
     table = Table(box=None, pad_edge=False, padding=(0, GAP, 0, 0))
     table.add_column("", justify="right", no_wrap=True)

@@ -96,11 +96,7 @@ class Scenario:
         return notes(workload, self.job.capacity_rps) + faults_outside(self.faults, duration_s)
 
     def start_size(self, limits: Limits, policy: Policy | None = None) -> int:
-        """The fleet at the start, inside the bounds.
-
-        That of a fixed fleet; for any other policy one that carries the first minute with a
-        fifth to spare.
-        """
+        """That of a fixed fleet, else one that carries the first minute with a fifth to spare."""
         if self.start_executors is not None:
             return self.start_executors
         if isinstance(policy, Static):
@@ -160,10 +156,7 @@ def steer(
     surges_s: Sequence[float] | None = None,
     earlier: Iterable[Rescale] = (),
 ) -> Outcome:
-    """Let `policy` decide on a job that has been started, to its end.
-
-    `surges_s` is when a surge wakes it, if any may; `earlier` are rescales from before the run.
-    """
+    """Let `policy` run a started job to its end, after `earlier` rescales; `surges_s` wake it."""
     controller = wire(PolicySpec.of(policy, limits), engine, engine, journal=journal)
     controller.knowledge.rescales.extend(earlier)
     for step in controller.run(SimulatedClock(end_s, policy.period_s, surges_s)):

@@ -76,17 +76,14 @@ def spearman(pairs: Sequence[tuple[float, float]]) -> float:
 
 
 class Regression(Struct, frozen=True, gc=False):
-    """A straight line through points: its slope with an interval of 95 %, and how well it fits.
-
-    `p` is the probability of a slope at least as far from 0 if there is none.
-    """
+    """A straight line through points: its slope with an interval of 95 %, and how well it fits."""
 
     slope: float
     intercept: float
     r_squared: float
     slope_low: float
     slope_high: float
-    p: float
+    p: float  #: Of a slope at least as far from 0 if there is none.
 
 
 def regression(xs: Sequence[float], ys: Sequence[float]) -> Regression:

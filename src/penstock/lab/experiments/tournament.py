@@ -140,10 +140,7 @@ def play(cell: Cell, spec: PolicySpec | None = None) -> Row:
 def judged_by_oracle(
     grid: Sequence[Cell], play_cells: Callable[[Sequence[Cell]], list[Row]]
 ) -> list[Row]:
-    """The rows of the grid with their regret: the oracle runs once per scenario.
-
-    Oracles take longest, so they go first: no process is left alone with one at the end.
-    """
+    """The rows with their regret. Oracles run once per scenario, and first: they take longest."""
     judges = [
         Cell(ORACLE, scenario, grid[0].goal, grid[0].bounds)
         for scenario in dict.fromkeys(cell.scenario for cell in grid)

@@ -47,16 +47,13 @@ Play = Callable[[TrialOrder], Trial]
 
 
 class Result(Struct, frozen=True):
-    """A scaler: its runs, their mean with the half width of its 95 % interval, the forecast.
-
-    `forecast` is ``None`` while no other has run: a job is fitted to the runs of the others.
-    """
+    """A scaler: its runs, their mean with the half width of its 95 % interval, the forecast."""
 
     scaler: str
     runs: list[Figures]
     mean: Figures
     interval: Figures
-    forecast: Figures | None
+    forecast: Figures | None  #: ``None`` while no other has run: a job is fitted to the others.
 
 
 def order(names: Sequence[str], repeats: int, plan: LivePlan) -> list[tuple[str, int]]:

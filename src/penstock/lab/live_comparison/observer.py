@@ -24,10 +24,7 @@ ONE_RESCALE_S = 5.0  #: Executors that come, or go, closer together than this ar
 
 
 class ExecutorLifetime(Struct, frozen=True):
-    """An executor: its process was there, it registered, the process was gone.
-
-    Seconds since the load began; ``None`` is what did not happen.
-    """
+    """An executor's process, in seconds since the load began; ``None`` is what did not happen."""
 
     id: str
     launched_s: float
@@ -37,30 +34,23 @@ class ExecutorLifetime(Struct, frozen=True):
 
 
 class Committed(Struct, frozen=True):
-    """A batch, and how many records were done with it since the load began.
-
-    `stages_s` is the part of its time that Spark counts to its stages.
-    """
+    """A batch, and how many records were done with it since the load began."""
 
     started_s: float
     duration_s: float
     records: int
     done_records: int
-    stages_s: float | None = None
+    stages_s: float | None = None  #: The part of its time that Spark counts to its stages.
 
 
 class Observation(Struct, frozen=True):
-    """All that was seen of a run.
-
-    Each of `arrived` is an instant and the number of records until then. `task_s` is the time of
-    all tasks that ended.
-    """
+    """All that was seen of a run."""
 
     span_s: float
-    arrived: list[tuple[float, int]]
+    arrived: list[tuple[float, int]]  #: Instants, and the number of records until then.
     batches: list[Committed]
     lives: list[ExecutorLifetime]
-    task_s: float = 0.0
+    task_s: float = 0.0  #: Of all tasks that ended.
 
     @property
     def failed_tasks(self) -> int:

@@ -33,13 +33,10 @@ DEFAULT_SCALERS = ("static", SPARK, "hpa", "ds2", "penstock")
 
 
 class LiveScaler(Struct, frozen=True):
-    """What sizes the fleet: a policy of Penstock, Spark by its settings, or nothing.
-
-    `executors` is the fleet at the start.
-    """
+    """What sizes the fleet: a policy of Penstock, Spark by its settings, or nothing."""
 
     name: str
-    executors: int
+    executors: int  #: At the start.
     policy: str | None = None
     settings: dict[str, str] = {}
 
@@ -68,10 +65,7 @@ def scaler_of(text: str, plan: LivePlan) -> LiveScaler:
 
 @dataclass(frozen=True, slots=True)
 class WaitingIsWork:
-    """A policy that takes the time an executor is busy for its cpu.
-
-    In a paced job records wait where they would compute, so cpu is no measure of load.
-    """
+    """Takes busy time for cpu, since in a paced job records wait where they would compute."""
 
     policy: Policy
     default_limits: ClassVar[Limits] = Limits()
@@ -92,10 +86,7 @@ class WaitingIsWork:
 
 
 def entry_of(text: str, plan: LivePlan) -> PolicySpec:
-    """A policy in the time of the plan, as it runs here, live and simulated.
-
-    A policy that wakes on surges decides by rates, never by cpu.
-    """
+    """A policy in the time of the plan; one that wakes on surges never decides by cpu."""
     entry = with_scaled_time(text, plan)
     if plan.cpu_share is not None or entry.policy.wakes_on_surge:
         return entry

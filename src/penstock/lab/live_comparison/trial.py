@@ -118,10 +118,7 @@ def rounded(seen: Telemetry) -> Telemetry:
 
 
 def figures(outcome: Outcome, plan: LivePlan, failed_tasks: int | None = None) -> Figures:
-    """A run in numbers, the same way whether it was live or simulated.
-
-    The price of a move is a span of time, so it is scaled as the policy's spans are.
-    """
+    """A run, live or simulated, in numbers; the price of a move is a span, scaled as all spans."""
     goal = Goal(slo_s=sizes.SLO_S, warmup_s=0.0)
     goal = msgspec.structs.replace(goal, move_price=goal.move_price / plan.speed)
     alike = msgspec.structs.replace(outcome, targets=rescaled(outcome.paid))

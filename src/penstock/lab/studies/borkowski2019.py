@@ -246,10 +246,7 @@ def kalman(testbed: Cloud) -> Thresholds:
 
 
 def size_rules(bench: Bench, rule: Thresholds, testbed: Cloud, runs: int) -> Comparison:
-    """What comes of the Kalman filter by the load that it sizes for, on Pyramid.
-
-    The seeds are not those of the runs that are judged.
-    """
+    """The Kalman filter on Pyramid by the load that it sizes for; no seed of a judged run."""
     rules = {f"{each:g}": dataclasses.replace(rule, sized_for_fraction=each) for each in READINGS}
     cells = {
         label: [BorkowskiCell("Pyramid", each, 101 + i, testbed) for i in range(runs)]
@@ -269,16 +266,13 @@ def nearest(readings: Comparison) -> float:
 
 
 class BorkowskiRun(Struct, frozen=True):
-    """What the study reports of a run. VM time counts VMs that run, not those that boot.
+    """What the study reports of a run."""
 
-    `violations` are as in the tables: thousands over 20 runs like this one.
-    """
-
-    vm_hours: float
+    vm_hours: float  #: Of VMs that run, not of those that boot.
     events: float
     image_s: float
     query_s: float
-    violations: float
+    violations: float  #: As in the tables: thousands over 20 runs like this one.
 
 
 Results = Mapping[tuple[str, str], Sequence[BorkowskiRun]]  #: Runs by load and filter.

@@ -84,11 +84,7 @@ class Vm:
 
 
 class CloudRun(InstantActuator):
-    """One run: sensor and actuator, and afterwards how long each image took.
-
-    `image_s` are the times of all images in the order in which they came, `vm_s` is what all VMs
-    together have run, from when they took images until their queue was done.
-    """
+    """One run: sensor and actuator, and afterwards how long each image took."""
 
     def __init__(
         self, testbed: Cloud, rates_rps: Sequence[float], *, executors: int, seed: int
@@ -111,8 +107,8 @@ class CloudRun(InstantActuator):
         self._turn = 0
         self._now_s = self._read_at_s = 0.0
         self._end_s = float(len(rates_rps))
-        self.image_s: list[float] = []
-        self.vm_s = 0.0
+        self.image_s: list[float] = []  #: Of all images, in the order in which they came.
+        self.vm_s = 0.0  #: What all VMs together have run, until their queues were done.
 
     def read(self, now_s: float) -> Snapshot:
         """Run on to `now_s`; the rate is the generator's own, "very accurately known"."""

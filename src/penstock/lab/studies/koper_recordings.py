@@ -140,10 +140,7 @@ def _range_of_ratio(
 
 
 def template(query: str) -> ContinuousJob:
-    """The query's dataflow (figures 4.1 to 4.3), with the work divided as its gauges say.
-
-    One operator is the busiest; the others share evenly what is left of the mean.
-    """
+    """The dataflow of figures 4.1 to 4.3; the others share evenly what the busiest leaves."""
     ratio, kept = busiest_to_mean(query), sink_records(query)
     upstream = recordings().upstream[query]
     busiest, thinned = {

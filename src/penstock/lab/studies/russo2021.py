@@ -50,11 +50,10 @@ FITTED = ("instances", "response_s")
 
 
 class Setting(Struct, frozen=True):
-    """What the study does not print: the work per image, and how many recognisers that keeps
-    busy on average."""
+    """What the study does not print."""
 
-    recognise_s: float
-    offered: float
+    recognise_s: float  #: The work per image.
+    offered: float  #: How many recognisers that keeps busy on average.
 
     def job(self) -> RecordJob:
         """The pipeline. The topic that both resizers read from costs next to nothing."""

@@ -94,24 +94,19 @@ class ChartLine(Struct, frozen=True):
 
 
 class Chart(Struct, frozen=True, tag="chart", tag_field="kind"):
-    """Lines over a common axis.
-
-    `drawn` says how: "lines", "steps" (a value holds until the next), or "points", to which
-    `diagonal` adds the line on which both sides are the same, `trend` one with that intercept and
-    slope. `labels` are the names of points.
-    """
+    """Lines over a common axis."""
 
     title: str
     x_unit: str
     y_unit: str
     lines: tuple[ChartLine, ...]
-    drawn: str = "lines"
+    drawn: str = "lines"  #: Or "steps" (a value holds until the next), or "points".
     log_x: bool = False
     log_y: bool = False
-    diagonal: bool = False
-    trend: tuple[float, float] | None = None
+    diagonal: bool = False  #: The line on which both sides are the same.
+    trend: tuple[float, float] | None = None  #: Intercept and slope of a line.
     wide: bool = False
-    labels: list[list[str]] = field(default_factory=list)
+    labels: list[list[str]] = field(default_factory=list)  #: Of points.
     note: str = ""
 
 
@@ -192,10 +187,7 @@ def distances(
     aims: Mapping[str, float] | None = None,
     metrics: Sequence[Metric] | None = None,
 ) -> Iterator[Distance]:
-    """Rank correlation and mean relative error of each metric of each table, or of some.
-
-    The keys of `tables` stand before the name of each metric.
-    """
+    """Rank correlation and mean relative error of each metric; keys of `tables` are prefixes."""
     for prefix, table in tables.items():
         for metric in metrics or table.metrics:
             pairs = table.pairs(metric.name)

@@ -44,15 +44,12 @@ class Order(Struct, frozen=True):
 
 
 class StateSample(Struct, frozen=True):
-    """One snapshot or load: of how much state, on how many executors, and how long it took.
-
-    The time is what all stores took, one after the other.
-    """
+    """One snapshot or load: of how much state, on how many executors, and how long it took."""
 
     what: str
     state_bytes: float
     executors: int
-    took_s: float
+    took_s: float  #: Of all stores, one after the other.
 
 
 def main(text: str) -> None:

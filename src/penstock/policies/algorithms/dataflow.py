@@ -164,13 +164,12 @@ def true_rates(
 
 
 class _WindowSums(Struct, gc=False):
-    """One operator over a window: input and useful instance time, and where output was measured
-    too, input (`passed`) and output (`given`)."""
+    """One operator over a window."""
 
     taken: float = 0.0
-    useful: float = 0.0
-    passed: float = 0.0
-    given: float = 0.0
+    useful: float = 0.0  #: Instance time.
+    passed: float = 0.0  #: Input, where output was measured too.
+    given: float = 0.0  #: Output.
     saw_busy: bool = False
     saw_output: bool = False
 

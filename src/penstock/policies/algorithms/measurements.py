@@ -179,10 +179,7 @@ def excess_backlog_records(snapshot: Snapshot) -> float | None:
 
 
 def last_run(snapshot: Snapshot, knowledge: Knowledge, pause_s: float) -> list[Snapshot]:
-    """The turns of the last run of the job if a new one has just begun; else none.
-
-    It has if there was a pause, and no executor was there before it.
-    """
+    """The turns of the last run, if a pause and only new executors show that another has begun."""
     ready = [executor for executor in snapshot.executors if executor.ready]
     past = (s for s in reversed(knowledge.history) if s is not snapshot)
     seen = (s for s in past if any(executor.ready for executor in s.executors))

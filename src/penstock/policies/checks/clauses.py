@@ -180,10 +180,7 @@ def starts_cold(policy: Policy) -> None:
 
 
 def holds_when_nothing_is_measured(policy: Policy) -> None:
-    """No metric at all: hold and say `not_measured`, at the start as later.
-
-    A policy that measures nothing (a fixed fleet) is right whatever is missing.
-    """
+    """No metric at all: hold and say `not_measured`; a fixed fleet, which measures none, may."""
     if _ignores_measurements(policy):
         return
     bare = bare_snapshot(START_AT_S, 5)

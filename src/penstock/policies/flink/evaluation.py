@@ -29,10 +29,7 @@ NO_LIMIT = 2**31 - 1
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Options:
-    """The options of the autoscaler, under the names that their meaning suggests.
-
-    The policy `flink` is these options and a few of its own, and explains each.
-    """
+    """The options, under names that their meaning suggests; the policy `flink` explains each."""
 
     utilization_target: Annotated[float, Meta(gt=0, le=1)] = 0.7
     utilization_max: Fraction | None = None

@@ -21,15 +21,12 @@ from penstock.policies.flink.vertex import decide_job
 
 
 class Scalings(Struct, frozen=True, tag=True, omit_defaults=True):
-    """What the autoscaler remembers: the past of each vertex, scale downs that wait, restarts.
-
-    `proposed` is what the last turn asked for. It becomes past only once it was really done.
-    """
+    """What the autoscaler remembers: the past of each vertex, scale downs that wait, restarts."""
 
     past: dict[str, tuple[history.Scaling, ...]] = {}
     pending: dict[str, history.Pending] = {}
     restarts: tuple[history.Restart, ...] = ()
-    proposed: dict[str, history.Scaling] = {}
+    proposed: dict[str, history.Scaling] = {}  #: By the last turn; past only once it was done.
     executors: int = 0
     proposed_at_s: float = 0.0
 

@@ -30,19 +30,15 @@ Cause = Literal[
 
 
 class VertexChange(Struct, frozen=True, gc=False):
-    """What becomes of one vertex.
+    """What becomes of one vertex."""
 
-    `wanted` is the parallelism that its load asks for, `parallelism` the one that it gets now.
-    `gained_fraction` is what the last scale up brought of its promise, if it was worked out.
-    """
-
-    parallelism: int
-    wanted: int
+    parallelism: int  #: What it gets now.
+    wanted: int  #: What its load asks for.
     cause: Cause
     outside: bool = False
     expected_rps: float | None = None
     pending: Pending | None = None
-    gained_fraction: float | None = None
+    gained_fraction: float | None = None  #: What the last scale up brought of its promise.
 
 
 def decide_vertex(
@@ -152,13 +148,10 @@ def _shrink(
 
 
 class JobPlan(Struct, frozen=True, gc=False):
-    """What becomes of each vertex that takes part, and which of them are to be scaled.
-
-    `scaled` is empty as long as no vertex that would change is outside its band.
-    """
+    """What becomes of each vertex that takes part, and which of them are to be scaled."""
 
     changes: dict[str, VertexChange]
-    scaled: dict[str, int]
+    scaled: dict[str, int]  #: Empty while no vertex that would change is outside its band.
     under_memory_pressure: bool = False
 
     @property
@@ -178,10 +171,7 @@ def decide_job(
     pending: Mapping[str, Pending] | None = None,
     heap_fraction: float | None = None,
 ) -> JobPlan:
-    """If one vertex leaves its band, each goes to its own target; else none does.
-
-    Nothing is scaled while the use of the heap is above its threshold.
-    """
+    """Each goes to its own target if one leaves its band and the heap is below its threshold."""
     if (heap_fraction or 0.0) > options.heap_threshold:
         return JobPlan({}, {}, under_memory_pressure=True)
     changes = {

@@ -27,19 +27,15 @@ class MetricError(SensorError):
 
 
 class Pod(Struct, frozen=True, gc=False):
-    """What the autoscaler needs to know of a pod.
-
-    `ready` is ``None`` as long as the pod has no such condition; `ready_changed_at_s` is when it
-    last changed. A `request_milli` of ``None`` is a container without a request.
-    """
+    """What the autoscaler needs to know of a pod."""
 
     name: str
     phase: Phase = "Running"
-    ready: bool | None = True
+    ready: bool | None = True  #: ``None``: it has no such condition yet.
     deleting: bool = False
     started_at_s: float | None = None
-    ready_changed_at_s: float | None = None
-    request_milli: int | None = None
+    ready_changed_at_s: float | None = None  #: The condition.
+    request_milli: int | None = None  #: ``None``: a container without a request.
 
 
 class PodSample(Struct, frozen=True, gc=False):

@@ -193,10 +193,7 @@ def rate_limited(
 
 
 def seeded(past: Recommendations, current: int, now_s: float) -> Recommendations:
-    """On the very first turn, the size that was found counts as recommended.
-
-    So a fresh autoscaler shrinks nothing before one window has passed.
-    """
+    """Count the size found on the first turn as recommended: nothing shrinks for a window."""
     if past.highest:
         return past
     first = (ReplicaRecommendation(current, now_s),)

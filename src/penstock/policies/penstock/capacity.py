@@ -93,14 +93,11 @@ class WorkMeasurement(NamedTuple):
 
 
 class Capacity(Struct, frozen=True, gc=False):
-    """The highest rate that a number of executors carries, without pauses between batches.
-
-    `most` is the number of executors beyond which further ones have nothing to do.
-    """
+    """The highest rate that a number of executors carries, without pauses between batches."""
 
     track: CapacityEstimate
     cores: int
-    most: int | None = None
+    most: int | None = None  #: Executors beyond these have nothing to do.
 
     def rps(self, executors: int) -> float:
         known = self.track

@@ -146,14 +146,10 @@ def measured_lag_s(snapshot: Snapshot) -> float:
 
 
 class Prices(Struct, frozen=True):
-    """What things cost, in executor-seconds.
+    """What things cost, in executor-seconds."""
 
-    `late_s` is the cost of one second of arrivals at the mean load that come out late, `move` that
-    of starting or removing one executor.
-    """
-
-    late_s: float
-    move: float
+    late_s: float  #: A second of arrivals at the mean load that come out late.
+    move: float  #: To start or remove one executor.
     mean_rps: float
 
     @property
@@ -182,17 +178,13 @@ class CostToGo(Struct, frozen=True):
 
 
 class StartState(Struct, frozen=True):
-    """Where a plan starts from.
-
-    `pending_s` is how long it takes until the executors come that were asked for earlier,
-    `startup_s` how long for those that are asked for now.
-    """
+    """Where a plan starts from."""
 
     target: int
     active: int
     lag_s: float
-    startup_s: float
-    pending_s: float
+    startup_s: float  #: Until those come that are asked for now.
+    pending_s: float  #: Until executors come that were asked for earlier.
 
     @classmethod
     def seen(cls, snapshot: Snapshot, asked_s: float | None, startup_s: float) -> StartState:

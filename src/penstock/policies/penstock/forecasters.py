@@ -97,10 +97,7 @@ def seasonal(pasts: Array, steps: int, *, period: float, shift_bins: int = 2) ->
 
 
 def autoregression(values: Array, order: int, ridge: float = 1e-3) -> Forecaster:
-    """A weighted sum of the last `order` bins, fitted by ridge least squares.
-
-    A sine is exactly predictable from its own past.
-    """
+    """A weighted sum of the last `order` bins, by ridge least squares; exact for a sine."""
     mean = float(values.mean())
     windows = np.lib.stride_tricks.sliding_window_view(values - mean, order + 1)
     past, target = windows[:, :-1], windows[:, -1]

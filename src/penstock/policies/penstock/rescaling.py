@@ -65,17 +65,14 @@ class HoldUp(Struct, frozen=True, gc=False, omit_defaults=True):
 
 
 class Growth(Struct, frozen=True, gc=False, omit_defaults=True):
-    """The last time the fleet grew: what it carried, what it was expected to, and what came of it.
-
-    `gain` is the part of what was expected that came, once it is known.
-    """
+    """The last time the fleet grew: what it carried, was expected to carry, and what came of it."""
 
     at_s: float = 0.0
     before: int = 0
     after: int = 0
     before_rps: float = 0.0
     expected_rps: float = 0.0
-    gain: float | None = None
+    gain: float | None = None  #: The part of what was expected that came, once known.
     known_at_s: float = 0.0
 
 

@@ -40,21 +40,16 @@ _CONTENTIONS = np.linspace(0.0, 0.2, 41)
 
 
 class Seen(NamedTuple):
-    """A batch with the fleet that began it.
-
-    `joined` executors came while it ran or just before; it is `calm` if none did, nor in the batch
-    before it. `helped` counts those that came while it ran, each as the part of it that was left.
-    `held_back`: it took fewer records than there were. `around_s`: its time outside the stages.
-    """
+    """A batch with the fleet that began it."""
 
     records: float
     duration_s: float
     executors: int
-    joined: int = 0
-    calm: bool = True
-    held_back: bool = False
-    helped: float = 0.0
-    around_s: float | None = None
+    joined: int = 0  #: Executors that came while it ran or just before.
+    calm: bool = True  #: None did, nor in the batch before it.
+    held_back: bool = False  #: It took fewer records than there were.
+    helped: float = 0.0  #: Those that came while it ran, each as the part of it that was left.
+    around_s: float | None = None  #: Its time outside the stages.
 
 
 def batches_of(steps: Iterable[Step]) -> list[Seen]:
@@ -219,10 +214,7 @@ def predicted(
 
 
 def continued(job: MicroBatchJob, rows: Rows, seen: Snapshot) -> list[RecordedSample]:
-    """A replay from a snapshot on: what waited then waits in the simulation too, as old as it was.
-
-    `rows` are those from that snapshot on; the first is given back as it is.
-    """
+    """A replay from a snapshot on, where `rows` begin, with what waited then, as old as it was."""
     begin_s = seen.at_s - (seen.delay_s or 0.0)  # when the oldest record came that waits
     # The batch that takes them has begun, or begins with the next trigger.
     batch_s = max((b.started_at_s + job.trigger_interval_s for b in seen.batches), default=begin_s)

@@ -101,10 +101,7 @@ class RecordedRun:
         self._throughput_rps, self._worked = _measured(rows[1:], "throughput_rps")
 
     def loss(self, job: ContinuousJob) -> float:
-        """How far off in delay, row by row and on average, and in throughput.
-
-        Delays span decades, so it is their logarithms that are compared.
-        """
+        """How far off in throughput and in the logarithms of delays, which span decades."""
         run = _even(job).start(self._rates, executors=self._first_workers, seed=1)
         processed, delays = [0.0], []
         for at_s, change in self._looks:
@@ -224,12 +221,11 @@ def plain(job: ContinuousJob) -> ContinuousJob:
 
 
 class _Use(NamedTuple):
-    """Row by row: the part of its capacity that a job used, whether records waited, and what
-    contention left of a worker's speed."""
+    """What a job did, row by row."""
 
-    used: Array
-    pressed: Array
-    efficiency: Array
+    used: Array  #: The part of its capacity.
+    pressed: Array  #: Whether records waited.
+    efficiency: Array  #: What contention left of a worker's speed.
 
     def at(self, rows: Mask) -> _Use:
         return _Use(*(column[rows] for column in self))
@@ -242,10 +238,7 @@ class _Use(NamedTuple):
 
 
 def with_gauges(job: ContinuousJob, runs: Sequence[Rows], shown: Sequence[Rows]) -> ContinuousJob:
-    """Fit what the gauges show to how much of its capacity the job used.
-
-    `shown` is what the `plain` job shows, given the arrivals and workers of the recorded `runs`.
-    """
+    """Fit the gauges to the use of the capacity; `shown` is what the `plain` job shows."""
     rows, replayed = list(chain.from_iterable(runs)), list(chain.from_iterable(shown))
     share = fmean(Dataflow(job.operators).regime([1.0], cores=job.cores_per_executor).busy)
     # A plain job shows its use of the capacity as busy time, the same for all operators but for

@@ -19,11 +19,7 @@ FEWEST_ROWS = 20
 
 
 class RecordedSample(Struct, frozen=True, gc=False):
-    """One sample of a recorded run; ``None`` is what was not measured.
-
-    `busy_fraction` and `idle_fraction` are means over operators, `backpressured_fraction` the
-    largest of them.
-    """
+    """One sample of a recorded run; ``None`` is what was not measured."""
 
     at_s: float
     arrival_rps: float
@@ -32,25 +28,20 @@ class RecordedSample(Struct, frozen=True, gc=False):
     backlog_records: float | None = None
     delay_s: float | None = None
     cpu_fraction: float | None = None
-    busy_fraction: float | None = None
-    backpressured_fraction: float | None = None
-    idle_fraction: float | None = None
+    busy_fraction: float | None = None  #: The mean over operators.
+    backpressured_fraction: float | None = None  #: The largest of all operators.
+    idle_fraction: float | None = None  #: The mean over operators.
 
 
 Rows: TypeAlias = Sequence[RecordedSample]
 
 
 class Errors(Struct, frozen=True):
-    """How far a simulated run is off a recorded one.
+    """How far a simulated run is off a recorded one; ``None`` where nothing was recorded."""
 
-    `throughput` is the sum of all deviations over the sum of what was recorded, `delay` how far
-    the mean delay is off, as a fraction; `cpu` and `busy` are mean deviations of a fraction.
-    ``None`` where nothing was recorded.
-    """
-
-    throughput: float | None
-    delay: float | None
-    cpu: float | None
+    throughput: float | None  #: The sum of deviations over the sum of what was recorded.
+    delay: float | None  #: Of the mean delay, as a fraction.
+    cpu: float | None  #: The mean deviation of a fraction, as of `busy`.
     busy: float | None
 
 
@@ -129,10 +120,7 @@ def looks(rows: Rows, origin_s: float) -> list[tuple[float, tuple[int, float] | 
 
 
 def followed(run: Engine, rows: Rows, origin_s: float) -> Iterator[RecordedSample]:
-    """What a run shows at each row after the first, given the workers of the rows.
-
-    `origin_s` is the time of the recording at which the run begins.
-    """
+    """What a run that begins at `origin_s` shows at each later row, given their workers."""
     for row, (at_s, change) in zip(rows[1:], looks(rows, origin_s), strict=True):
         if change is not None:
             run.apply(*change)

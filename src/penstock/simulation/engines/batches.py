@@ -291,10 +291,7 @@ class MicroBatchRun(InstantActuator):
         self._batches_run, self._load_run = batches_run, load_run
 
     def _staff_changes(self, now_s: float) -> None:
-        """Executors came, died or changed their pace: plan again, for the next batch at the latest.
-
-        What the dead had done of the batch is lost with their shuffle files.
-        """
+        """Executors came, died with their part of the batch, or changed pace: plan again."""
         change = self._roster.advance(now_s)
         self._plan_is_stale = self._rows_are_stale = True
         for one in change.joined:

@@ -41,11 +41,7 @@ _THREE_STAGES = (
 
 
 class ContinuousJob(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A job on a Flink-like engine.
-
-    The defaults make a small stateful job: three operators, about 10,000 records/s per worker,
-    stopped for some 3 s by a rescale. docs/simulated-jobs.md says what each field means.
-    """
+    """A job on a Flink-like engine; docs/simulated-jobs.md says what each field means."""
 
     engine_name: ClassVar[str] = "continuous"
 

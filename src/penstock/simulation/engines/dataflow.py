@@ -28,30 +28,21 @@ class Operator(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Worker(Struct, frozen=True, gc=False):
-    """One worker inside a `Regime`, when the job runs at its capacity.
+    """One worker inside a `Regime`, when the job runs at its capacity."""
 
-    `utilisation` is of its own limit: 1 for the slowest worker. `cpu_share` is the part of its cpu
-    that it uses at its limit: below 1 if one operator is full while cores are left.
-    """
-
-    utilisation: float
-    cpu_share: float
+    utilisation: float  #: Of its own limit: 1 for the slowest worker.
+    cpu_share: float  #: At its limit; below 1 if one operator is full while cores are left.
 
 
 class Regime(Struct, frozen=True):
-    """What a given set of workers can do, as long as nothing changes.
-
-    Per operator: `busy`, the mean busy fraction of its instances at `capacity_rps`; `service_s`,
-    the time for a record, other operators on the core included. `bottleneck` is the operator that
-    is full first. `efficiency` is what contention leaves of a worker's speed.
-    """
+    """What a given set of workers can do, as long as nothing changes."""
 
     capacity_rps: float
     workers: tuple[Worker, ...]
-    busy: tuple[float, ...]
-    service_s: tuple[float, ...]
-    bottleneck: int
-    efficiency: float = 1.0
+    busy: tuple[float, ...]  #: Of each operator: the mean over its instances at capacity.
+    service_s: tuple[float, ...]  #: Of each operator for a record, others on the core included.
+    bottleneck: int  #: The operator that is full first.
+    efficiency: float = 1.0  #: What contention leaves of a worker's speed.
 
 
 #: Stands for no work where one divides by it: all records may sit on another worker's key.
@@ -61,12 +52,11 @@ IDLE = Regime(0.0, (), (), (), 0)
 
 
 class _Load(NamedTuple):
-    """The work of one worker per record: the time it takes, and at its limit its use of cpu and
-    the busy fraction of each of its operators."""
+    """The work of one worker per record that arrives at the job."""
 
     need_s: float
-    cpu_share: float
-    busy: list[float]
+    cpu_share: float  #: At its limit.
+    busy: list[float]  #: Of each of its operators, at its limit.
 
 
 class Dataflow:

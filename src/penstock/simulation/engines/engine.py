@@ -19,10 +19,7 @@ Rates: TypeAlias = Sequence[float]
 
 
 class Curve(Struct, frozen=True, gc=False):
-    """Records counted over time: a polyline that never falls.
-
-    A vertical piece is a batch that is committed at once, a level one is a time of silence.
-    """
+    """A polyline of records over time: vertical at the commit of a batch, level in a silence."""
 
     at_s: list[float]
     records: list[float]
@@ -36,26 +33,17 @@ class Level(Struct, frozen=True, gc=False):
 
 
 class Outcome(Struct, frozen=True, gc=False):
-    """What a run leaves behind.
-
-    `paid` is the number of executors that cost money: from the request (or the loss that is
-    being replaced) until they are gone, so starting and leaving ones count. `targets` is what
-    was asked for.
-    """
+    """What a run leaves behind."""
 
     duration_s: float
     arrivals: Curve
     departures: Curve
-    paid: list[Level]
-    targets: list[Level]
+    paid: list[Level]  #: What costs money, from the request (or the loss replaced) until gone.
+    targets: list[Level]  #: What was asked for.
 
 
 class Engine(Sensor, Actuator, Protocol):
-    """One run of a simulated job: its sensor and its actuator.
-
-    `read` and `apply` first run on to `now_s`. `read` reports what that engine's own metrics would
-    show.
-    """
+    """A run: `read` and `apply` first run on to `now_s`; `read` shows its engine's metrics."""
 
     def finish(self) -> Outcome:
         """Run on to the end of the rates."""

@@ -35,17 +35,13 @@ _Dial = tuple[str, tuple[str, ...], float, float, float, bool, float | None, flo
 
 
 class Means(Struct, frozen=True, gc=False):
-    """What was counted between two reads, per second.
-
-    `used` is the fraction of its capacity that the job made use of, `pressed` the fraction of
-    time during which records waited though it ran, `down` that during which it was restarting.
-    """
+    """What was counted between two reads, per second."""
 
     arrival_rps: float
     throughput_rps: float
-    used: float
-    pressed: float
-    down: float
+    used: float  #: The fraction of the capacity.
+    pressed: float  #: The part of the time in which records waited though it ran.
+    down: float  #: The part of the time in which it was restarting.
 
 
 class Gauges:

@@ -97,10 +97,7 @@ class Meter:
             self._rows.append((one.id, one.ready_at_s, ready, memory, held, *costs, *past))
 
     def executors(self, done: Done, wall_s: float) -> tuple[ExecutorSample, ...]:
-        """All executors: those that are there, those that leave, those that start.
-
-        Over no time nothing can be measured; then only their names are known.
-        """
+        """Those that are there, leave or start; over no time only their names are known."""
         if wall_s <= 0.0:
             names = [ExecutorSample(*row[:3]) for row in self._rows]
             return (*names, *self._starting)

@@ -198,10 +198,7 @@ def _rows(file: str) -> Iterator[_TraceRow]:
 def _find_columns(
     file: str, header: list[str] | None, row: _TraceRow, time: str | None, rate: str | None
 ) -> tuple[int | None, int]:
-    """The columns asked for, else those of the usual names, else what the first row looks like.
-
-    The first is that of the time; without one there is one row per second.
-    """
+    """Columns of time (``None``: a row per second) and rate: asked for, usual, or guessed."""
     numeric = [index for index, cell in enumerate(row.cells) if _number(cell) is not None]
     rate_at = _asked(file, header, row, rate)
     if rate_at is None and (usual := _usual(header, RATE_NAMES)) in numeric:

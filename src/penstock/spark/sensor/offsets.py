@@ -25,20 +25,15 @@ FEWEST_INTERVALS = 10
 
 
 class SourceReading(Struct, frozen=True, repr_omit_defaults=True):
-    """What waits at a source. ``None`` is not measured.
-
-    `mean_delay_s` is the mean over partitions of the age of the oldest record that waits in each,
-    `partition_backlog` what waits by partition, in order, and `arrival_cv2` how much arrivals vary.
-    `topics` have no query yet.
-    """
+    """What waits at a source. ``None`` is not measured."""
 
     arrival_rps: float | None = None
     backlog_records: float | None = None
     delay_s: float | None = None
-    mean_delay_s: float | None = None
-    partition_backlog: tuple[int, ...] = ()
-    arrival_cv2: float | None = None
-    topics: tuple[TopicSample, ...] = ()
+    mean_delay_s: float | None = None  #: Over partitions, of the oldest record in each.
+    partition_backlog: tuple[int, ...] = ()  #: In order.
+    arrival_cv2: float | None = None  #: How much arrivals vary.
+    topics: tuple[TopicSample, ...] = ()  #: Without a query yet.
 
 
 class ArrivalCounts:

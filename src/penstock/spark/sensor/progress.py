@@ -47,10 +47,7 @@ class SourceProgress(Struct, frozen=True):
 
 
 class Progress(Struct, frozen=True):
-    """One report of one query. `batch` is ``None`` if it was idle and committed nothing.
-
-    `state_partitions` is the number of tasks that hold its state, 0 without state.
-    """
+    """One report of one query. `batch` is ``None`` if it was idle and committed nothing."""
 
     run_id: str
     batch_id: int
@@ -58,7 +55,7 @@ class Progress(Struct, frozen=True):
     batch: Batch | None
     sources: tuple[SourceProgress, ...]
     state_bytes: float
-    state_partitions: int
+    state_partitions: int  #: Tasks that hold its state.
 
     @property
     def tasks_at_once(self) -> int:

@@ -65,17 +65,14 @@ class ExecutorProcess:
 
 @dataclass(frozen=True)
 class SparkCluster:
-    """A running cluster: what gives out executors, and the nodes that they run on.
-
-    `settings` and `environment` are what a driver needs besides the master's URL.
-    """
+    """A running cluster: what gives out executors, and the nodes that they run on."""
 
     master_url: str
     master: Process
     #: Starts a node of that name and waits until the cluster counts it in.
     start_node: Callable[[str], Process]
-    settings: Mapping[str, str] = field(default_factory=dict)
-    environment: Mapping[str, str] = field(default_factory=dict)
+    settings: Mapping[str, str] = field(default_factory=dict)  #: For a driver.
+    environment: Mapping[str, str] = field(default_factory=dict)  #: For a driver.
     nodes: dict[str, Process] = field(default_factory=dict)
 
     @property
@@ -91,10 +88,7 @@ class SparkCluster:
         return name
 
     def remove_node(self, name: str) -> None:
-        """Kill a node with all that runs on it, as a machine that loses power.
-
-        The cluster finds out by itself, as it would.
-        """
+        """Kill a node as if its machine lost power; the cluster finds out by itself."""
         if name not in self.nodes:
             raise ConfigError(f"no node {name!r} to remove: there are {', '.join(self.nodes)}")
         self.nodes.pop(name).stop()
@@ -130,10 +124,7 @@ def processes_below(root: int) -> Iterator[tuple[int, list[str]]]:
 
 
 def settings_of(kind: ClusterKind, values: Mapping[str, object]) -> dict[str, dict[str, Any]]:
-    """The tables of the settings file of a cluster manager, with values filled in.
-
-    Of names without a value, which are known only to a node, the text stays.
-    """
+    """The tables of a cluster manager's settings file; a name without a value stays as it is."""
     text = Path(__file__).with_name(f"{kind}.toml").read_text(encoding="utf-8")
     return tomllib.loads(Template(text).safe_substitute(values))
 

@@ -79,10 +79,7 @@ def attached_demo(
     admission: bool = True,
     warmup_s: float = parts.WARM_UP_TIMEOUT_S,
 ) -> Iterator[AttachedDemo]:
-    """Start everything, hand it over when the load begins, and end everything.
-
-    `executors` and `settings` are those of `demo_environment`.
-    """
+    """Start a `demo_environment` and attach; hand both over when the load begins, and end them."""
     goal = Goal(slo_s=sizes.SLO_S)
     facts = {"workload": plan.description, "job": plan.job, "pace": f"{plan.pace_s:g} s per record"}
     if plan.cpu_share is not None:

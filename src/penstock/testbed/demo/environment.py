@@ -224,10 +224,7 @@ def paced_source(source: DataFrame, plan: DemoPlan) -> DataFrame:
 def _warm_up(
     query: StreamingQuery, producer: Producer, plan: DemoPlan, say: Say, patience_s: float
 ) -> None:
-    """Wait for the first batches, which last many times as long as all others.
-
-    What they cost says nothing about the job, and a policy that learned from them would be misled.
-    """
+    """Wait for the first batches: a policy that learned from these would be misled."""
 
     def last_batch() -> tuple[int, float]:
         check_alive(query)

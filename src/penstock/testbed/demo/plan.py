@@ -86,10 +86,7 @@ class DemoPlan(Struct, frozen=True):
 
     @property
     def partitions(self) -> int:
-        """Of each topic.
-
-        With a share of a core, few: each task takes 0.1 s of processor time besides its records.
-        """
+        """Of each topic; few with a share of a core, where each task takes 0.1 s besides."""
         wanted = find_job(self.job).partitions
         return wanted if self.cpu_share is None else min(wanted, MAX_EXECUTORS)
 

@@ -112,10 +112,7 @@ def count_objects(mask: NDArray[np.bool_], slopes: Slopes) -> int:
 
 
 def _runs(mask: NDArray[np.bool_]) -> tuple[NDArray[np.int64], NDArray[np.int64], int]:
-    """First pixel and end of each run, numbered row by row, and how many numbers a row takes.
-
-    A row takes one more than its pixels, so that no run goes on in the next row.
-    """
+    """First pixel and end of each run, and the numbers that a row takes: one spare, to end runs."""
     stride = mask.shape[1] + 1
     padded = np.zeros((mask.shape[0], stride), dtype=np.int8)
     padded[:, :-1] = mask

@@ -121,10 +121,7 @@ class SparkSender:
         self._write(plan, range(self._cores()), 0, 0)
 
     def send(self, plan: EventPlan, first: int, stop: int) -> int:
-        """Send events from `first` up to `stop`, or fewer; how many, once they have arrived.
-
-        Whole blocks if there are any: what is left of one would be made twice.
-        """
+        """Send events up to `stop`, whole blocks if any; how many, once they have arrived."""
         size = open_plan(plan).block_size
         stop = min(stop, first + BLOCKS_PER_CORE * self._cores() * size)
         whole = stop // size * size

@@ -17,10 +17,7 @@ LETTERS_PER_WORD = range(3, 11)
 
 
 def word_counts(source: DataFrame) -> DataFrame:
-    """From lines in `value` to `word` and `count`. A stream of it is in update mode.
-
-    Words are split at white space and compared in lower case.
-    """
+    """From lines to `word`, in lower case, and `count`. A stream of it is in update mode."""
     from pyspark.sql import functions as f
 
     line = f.lower(f.trim(f.col("value").cast("string")))
