@@ -80,7 +80,6 @@ def check_oracle(grid: Sequence[Cell]) -> None:
 
 
 def _hours(grid: Sequence[Cell]) -> dict[str, float]:
-    """How long the runs of each workload last."""
     scenarios = {cell.scenario.workload: cell.scenario for cell in grid}
     return {name: scenario.length_s() / 3600.0 for name, scenario in scenarios.items()}
 
@@ -135,7 +134,6 @@ class ExecutionOptions:
 
     @contextmanager
     def runner(self) -> Iterator[SweepRunner]:
-        """What makes the runs."""
         if self.master is not None and self.on != "spark":
             raise ConfigError("--master goes with --on spark")
         if self.processes is not None and self.on == "spark":

@@ -33,7 +33,6 @@ TEXTS = tomllib.loads((pkgutil.get_data("penstock.cli", "options.toml") or b"").
 
 
 def about(option: str) -> Parameter:
-    """The help of an option."""
     return Parameter(help=TEXTS[option])
 
 

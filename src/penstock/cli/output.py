@@ -33,7 +33,6 @@ def note(sentence: str) -> None:
 
 
 def print_json(value: Any) -> None:
-    """One JSON document on standard output."""
     sys.stdout.write(msgspec.json.format(msgspec.json.encode(value), indent=2).decode() + "\n")
 
 

@@ -31,7 +31,6 @@ class CommandText(TypedDict):
 
 
 def command_texts() -> dict[str, CommandText]:
-    """The help of each command, by its name."""
     path = os.path.join(os.path.dirname(__file__), "commands.toml")
     with open(path, "rb") as file:
         texts: dict[str, CommandText] = tomllib.load(file)

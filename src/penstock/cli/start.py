@@ -10,7 +10,6 @@ from penstock.cli.overview import LEAST_WIDTH, command_texts, overview, terminal
 
 
 def main() -> None:
-    """Run the command line; the process ends with its exit code."""
     arguments = sys.argv[1:]
     if arguments == ["--version"]:
         _print(f"{__version__}\n")

@@ -280,7 +280,6 @@ def read_header(path: Path) -> JournalHeader:
 
 
 def read_steps(path: Path) -> Iterator[Step]:
-    """The steps of one file, oldest first."""
     yield from decode_lines(path, _lines(path), _decode, "a step of a journal")
 
 
@@ -350,7 +349,6 @@ def _is_begun(path: Path) -> bool:
 
 
 def write_all(path: Path, steps: Iterable[Step], header: JournalHeader | None = None) -> None:
-    """A whole journal at once."""
     lines = chain([_encode(header or JournalHeader.of())], map(_encode, steps))
     write_whole(path, (line + b"\n" for line in lines))
 

@@ -126,7 +126,6 @@ class Knowledge:
         return past
 
     def latest(self, count: int) -> Sequence[Snapshot]:
-        """The last `count` snapshots, oldest first."""
         return list(islice(self.history, max(0, len(self.history) - count), None))
 
     def mean(self, metric: Callable[[Snapshot], float | None], seconds: float) -> float | None:

@@ -92,7 +92,6 @@ class ScheduledLimit(Struct, frozen=True, gc=False, forbid_unknown_fields=True, 
                 )
 
     def is_on(self, at_s: float) -> bool:
-        """Whether it holds at that moment."""
         # The answer stays the same within a minute unless its end lies in it.
         began_at_s = _last_start_s(self.cron, self.timezone, int(at_s // 60.0), self.duration_s)
         return began_at_s is not None and at_s < began_at_s + self.duration_s
@@ -144,7 +143,6 @@ def _values(part: str, least: int, most: int, names: dict[str, int], what: str) 
 
 
 def find_zone(name: str) -> ZoneInfo:
-    """The time zone of that name."""
     try:
         return ZoneInfo(name)
     except (ZoneInfoNotFoundError, ValueError, OSError):

@@ -45,7 +45,6 @@ class ContTuneMemory(Struct, frozen=True, tag=True, omit_defaults=True):
     observed_at_s: float | None = None
 
     def learn(self, size: int, ability_rps: float, now_s: float) -> ContTuneMemory:
-        """The memory with one more observation."""
         known = {one.executors: one for one in self.sizes}
         before = known.pop(size, Ability(size, ())).observed_rps
         if len(known) >= MOST_SIZES:

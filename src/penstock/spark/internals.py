@@ -175,7 +175,6 @@ class Driver:
         self.context.conf().set(LOCALITY_WAIT, duration)
 
     def conf(self, key: str, default: str = "") -> str:
-        """A setting of the running application."""
         return str(self.context.conf().get(key, default))
 
     def executor_memory_bytes(self) -> int:

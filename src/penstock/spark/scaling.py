@@ -161,7 +161,6 @@ class ScalingLoop:
         self._changes.append(change)
 
     def is_on_hold(self) -> bool:
-        """Whether it was paused, here or by the switch."""
         return self.is_paused.is_set() or self._switch.says() == "pause"
 
     def _may_turn(self) -> bool:

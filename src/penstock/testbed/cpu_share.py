@@ -179,7 +179,6 @@ class ProcessTimes:
 
 
 def read_processes() -> dict[int, ProcessTimes]:
-    """All processes by number."""
     ticks_per_s = os.sysconf("SC_CLK_TCK")
     found = {}
     for entry in Path("/proc").glob("[0-9]*"):

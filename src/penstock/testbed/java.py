@@ -37,7 +37,6 @@ class JavaRuntime:
 
 
 def pyspark_version() -> str:
-    """The version of the PySpark that is installed."""
     try:
         return version("pyspark")
     except PackageNotFoundError:

@@ -201,7 +201,6 @@ def require_free(port: int, purpose: str) -> int:
 
 
 def listening(port: int, host: str = LOOPBACK) -> bool:
-    """Whether a program accepts connections there."""
     with socket.socket() as probe:
         probe.settimeout(1.0)
         return probe.connect_ex((host, port)) == 0

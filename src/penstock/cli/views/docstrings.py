@@ -46,7 +46,6 @@ def parameter_texts(kind: type[Any]) -> dict[str, str]:
 
 
 def defaults(kind: type[Any]) -> dict[str, Any]:
-    """The default of each field, by its name."""
     value = kind()
     if isinstance(value, msgspec.Struct):
         return msgspec.structs.asdict(value)

@@ -98,7 +98,6 @@ def _run_cells(context: SparkContext, work: Work, cells: Sequence[Cell], on_row:
 
 
 def _is_busy(context: SparkContext) -> bool:
-    """Whether a task is running."""
     tracker = context.statusTracker()
     stages = map(tracker.getStageInfo, tracker.getActiveStageIds())
     return any(stage is not None and stage.numActiveTasks > 0 for stage in stages)
@@ -186,7 +185,6 @@ def _placed(content: bytes) -> str:
 
 
 def frame(spark: SparkSession, rows: Sequence[Struct], kind: type[Struct] = Row) -> DataFrame:
-    """The rows as a DataFrame, with the columns of their kind."""
     kinds = {str: "string", int: "bigint", float: "double"}
     schema = ", ".join(f"{name} {kinds[kind]}" for name, kind in columns(kind).items())
     return spark.createDataFrame([msgspec.structs.astuple(row) for row in rows], schema)

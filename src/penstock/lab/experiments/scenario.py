@@ -74,12 +74,10 @@ class Scenario:
         return engine_named(self.engine)
 
     def length_s(self) -> float:
-        """How long the run lasts."""
         natural_s = parse_workload(self.workload).natural_duration_s()
         return self.duration_s or natural_s or DEFAULT_DURATION_S
 
     def rates(self) -> Sequence[float]:
-        """The arrival rate of each second."""
         return _rates(self.workload, self.engine, self.seed, self.length_s())
 
     def alarms_s(self) -> Sequence[float]:

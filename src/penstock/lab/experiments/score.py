@@ -100,7 +100,6 @@ class Delays:
         return cls(delay.min(axis=0), delay.max(axis=0), end - begin)
 
     def fraction_above(self, delay_s: float) -> float:
-        """The share of records that waited longer than `delay_s`."""
         total = self.records.sum()
         if total == 0.0:
             return 0.0
@@ -120,7 +119,6 @@ class Delays:
         return [self._quantile(fraction) for fraction in fractions]
 
     def mean(self) -> float:
-        """The mean over all records; 0 without any."""
         total = float(self.records.sum())
         waited_s = float(((self.low_s + self.high_s) / 2.0 * self.records).sum())
         return waited_s / total if total else 0.0

@@ -21,7 +21,6 @@ STUDENT_95 = (
 
 
 def mean(values: Sequence[float]) -> float:
-    """The arithmetic mean."""
     if not values:
         raise ConfigError("a mean needs at least one value")
     return sum(values) / len(values)
@@ -121,7 +120,6 @@ class Ecdf(Struct, frozen=True):
         return cls(tuple(sorted(values)))
 
     def at(self, value: float) -> float:
-        """The part of the sample that is at most `value`."""
         return bisect_right(self.values, value) / len(self.values)
 
     def quantile(self, fraction: float) -> float:

@@ -254,7 +254,6 @@ def as_csv(kind: type[Struct], rows: Sequence[Struct]) -> bytes:
 
 
 def as_parquet(kind: type[Struct], rows: Sequence[Struct]) -> bytes:
-    """The same table as a Parquet file."""
     arrow, parquet = (lab_module(name, "Parquet") for name in ("pyarrow", "pyarrow.parquet"))
     types = {str: arrow.string(), int: arrow.int64(), float: arrow.float64()}
     schema = arrow.schema([(name, types[of]) for name, of in columns(kind).items()])

@@ -131,7 +131,6 @@ def play_missing(
 
 
 def play_for_real(order: TrialOrder) -> Trial:
-    """One run in a process of its own."""
     argv = [sys.executable, "-m", "penstock.lab.live_comparison.trial", _encode(order).decode()]
     with subprocess.Popen(argv, stdout=subprocess.PIPE) as process:
         try:

@@ -135,7 +135,6 @@ def figures(outcome: Outcome, plan: LivePlan, failed_tasks: int | None = None) -
 
 
 def measured(trial: Trial) -> Figures:
-    """A live run in numbers."""
     seen = trial.observation
     return figures(seen.outcome(), trial.plan, seen.failed_tasks)
 

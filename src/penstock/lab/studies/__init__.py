@@ -29,7 +29,6 @@ def check_lab_extra() -> None:
 
 
 def reproduce(name: str, processes: int | None = None, say: Say = lambda _: None) -> Study:
-    """Run the study of that name again."""
     if name not in STUDIES:
         raise unknown("study", name, STUDIES)
     check_lab_extra()

@@ -149,7 +149,6 @@ def findings(prepared: Prepared, results: Results, testbeds: int) -> Study:
 
 
 def run(cell: BorkowskiCell) -> BorkowskiRun:
-    """One run of 45 minutes."""
     testbed = cell.testbed
     vms = warm_start(cell.scenario, cell.policy.filter)
     engine = testbed.start(load(cell.scenario), executors=vms, seed=cell.seed)
@@ -177,7 +176,6 @@ def warm_start(scenario: str, name: str) -> int:
 
 
 def load(scenario: str) -> list[float]:
-    """Images per second."""
     shapes = {
         "Pyramid": Pyramid(low_rps=0.0, high_rps=60.0, step_rps=15.0, hold_s=130.0),
         "Square": Square(low_rps=1.0, high_rps=65.0, hold_s=370.0),
@@ -337,10 +335,7 @@ def box_plots(results: Results) -> tuple[Boxes, ...]:
 
 
 def claims(results: Results) -> tuple[Claim, ...]:
-    """B1 to B4."""
-
     def change(scenario: str, rule: str, metric: str) -> float:
-        """EKF against another filter."""
         ours, other = (mean_of(metric, results[scenario, each]) for each in ("EKF", rule))
         return ours / other - 1.0
 

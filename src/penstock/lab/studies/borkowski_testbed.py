@@ -72,7 +72,6 @@ class Vm:
     done_s: float = 0.0  #: What was done when its gauge was last read.
 
     def work(self, seconds: float, now_s: float) -> None:
-        """Put work at the end of the queue."""
         self.free_at_s = max(self.free_at_s, now_s) + seconds
         self.dealt_s += seconds
 

@@ -82,7 +82,6 @@ class DaedalusCell(Struct, frozen=True):
     request_fraction: float
 
     def rule(self) -> tuple[Policy, Limits]:
-        """The policy with its limits."""
         most = most_workers(self.job)
         limits = Limits(min_executors=1, max_executors=most)
         if self.policy == "Daedalus":
@@ -180,7 +179,6 @@ def load(name: str) -> list[float]:
 
 
 def run(cell: DaedalusCell) -> DaedalusResult:
-    """One run of six hours."""
     policy, limits = cell.rule()
     middle = most_workers(cell.job) // 2
     start = MOST if cell.policy == "static" else 1 if cell.job in ("YSB", "Traffic") else middle

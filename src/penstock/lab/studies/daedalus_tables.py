@@ -105,7 +105,6 @@ def use(results: Results) -> Bars:
 
 
 def claims(results: Results) -> tuple[Claim, ...]:
-    """D1 to D6."""
     jobs = list(dict.fromkeys(job for job, _ in results))
     workers, latency_ms = (
         {key: mean_of(name, runs) for key, runs in results.items()}

@@ -119,7 +119,6 @@ def calibrate(bench: Bench, grid: Sequence[Setting] = GRID) -> Setting:
 
 
 def run(cell: RussoCell) -> RussoResult:
-    """One run of an hour."""
     rates = cell.setting.rates()
     pipeline = cell.setting.job().start(rates, executors=1, seed=cell.seed)
     outcome = steer(pipeline, RULES[cell.rule], LIMITS, float(len(rates)))
@@ -152,7 +151,6 @@ def findings(setting: Setting, results: Results) -> Study:
 
 
 def claims(results: Results) -> tuple[Claim, ...]:
-    """R1 to R3."""
     evidence = {
         f"{rule}, {name}": mean_of(name, runs) for rule, runs in results.items() for name in FITTED
     }

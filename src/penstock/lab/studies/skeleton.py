@@ -166,7 +166,6 @@ class StudyPlan(Generic[Item, Output]):
 
 
 def mean_of(name: str, results: Sequence[Struct]) -> float:
-    """The mean of a field over runs."""
     return mean([getattr(one, name) for one in results])
 
 

@@ -166,7 +166,6 @@ class Study(Struct, frozen=True):
 
     @property
     def held(self) -> int:
-        """How many claims hold."""
         return sum(claim.holds for claim in self.claims)
 
 

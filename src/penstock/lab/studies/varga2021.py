@@ -155,7 +155,6 @@ def _store_s(sample: StateSample) -> float:
 
 
 def claims(samples: Sequence[StateSample], by_size: Lines, by_fleet: Lines) -> tuple[Claim, ...]:
-    """V1 to V3."""
     found = []
     for name, what in (("V1", "snapshot"), ("V2", "load")):
         line = by_size[what]

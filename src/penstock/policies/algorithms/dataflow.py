@@ -60,12 +60,10 @@ class OperatorDemands(Struct, frozen=True, gc=False):
 
     @property
     def executors(self) -> float:
-        """The executors that keep up with the load, unrounded."""
         return self.fleet_of({name: demand.instances for name, demand in self.demands.items()})
 
     @property
     def slowest(self) -> str:
-        """The operator that needs the most."""
         return max(self.demands, key=lambda name: self.demands[name].instances)
 
     def fleet_of(self, instances: Mapping[str, float]) -> float:

@@ -41,7 +41,6 @@ def hold(
 
 
 def missing(**measured: float | None) -> list[str]:
-    """The names of those that were not measured."""
     return [name for name, value in measured.items() if value is None]
 
 

@@ -109,7 +109,6 @@ class Profile(Struct, frozen=True, gc=False):
 
     @property
     def largest(self) -> int:
-        """The largest size that was run."""
         return self.capacities[-1][0]
 
     def capacity_rps(self, executors: int) -> float:

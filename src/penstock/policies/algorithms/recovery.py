@@ -122,7 +122,6 @@ class Normal(Struct, frozen=True, gc=False, array_like=True):
 
     @property
     def deviation(self) -> float:
-        """The standard deviation of all that was seen."""
         return sqrt(self.squares / self.samples) if self.samples else 0.0
 
     def is_unusual(self, value: float) -> bool:

@@ -309,7 +309,6 @@ def _missing(snapshot: Snapshot) -> list[str]:
 
 
 def _decision(plan: SizeChoice, now: CapacityOutlook, memory: DaedalusMemory) -> Decision:
-    """The plan as a decision, with its numbers."""
     capacity_rps = float(now.capacities_rps[plan.executors])
     peak_rps = float(now.forecast_rps.max())
     evidence = {

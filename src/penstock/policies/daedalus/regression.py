@@ -51,7 +51,6 @@ class RunningRegression(Struct, frozen=True, gc=False, array_like=True):
         return line
 
     def seen(self, x: float, y: float) -> RunningRegression:
-        """The line that has also seen this point."""
         samples = self.samples + 1
         x_off, y_off = x - self.x_mean, y - self.y_mean
         x_mean, y_mean = self.x_mean + x_off / samples, self.y_mean + y_off / samples
@@ -114,7 +113,6 @@ class RunningRegression(Struct, frozen=True, gc=False, array_like=True):
         return rises and self.error_at(x) <= MOST_ERROR * self.at(x)
 
     def at(self, x: float) -> float:
-        """The y of the line."""
         return self.y_mean + self.slope * (x - self.x_mean)
 
 

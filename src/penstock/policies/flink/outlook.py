@@ -25,7 +25,6 @@ class JobEvaluation(Struct, frozen=True, gc=False):
 
     @property
     def tasks(self) -> dict[str, int]:
-        """The parallelism of each vertex after the plan."""
         parallelism = {name: v.parallelism for name, v in self.sight.vertices.items()}
         return parallelism | self.plan.scaled
 

@@ -187,7 +187,6 @@ def with_stages(batch: Batch, snapshot: Snapshot) -> Batch:
 def _learn_batch(
     known: CapacityEstimate, batch: Batch, snapshot: Snapshot, settled: bool
 ) -> CapacityEstimate:
-    """The estimate with one more batch."""
     fleet, records = snapshot.fleet, batch.input_records
     slots = fleet.active * fleet.cores_per_executor
     stages = learn_stages(known.stages, batch)
@@ -228,7 +227,6 @@ def _with_overheads(known: CapacityEstimate, stages: Sequence[StageCost]) -> Cap
 
 
 def _core_s(stages: Sequence[StageCost], batch: Batch) -> float:
-    """The core-seconds of one record of a batch."""
     pairs = zip(stages, batch.stages, strict=True)
     works_s = (max(0.0, one.work_s - one.tasks * cost.overhead_s) for cost, one in pairs)
     return sum(works_s) / batch.input_records

@@ -53,7 +53,6 @@ def rows_of(steps: Iterable[Step]) -> list[RecordedSample]:
 
 
 def row_of(seen: Snapshot, arrival_rps: float) -> RecordedSample:
-    """A snapshot as a row."""
     cpu = _measured(seen.executors, "cpu_fraction")
     busy = _measured(seen.operators, "busy_fraction")
     if seen.trigger_interval_s and busy:
@@ -80,8 +79,6 @@ def _measured(samples: Sequence[Struct], metric: str) -> list[float]:
 
 
 def errors(recorded: Rows, simulated: Rows) -> Errors:
-    """How far the simulated rows are off the recorded ones."""
-
     def pairs(metric: str) -> list[tuple[float, float]]:
         """What was recorded with what was simulated, where both were measured."""
         both = [

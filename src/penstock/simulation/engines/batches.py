@@ -108,7 +108,6 @@ class MicroBatchRun(InstantActuator):
         return Receipt(accepted=True, text=f"asked for {roster.target} executors")
 
     def finish(self) -> Outcome:
-        """Run on to the end of the rates."""
         end_s = self._source.duration_s
         self._run_to(end_s)
         # From (0, 0): for each commit its foot and its top, then level to the end.

@@ -207,7 +207,6 @@ class ContinuousRun(InstantActuator):
         return Receipt(accepted=True, text=f"asked for {target} executors")
 
     def finish(self) -> Outcome:
-        """Run on to the end of the rates."""
         stream = self._stream
         self._advance(stream.end_s)
         curves = stream.arrivals(), stream.departures()

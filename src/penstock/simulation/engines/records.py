@@ -106,7 +106,6 @@ class _Station:
         return done
 
     def sample(self, length_s: float, now_s: float) -> OperatorSample:
-        """What was measured since the last read."""
         servers = max(1, len(self.free_s))
         rps = self.served / length_s
         # Work that was begun and is not done yet belongs to the time after now.

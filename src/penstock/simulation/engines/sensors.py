@@ -124,7 +124,6 @@ class Impaired(InstantActuator):
 
 
 def is_impaired(faults: Faults) -> bool:
-    """Whether any of the faults is one of the sensor."""
     return any(isinstance(fault, SensorBlind | SensorLate) for fault in faults)
 
 

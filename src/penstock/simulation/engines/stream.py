@@ -71,7 +71,6 @@ class RecordStream:
         return Curve(self._at_s, self._departures)
 
     def arrived_by(self, at_s: float) -> float:
-        """How many records have arrived by an instant."""
         second = int(at_s)
         part_s = at_s - second
         if part_s == 0.0:
@@ -91,7 +90,6 @@ class RecordStream:
         return self.now_s - (second - 1 + (self.departed - before) / (after - before))
 
     def departed_by(self, at_s: float) -> float:
-        """How many records had departed by an instant of the past."""
         self._draw_calm(int(self.now_s))
         times_s, departures = self._at_s, self._departures
         after = bisect_left(times_s, at_s)

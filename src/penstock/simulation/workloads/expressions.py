@@ -157,7 +157,6 @@ class Sequence(Struct, frozen=True):
 
 
 def parse_workload(text: str) -> Workload:
-    """The workload that one line stands for."""
     parser = _Parser(text)
     workload = parser.sequence()
     if not parser.done:

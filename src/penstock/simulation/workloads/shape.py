@@ -118,5 +118,4 @@ def intervals(at_s: Series, every_s: float) -> NDArray[np.int64]:
 
 
 def count(interval: NDArray[np.int64]) -> int:
-    """How many intervals there are."""
     return int(interval[-1]) + 1 if len(interval) else 0

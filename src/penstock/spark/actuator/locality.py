@@ -41,7 +41,6 @@ class LocalityGuard:
 
     @property
     def is_open(self) -> bool:
-        """Whether the wait is zero now."""
         return self._saved is not None
 
     def open(self) -> None:

@@ -142,7 +142,6 @@ def _state_held(place: Place, tasks: list[FinishedTask]) -> Amounts:
 
 
 def _sums(amounts: Iterable[Amounts]) -> dict[str, float]:
-    """All amounts added up by executor."""
     sums: dict[str, float] = defaultdict(float)
     for name, amount in chain.from_iterable(amounts):
         sums[name] += amount

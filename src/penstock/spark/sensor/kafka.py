@@ -152,7 +152,6 @@ class KafkaWatch:
         self._thread.start()
 
     def close(self) -> None:
-        """Stop asking."""
         self._closed.set()
 
     def take(self, batch: Batch, progress: SourceProgress) -> None:

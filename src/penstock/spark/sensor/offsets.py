@@ -121,7 +121,6 @@ class OffsetCurve:
         del self._instants[:kept]
 
     def backlog(self, processed: Offsets) -> dict[Partition, int]:
-        """What waits in each partition."""
         ends = self._instants[-1][1]
         return {
             name: max(0, ends[name] - offset) for name, offset in processed.items() if name in ends

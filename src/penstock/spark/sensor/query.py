@@ -164,7 +164,6 @@ class QueryView:
                 source.forget_times()
 
     def batches(self) -> tuple[Batch, ...]:
-        """The batches committed since the last call."""
         batches, self._batches = tuple(self._batches), []
         if batches and self.trigger_interval_s:
             mean_s = sum(batch.duration_s for batch in batches) / len(batches)

@@ -105,7 +105,6 @@ class SparkCluster:
         return sorted(found, key=lambda each: int(each.id))
 
     def kill_executor(self, executor_id: str | None = None) -> ExecutorProcess:
-        """SIGKILL one executor, the newest unless named."""
         alive = self.executors()
         chosen = [each for each in alive if executor_id in (None, each.id)]
         if not chosen:

@@ -42,7 +42,6 @@ def missing() -> str:
 
 
 def plugins() -> Path:
-    """The directory of the CNI plugins."""
     return next(each for each in PLUGINS if (each / "bridge").exists())
 
 

@@ -21,7 +21,6 @@ CLAIMED_GIB_PER_SLOT = 2
 
 
 def start(site: ClusterSite) -> SparkCluster:
-    """Start a master and wait until it answers."""
     own_port, web_port = free_ports(2)
     if site.port is not None:
         own_port = require_free(site.port, "the Spark master")

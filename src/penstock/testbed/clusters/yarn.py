@@ -52,7 +52,6 @@ MASTER_MIB = 256 + 384
 
 
 def start(site: ClusterSite) -> SparkCluster:
-    """Start a ResourceManager and wait until it answers."""
     jars = fetch(HADOOP, site.java, say=site.say)
     ports = dict(zip(PORTS, free_ports(len(PORTS)), strict=True))
     values = {

@@ -105,7 +105,6 @@ def attached_demo(
 
 
 def elapsed() -> Callable[[], float]:
-    """Seconds since this was called."""
     clock = WallClock()
     start_s = clock.now()
     return lambda: clock.now() - start_s

@@ -80,7 +80,6 @@ class DemoPlan(Struct, frozen=True):
 
     @property
     def topics(self) -> dict[str, str]:
-        """The topic of each stream of the job."""
         streams = find_job(self.job).streams
         return {each: TOPIC if len(streams) == 1 else f"{TOPIC}-{each}" for each in streams}
 
@@ -156,7 +155,6 @@ class DemoPlan(Struct, frozen=True):
 
     @property
     def every_s(self) -> float:
-        """Seconds between decisions."""
         return min(10.0, max(3.0, self.load_s / 60))
 
     @property
@@ -190,7 +188,6 @@ class DemoPlan(Struct, frozen=True):
 
     @property
     def description(self) -> str:
-        """The load, for people."""
         return f"wave of {self.load_s} s, {self.low_rps:g} to {self.peak_rps:g} records/s"
 
     def rates_rps(self) -> list[float]:

@@ -73,7 +73,6 @@ def parse_records(source: DataFrame, observation: str) -> DataFrame:
 
 
 def encode(picture: Image) -> bytes:
-    """The picture as JPEG."""
     file = BytesIO()
     picture.save(file, "JPEG", quality=JPEG_QUALITY)
     return file.getvalue()

@@ -56,7 +56,6 @@ class NexmarkEvents(SeededStream):
         self._channels = self._draw_channels(rng)
 
     def block(self, number: int) -> list[bytes]:
-        """Events `number * block_size` up to the next block's first."""
         return _interleave(*zip(self.kinds(number), _SIZES, strict=True))
 
     def kinds(self, number: int, count: int = 3) -> list[list[bytes]]:

@@ -81,7 +81,6 @@ class PhotoEvents(SeededStream):
         self._noise: Pixels = self.rng_of_all().integers(NOISE_LEVELS, size=shape, dtype=np.uint8)
 
     def block(self, number: int) -> list[bytes]:
-        """Photos `number * block_size` up to the next block's first."""
         return [
             image_record(
                 photo.number, 0, photo.position, photo.time_ms, encode(self.picture(photo))
@@ -90,13 +89,11 @@ class PhotoEvents(SeededStream):
         ]
 
     def scenes(self, number: int) -> list[Photo]:
-        """What the photos of that block show."""
         rng, events = self.rng_of(number), self.events_of(number)
         timed = zip(events.tolist(), self._due_ms(events).tolist(), strict=True)
         return [self._draw_scene(rng, event, time_ms) for event, time_ms in timed]
 
     def picture(self, photo: Photo) -> Image:
-        """The photo itself."""
         from PIL import Image, ImageDraw
 
         side = self._side_px

@@ -31,7 +31,7 @@ class EventStream(Protocol):
     def block_size(self) -> int: ...
 
     def block(self, number: int) -> list[bytes]:
-        """The events of one block."""
+        """Events `number * block_size` up to the first of the next block."""
         ...
 
 

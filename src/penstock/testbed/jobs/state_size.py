@@ -96,7 +96,6 @@ class KeyedStrings(SeededStream):
             self._stride += 1
 
     def block(self, number: int) -> list[bytes]:
-        """Events `number * block_size` up to the next block's first."""
         length = self._characters
         random = self.rng_of(number).bytes(self.block_size * length)
         text = _ALPHABET[np.frombuffer(random, dtype=np.uint8) & 63].tobytes()

@@ -95,7 +95,6 @@ class SeededStream:
         return np.random.default_rng([self._seed, 0, number])
 
     def events_of(self, number: int) -> Events:
-        """The numbers of a block's events."""
         return number * self.block_size + np.arange(self.block_size, dtype=np.int64)
 
 

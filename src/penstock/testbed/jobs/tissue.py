@@ -116,7 +116,6 @@ class TissueEvents(SeededStream):
         self._noise: Pixels = noise + np.uint8(BACKGROUND_LEVEL)
 
     def block(self, number: int) -> list[bytes]:
-        """Events `number * block_size` up to the next block's first."""
         return [self._record(scene) for scene in self.scenes(number)]
 
     def scenes(self, number: int) -> list[TissueImage | PixelQuery]:
@@ -126,7 +125,6 @@ class TissueEvents(SeededStream):
         return [self._draw_scene(rng, event, time_ms) for event, time_ms in timed]
 
     def pixels(self, image: TissueImage) -> Pixels:
-        """The image itself."""
         side = self._side_px
         top, left = image.noise
         pixels = self._noise[top : top + side, left : left + side].copy()

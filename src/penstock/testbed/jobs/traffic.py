@@ -159,7 +159,6 @@ class VehiclePositions:
         self._draw_routes(rng)
 
     def block(self, number: int) -> list[bytes]:
-        """Events `number * block_size` up to the next block's first."""
         events = np.arange(number * self.block_size, (number + 1) * self.block_size)
         due_ms = self._timeline.due_ms(events, self._base_ms)
         vehicles = self._vehicles(events)

@@ -47,7 +47,6 @@ class TextLines(SeededStream):
         self._shares = weights / weights[-1]
 
     def block(self, number: int) -> list[bytes]:
-        """Lines `number * block_size` up to the next block's first."""
         drawn = self.rng_of(number).random(self.block_size * WORDS_PER_LINE)
         words = list(map(self._words.__getitem__, np.searchsorted(self._shares, drawn).tolist()))
         return [

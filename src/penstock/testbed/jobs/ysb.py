@@ -106,7 +106,6 @@ class AdEvents(SeededStream):
         self._ads = [ad.encode() for ad in campaign_of_ad()]
 
     def block(self, number: int) -> list[bytes]:
-        """Events `number * block_size` up to the next block's first."""
         rng, events = self.rng_of(number), self.events_of(number)
 
         def drawn(values: list[bytes]) -> list[bytes]:
