@@ -19,8 +19,7 @@ FLAGS = {
     "--help (-h)": "Display this message and exit.",
     "--version": "Display application version.",
 }
-#: Narrower terminals need words to be broken, which is left to the library.
-LEAST_WIDTH = 50
+LEAST_WIDTH = 50  #: Narrower terminals need words to be broken, which is left to the library.
 
 
 class CommandText(TypedDict):

@@ -29,10 +29,8 @@ from msgspec import Struct
 #: A surge is at least this multiple of the mean, and this many standard deviations above it.
 SURGE_RATIO = 1.25
 SURGE_DEVIATIONS = 5.0
-#: With fewer samples than this, nothing is a surge.
-MIN_SAMPLES = 6
-#: The weight of a new sample: about the last twenty count.
-SAMPLE_WEIGHT = 0.05
+MIN_SAMPLES = 6  #: With fewer samples than this, nothing is a surge.
+SAMPLE_WEIGHT = 0.05  #: The weight of a new sample: about the last twenty count.
 #: The least time between two turns, and the time from the turn that a surge causes to the next:
 #: the first sees only a part of the surge's first second.
 LOOK_AGAIN_S = 2.0

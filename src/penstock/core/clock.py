@@ -14,8 +14,7 @@ from math import inf
 from penstock.core.alarm import next_turn
 from penstock.core.protocols import Meanwhile
 
-#: How often a live clock wakes up between turns; mostly there is nothing to do then.
-POLL_S = 0.1
+POLL_S = 0.1  #: How often a live clock wakes up between turns; mostly there is nothing to do then.
 #: A wall clock that differs by less from the time that has passed was not set to another time.
 JUMP_S = 1.0
 

@@ -52,8 +52,7 @@ class Knowledge:
     def __init__(self, limits: Limits | None = None) -> None:
         #: What the guards will enforce: a policy that plans ahead plans inside of it.
         self.limits = Limits() if limits is None else limits
-        #: Time of the turn that is being taken.
-        self.now_s = 0.0
+        self.now_s = 0.0  #: Time of the turn that is being taken.
         #: Snapshots, oldest first; while a policy decides, the last one is the one it is given.
         self.history: deque[Snapshot] = deque(maxlen=HISTORY_SNAPSHOTS)
         #: Accepted changes of the target, oldest first.

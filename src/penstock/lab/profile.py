@@ -36,8 +36,7 @@ SHARES = (0.3, 0.6, 1.5)
 HOLD_S = 45.0
 #: The load begins up to `LEAD_S` after the environment is handed over; a third must be longer.
 SHORTEST_HOLD_S, LONGEST_HOLD_S = 20.0, 3600.0
-#: The part of each rate in which the job settles, and is not measured.
-SETTLING = 1 / 3
+SETTLING = 1 / 3  #: The part of each rate in which the job settles, and is not measured.
 #: A rate is steady if the last batches take at most this many times as long as those before.
 STEADY_FACTOR = 1.5
 WARM_UP_S = 90.0

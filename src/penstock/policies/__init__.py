@@ -26,8 +26,7 @@ from penstock.policies.static import Static
 from penstock.policies.thresholds.thresholds import Thresholds
 from penstock.policies.throughput_table import ThroughputTable
 
-#: What runs where nothing else is asked for.
-DEFAULT_POLICY = "penstock"
+DEFAULT_POLICY = "penstock"  #: What runs where nothing else is asked for.
 
 POLICIES: dict[str, type[Policy]] = {
     "penstock": Penstock,

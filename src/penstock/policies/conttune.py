@@ -19,12 +19,10 @@ from penstock.policies.algorithms.measurements import held_back_fraction, hold, 
 
 #: Sizes that are remembered; beyond that the one that is farthest from the present is forgotten.
 MOST_SIZES = 64
-#: How many of the latest observations of a size are averaged (Top-K).
-LATEST = 5
+LATEST = 5  #: How many of the latest observations of a size are averaged (Top-K).
 #: Sizes this far apart have much in common; the scale is chosen that explains the data best.
 LENGTH_SCALES = (1.0, 2.0, 4.0, 8.0, 16.0)
-#: The variance of an observation against that of the capacity: 1 % of the deviation.
-NOISE = 1e-4
+NOISE = 1e-4  #: The variance of an observation against that of the capacity: 1 % of the deviation.
 
 
 class Ability(Struct, frozen=True, gc=False, array_like=True):

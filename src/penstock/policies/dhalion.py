@@ -16,8 +16,7 @@ from penstock.policies.algorithms.dataflow import instances_of
 
 Cure = Literal["scale_up", "scale_down"]
 
-#: The pressed operator of a job that only shows pressure as a whole.
-WHOLE_JOB = "the job"
+WHOLE_JOB = "the job"  #: The pressed operator of a job that only shows pressure as a whole.
 
 
 class Attempt(Struct, frozen=True, gc=False, array_like=True):

@@ -21,8 +21,7 @@ from penstock.policies.algorithms.recovery import catch_up_s, repeated_s
 
 #: Width of the bins of a forecast, the past that it sees, and how far ahead it goes, in seconds.
 BIN_S, PAST_S, HORIZON_S = 60.0, 3600.0, 600
-#: Present rates are means over this window.
-MEAN_S = 120.0
+MEAN_S = 120.0  #: Present rates are means over this window.
 
 
 class PhoebeMemory(Struct, frozen=True, tag=True, omit_defaults=True):

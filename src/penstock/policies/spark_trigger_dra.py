@@ -13,8 +13,7 @@ from penstock.core.model import Decision, Limits, Reason, Snapshot, not_measured
 from penstock.core.phrases import counted, duration, executors, resized
 from penstock.policies.algorithms.measurements import is_at_work, missing, widest_stage
 
-#: Doubling stops here: 2 to the power of 10 is more than any stage has tasks.
-MOST_ROUNDS = 10
+MOST_ROUNDS = 10  #: Doubling stops here: 2 to the power of 10 is more than any stage has tasks.
 
 
 class TriggerMemory(Struct, frozen=True, tag=True, omit_defaults=True):

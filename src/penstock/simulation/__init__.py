@@ -3,5 +3,4 @@
 Random numbers come from a seeded generator that is passed in. Nothing here knows Spark.
 """
 
-#: A longer simulated run would take hours or gigabytes.
-MAX_DURATION_S = 31 * 86400.0
+MAX_DURATION_S = 31 * 86400.0  #: A longer simulated run would take hours or gigabytes.

@@ -27,8 +27,7 @@ from penstock.settings.notation import quantity
 Level = Literal["ok", "warning", "error"]
 Manager = Literal["standalone", "yarn", "kubernetes", "local", "unknown"]
 
-#: Above this, a decommissioned executor stays long after it could leave.
-SLOW_REATTEMPT_S = 5.0
+SLOW_REATTEMPT_S = 5.0  #: Above this, a decommissioned executor stays long after it could leave.
 #: Calls that set one setting: `SparkSession.builder.config(k, v)`, `SparkConf().set(k, v)`.
 _SETTERS = {"config", "set", "setIfMissing"}
 #: What to do where a cluster has no more executors, by its manager.

@@ -19,8 +19,7 @@ from penstock.core.errors import ConfigError
 from penstock.spark.internals import JVM_GONE, session_of_java
 from penstock.spark.launch import Launch
 
-#: How often the session of the job is looked for, in seconds.
-LOOK_EVERY_S = 1.0
+LOOK_EVERY_S = 1.0  #: How often the session of the job is looked for, in seconds.
 
 
 def run_main_class(

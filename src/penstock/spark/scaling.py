@@ -52,12 +52,10 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-#: Steps that `Attachment.explain` can show.
-EXPLAINED_STEPS = 100
+EXPLAINED_STEPS = 100  #: Steps that `Attachment.explain` can show.
 #: Whether the application still runs is asked once in this number of wake-ups of the clock.
 POLLS_PER_CHECK = 10
-#: What taking over a fleet may raise.
-TAKE_OVER_FAILS: Errors = (ConfigError, *JVM_ERRORS)
+TAKE_OVER_FAILS: Errors = (ConfigError, *JVM_ERRORS)  #: What taking over a fleet may raise.
 
 
 class RecommendOnly(InstantActuator):

@@ -28,15 +28,12 @@ log = logging.getLogger(__name__)
 
 PREFIX = "penstock-executor-"
 PERIOD_US = 100_000
-#: With less, an executor cannot even answer its driver in time.
-LEAST_SHARE = 0.05
-#: For the driver, the broker, the producer and Penstock itself.
-OTHER_CORES = 0.4
+LEAST_SHARE = 0.05  #: With less, an executor cannot even answer its driver in time.
+OTHER_CORES = 0.4  #: For the driver, the broker, the producer and Penstock itself.
 #: What an executor uses freely at first.
 START_CPU_S = 10.0
 LOOK_EVERY_S = 0.5
-#: Until the last process of an executor that was killed is gone.
-END_TIMEOUT_S = 10.0
+END_TIMEOUT_S = 10.0  #: Until the last process of an executor that was killed is gone.
 
 
 def check_share(share: float, executors: int, cores: int) -> None:

@@ -20,8 +20,7 @@ from penstock.lab.live_comparison.plan import WAVE, LivePlan
 from penstock.lab.live_comparison.scalers import DEFAULT_SCALERS, scaler_of
 from penstock.testbed.demo.plan import SLO_S, make_plan
 
-#: Where finished runs are kept, with the journals of all of them.
-RUNS = Path("runs/live")
+RUNS = Path("runs/live")  #: Where finished runs are kept, with the journals of all of them.
 
 
 def compare_live(

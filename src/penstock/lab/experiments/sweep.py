@@ -32,8 +32,7 @@ from penstock.lab.experiments.tournament import Cell, Row, play
 from penstock.simulation.workloads.expressions import parse_workload
 from penstock.simulation.workloads.traces import Trace
 
-#: The first line of a file of finished runs.
-HEADER = b'{"format":"penstock-cells","version":1}\n'
+HEADER = b'{"format":"penstock-cells","version":1}\n'  #: The first line of a file of finished runs.
 
 #: Packages that run cells or show their rows, and do not influence the numbers.
 NO_INFLUENCE = ("cli", "live_comparison", "observe", "spark", "studies", "testbed")

@@ -37,8 +37,7 @@ from penstock.testbed.demo.environment import Say
 
 AROUND_S = 45  #: What a run takes besides its load, for an estimate of how long all of them take.
 SEEDS = range(1, 11)  #: Of the simulated runs.
-#: Where the journals of all runs go, inside of the directory of the runs.
-JOURNALS = "journals"
+JOURNALS = "journals"  #: Where the journals of all runs go, inside of the directory of the runs.
 
 _encode = msgspec.json.Encoder().encode
 _decode = msgspec.json.Decoder(Trial).decode

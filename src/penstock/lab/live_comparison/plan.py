@@ -16,8 +16,7 @@ from penstock.testbed.demo import plan as sizes
 from penstock.testbed.demo.plan import DemoPlan
 from penstock.testbed.jobs.benchmark_jobs import find_job
 
-#: The load of the demo: low, one wave, low again.
-WAVE = "wave"
+WAVE = "wave"  #: The load of the demo: low, one wave, low again.
 #: How much of a fleet the load may fill: of a static one the peak, of any other the first seconds.
 FILL = 0.7
 FIRST_S = 10

@@ -36,8 +36,7 @@ class Cloud(Struct, frozen=True, kw_only=True):
 
     engine_name: ClassVar[str] = "borkowski2019"
 
-    #: Seconds of a core for an image.
-    work_s: float
+    work_s: float  #: Seconds of a core for an image.
     #: Standard deviation of what the cpu gauge of a VM shows; memory is read exactly.
     gauge_noise: float = 0.05
     #: Relative standard deviation of the work per image over seconds, the same on all VMs: other
@@ -46,8 +45,7 @@ class Cloud(Struct, frozen=True, kw_only=True):
     #: Seconds that each VM works on moving state whenever one joins or leaves: every part of the
     #: plane that a VM is responsible for then changes.
     transfer_s: float = 0.0
-    #: From the request of a VM until it takes images.
-    startup: Startup = Startup(5.0, 25.0)
+    startup: Startup = Startup(5.0, 25.0)  #: From the request of a VM until it takes images.
 
     def capacity_rps(self, executors: int) -> float:
         return executors / self.work_s

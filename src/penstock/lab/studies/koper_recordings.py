@@ -20,8 +20,7 @@ from penstock.simulation.engines.continuous import ContinuousJob
 from penstock.simulation.engines.dataflow import Dataflow, Operator
 
 WINDOW_S = 60.0  #: The recorded rates and busy times are means over a minute.
-#: The first two minutes of a recording are the start of the job itself.
-SETTLED_ROWS = 8
+SETTLED_ROWS = 8  #: The first two minutes of a recording are the start of the job itself.
 
 IN_TIME_S = 1.0  #: Records that wait no longer are in time.
 
@@ -58,8 +57,7 @@ class KoperRecording(Struct, frozen=True):
 class Recordings(Struct, frozen=True):
     """The file as it is."""
 
-    #: The policy of each scaler, as text to fill in.
-    scalers: dict[str, str]
+    scalers: dict[str, str]  #: The policy of each scaler, as text to fill in.
     #: The dataflow of each query (figures 4.1 to 4.3).
     upstream: dict[str, dict[str, tuple[str, ...]]]
     #: What no recording shows: from request to registration, and how long a restart waits for more

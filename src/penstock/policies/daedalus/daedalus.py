@@ -29,8 +29,7 @@ RELIABLE_CPU = 0.7
 class DaedalusMemory(Struct, frozen=True, tag=True, omit_defaults=True):
     """What was learned on the job: a few numbers per executor and per size of the fleet."""
 
-    #: Throughput over cpu, per executor.
-    lines: dict[str, regression.RunningRegression] = {}
+    lines: dict[str, regression.RunningRegression] = {}  #: Throughput over cpu, per executor.
     #: Cpu of the busiest executor over the share of its time that a micro-batch job works.
     full_cpu: regression.RunningRegression = regression.RunningRegression()
     scale_outs: regression.ScaleOuts = regression.ScaleOuts()

@@ -22,8 +22,7 @@ Skew = Literal["proportional", "additive"]
 FEWEST_SAMPLES, MOST_ERROR = 4, 0.03
 #: The least part of how throughput varies that a line must explain: at a steady load there is none.
 LEAST_EXPLAINED = 0.5
-#: A line counts for this many times of what proportion to cpu would give, at most.
-MOST_GAIN = 2.0
+MOST_GAIN = 2.0  #: A line counts for this many times of what proportion to cpu would give, at most.
 
 
 class RunningRegression(Struct, frozen=True, gc=False, array_like=True):

@@ -16,8 +16,7 @@ from msgspec import Struct
 
 MS_PER_S = 1000.0
 _THOUSANDTH = Decimal("0.001")
-#: From here on a double has no thousandths.
-_WITHOUT_THOUSANDTHS = 1e13
+_WITHOUT_THOUSANDTHS = 1e13  #: From here on a double has no thousandths.
 #: The clock of the operator ticks in milliseconds; two samples lie at least one tick apart.
 _TICK_S = 0.001
 

@@ -23,8 +23,7 @@ Seconds = Annotated[float, Meta(ge=0)]
 Factor = Annotated[float, Meta(ge=0)]
 Count = Annotated[int, Meta(ge=1)]
 
-#: The largest parallelism that the operator can write down: no limit.
-NO_LIMIT = 2**31 - 1
+NO_LIMIT = 2**31 - 1  #: The largest parallelism that the operator can write down: no limit.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -113,8 +112,7 @@ class VertexLoad(Struct, frozen=True, gc=False):
     band: Band
 
 
-#: Who feeds whom: the vertices that a vertex reads from.
-Inputs = Mapping[str, Sequence[str]]
+Inputs = Mapping[str, Sequence[str]]  #: Who feeds whom: the vertices that a vertex reads from.
 #: The samples of a vertex, each with its time, oldest first.
 Points = Sequence[tuple[float, VertexSample]]
 

@@ -18,8 +18,7 @@ from penstock.core.model import OperatorSample, Snapshot
 from penstock.policies.flink.capacity import MS_PER_S, SourceSample, observed_series_rps
 from penstock.policies.flink.evaluation import Options, Points, Vertex, VertexSample
 
-#: The one vertex of a micro-batch job.
-STAGES = "all stages"
+STAGES = "all stages"  #: The one vertex of a micro-batch job.
 
 
 class MetricsWindow(Struct, frozen=True, gc=False):

@@ -14,8 +14,7 @@ from penstock.core.knowledge import Knowledge
 from penstock.core.model import Decision, ExecutorSample, Limits, Reason, Snapshot, not_measured
 from penstock.policies.kubernetes import metrics, pacing
 
-#: A fraction of 1 in the thousandths that Kubernetes counts in.
-MILLI = 1000
+MILLI = 1000  #: A fraction of 1 in the thousandths that Kubernetes counts in.
 
 
 @dataclass(frozen=True, slots=True)

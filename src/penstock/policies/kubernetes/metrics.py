@@ -73,8 +73,7 @@ class Tolerance(Struct, frozen=True, gc=False):
         return 1.0 - self.down <= ratio <= 1.0 + self.up
 
 
-#: The values that Kubernetes ships.
-READINESS, TOLERANCE = Readiness(), Tolerance()
+READINESS, TOLERANCE = Readiness(), Tolerance()  #: The values that Kubernetes ships.
 
 
 class PodGroups(Struct, frozen=True):

@@ -30,8 +30,7 @@ _MICRO_BATCH: tuple[str, ...] = (
     "join_s", "batch_core_s",
 )  # fmt: skip
 
-#: Batches come in lumps: throughput is judged by its mean over this time.
-_WINDOW_S = 60.0
+_WINDOW_S = 60.0  #: Batches come in lumps: throughput is judged by its mean over this time.
 
 
 class Fitted(Struct, frozen=True):

@@ -27,16 +27,13 @@ from penstock.simulation.engines.microbatch import MicroBatchJob
 from penstock.simulation.engines.stages import Stage
 from penstock.simulation.faults import SourceOutage
 
-#: Fewer batches say too little about their cost.
-FEWEST_BATCHES = 20
-#: Of the fixed cost outside of the stages, the part before them.
-_PLANNING_PART = 0.4
+FEWEST_BATCHES = 20  #: Fewer batches say too little about their cost.
+_PLANNING_PART = 0.4  #: Of the fixed cost outside of the stages, the part before them.
 #: How long a batch may have begun after the oldest record that it left behind, by inexact clocks.
 _CLOCKS_S = 0.5
 #: As many batches as this have to be held back before it is taken for a rule.
 _FEWEST_HELD_BACK = 3
-#: Contention is looked for in steps up to this.
-_CONTENTIONS = np.linspace(0.0, 0.2, 41)
+_CONTENTIONS = np.linspace(0.0, 0.2, 41)  #: Contention is looked for in steps up to this.
 
 
 class Seen(NamedTuple):

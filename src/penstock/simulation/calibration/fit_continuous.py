@@ -30,8 +30,7 @@ from penstock.simulation.engines.gauges import LEAST_SEEN
 Array = NDArray[np.float64]
 Mask = NDArray[np.bool_]
 
-#: Less than this is what a restart costs; more is far behind.
-FAR_BEHIND_S = 20.0
+FAR_BEHIND_S = 20.0  #: Less than this is what a restart costs; more is far behind.
 
 #: What moves records. The capacity of a worker is relative to a first guess.
 _FLOW: Space = {
@@ -72,8 +71,7 @@ _BUSY: Space = {
 #: Gauges are computed quickly, and policies act on a percent more or less.
 _GAUGE_HALVINGS = 7
 _LEAST_GAUGE_GAIN = 1e-5
-#: Records that wait longer are late.
-LATE_S = 2.0
+LATE_S = 2.0  #: Records that wait longer are late.
 #: A fleet that has not changed for this many rows, and still falls behind, is at full load.
 _SETTLED_ROWS = 6
 

@@ -21,8 +21,7 @@ _REACH = 2.0
 _PLACES = 48
 ROUNDS = 10
 _GOOD = 12
-#: How much of a round's spread is that of the round before.
-_INERTIA = 0.3
+_INERTIA = 0.3  #: How much of a round's spread is that of the round before.
 
 
 def search(space: Space, loss: Callable[[Parameters], float], rounds: int = ROUNDS) -> Parameters:

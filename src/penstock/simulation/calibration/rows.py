@@ -14,8 +14,7 @@ from msgspec import Struct
 from penstock.core.model import Snapshot, Step
 from penstock.simulation.engines.engine import Engine
 
-#: Fewer samples say too little about a job, or about how well it is predicted.
-FEWEST_ROWS = 20
+FEWEST_ROWS = 20  #: Fewer samples say too little about a job, or about how well it is predicted.
 
 
 class RecordedSample(Struct, frozen=True, gc=False):

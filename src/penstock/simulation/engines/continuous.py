@@ -30,8 +30,7 @@ from penstock.simulation.faults import CapacityDrop, Faults, SkewSetsIn, SourceO
 #: How often a job whose capacity depends on its delay is checked, and the delay that is none.
 _LOOK_EVERY_S = 5.0
 _IN_TIME_S = 1.0
-#: A job warms up in this many steps.
-_WARMUP_STEPS = 4
+_WARMUP_STEPS = 4  #: A job warms up in this many steps.
 
 _THREE_STAGES = (
     Operator("source", 20e-6),
@@ -137,8 +136,7 @@ class ContinuousRun(InstantActuator):
         self._totals = (0.0, 0.0, 0.0, 0.0, 0.0, 0.0)
         self._latency_s = job.pipeline_latency_s + self._flow.path_s
 
-        #: Where the last checkpoint stands, counted in departures.
-        self._checkpoint = 0.0
+        self._checkpoint = 0.0  #: Where the last checkpoint stands, counted in departures.
         self._edges_s = edges_s(faults, CapacityDrop, SkewSetsIn, SourceOutage)[::-1]
         self._running: list[SimulatedExecutor] = list(self._roster.ready)
         self._down_s = self._down_until_s = 0.0
@@ -149,8 +147,7 @@ class ContinuousRun(InstantActuator):
         self._look_at_s = _LOOK_EVERY_S if job.late_contention > 0.0 else inf
         self._late = self._outage = False
         self._regime, self._can_rps = IDLE, 0.0
-        #: Looks at the delay apart.
-        self._next_change_s = self._next_event_s = 0.0
+        self._next_change_s = self._next_event_s = 0.0  #: Looks at the delay apart.
         self._take_stock()
 
     @property

@@ -100,8 +100,7 @@ class Dataflow:
             self.costs_s.append(taken * operator.service_s)
             longest_s = max((paths_s[feeder] for feeder in feeders), default=0.0)
             paths_s.append(operator.service_s + longest_s)
-        #: Service times along the longest way through.
-        self.path_s = max(paths_s)
+        self.path_s = max(paths_s)  #: Service times along the longest way through.
 
     def _feeder(self, operator: Operator, name: str, known: dict[str, float]) -> int:
         if name in known:

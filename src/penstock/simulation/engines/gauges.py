@@ -21,12 +21,9 @@ if TYPE_CHECKING:
     from penstock.simulation.engines.continuous import ContinuousJob
 
 _STEPS = 50
-#: Steps of the fraction of time for which records waited.
-_PRESSED_STEPS = 20
-#: The least that a gauge shows of the work of many workers.
-LEAST_SEEN = 0.3
-#: This many errors of measurement are drawn and used in turn.
-_ERRORS = 509
+_PRESSED_STEPS = 20  #: Steps of the fraction of time for which records waited.
+LEAST_SEEN = 0.3  #: The least that a gauge shows of the work of many workers.
+_ERRORS = 509  #: This many errors of measurement are drawn and used in turn.
 
 Readings = tuple[tuple[ExecutorSample, ...], tuple[OperatorSample, ...]]
 #: Of one operator: name, upstream, records in per record of the job, selectivity, the busy fraction

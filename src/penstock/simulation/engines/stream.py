@@ -25,8 +25,7 @@ from penstock.simulation.engines.engine import Curve
 _MAX_SWING = 3.0
 _MIN_CAPACITY_FRACTION = 0.05
 
-#: How far to look for the end of a calm, beyond what is asked for.
-_LOOK_AHEAD_S = 120
+_LOOK_AHEAD_S = 120  #: How far to look for the end of a calm, beyond what is asked for.
 
 
 #: The relative capacity in each second, and the lowest of all; not to be changed by anyone.

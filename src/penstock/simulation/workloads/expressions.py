@@ -55,8 +55,7 @@ NAMED: dict[str, str] = {
 """The loads of the studies, scaled so that their peak needs 12 executors of any job."""
 
 LONGEST_PHASE_S = 366 * 86_400.0
-#: Rows this many times as far apart as usual have a gap between them.
-GAP_FACTOR = 3.0
+GAP_FACTOR = 3.0  #: Rows this many times as far apart as usual have a gap between them.
 
 T = TypeVar("T")
 

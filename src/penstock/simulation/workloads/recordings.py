@@ -13,8 +13,7 @@ from msgspec import Struct
 from penstock.simulation.workloads import shape
 from penstock.simulation.workloads.shape import Series, Shape
 
-#: The length of the load of the laboratory.
-LABORATORY_S = 2700
+LABORATORY_S = 2700  #: The length of the load of the laboratory.
 
 
 class RecordedMeans(Struct, frozen=True):

@@ -25,8 +25,7 @@ from penstock.simulation.workloads.recordings import Laboratory, RecordedRates
 from penstock.simulation.workloads.shape import Fraction, Hold, Instant, Rate, Series, Shape, Span
 from penstock.simulation.workloads.traces import Trace
 
-#: Above this a float no longer counts single records.
-MOST_RPS = 1e15
+MOST_RPS = 1e15  #: Above this a float no longer counts single records.
 
 
 class Constant(Shape, frozen=True, tag="constant"):

@@ -21,10 +21,8 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-#: The throughput of an executor is judged by this many of the last batches.
-RECENT_BATCHES = 10
-#: A cap that would change by less than this stays.
-STEADY_FRACTION = 0.2
+RECENT_BATCHES = 10  #: The throughput of an executor is judged by this many of the last batches.
+STEADY_FRACTION = 0.2  #: A cap that would change by less than this stays.
 #: Options of the Kafka source with which the user has chosen a cap.
 OWN_CAP = "maxoffsetspertrigger"
 OWN_MINIMUM = "minoffsetspertrigger"

@@ -16,10 +16,8 @@ from penstock.spark.internals import Driver
 log = logging.getLogger(__name__)
 
 NO_WAIT = "0s"
-#: Batches that must complete on a fleet that does not change.
-CLEAN_BATCHES = 3
-#: New executors have this many rounds of them to take stateful work.
-ROUNDS = 3
+CLEAN_BATCHES = 3  #: Batches that must complete on a fleet that does not change.
+ROUNDS = 3  #: New executors have this many rounds of them to take stateful work.
 
 Batches = Callable[[], Mapping[str, int]]
 StatePartitions = Mapping[str, int | None]

@@ -37,11 +37,9 @@ log = logging.getLogger(__name__)
 #: If the curve does not reach back far enough, earlier offsets are asked for: up to 12 days.
 FIRST_AGE_S = 1.0
 DOUBLINGS = 20
-#: Then the interval of the oldest record is halved this often.
-HALVINGS = 4
+HALVINGS = 4  #: Then the interval of the oldest record is halved this often.
 
-#: The answer of a broker if no record is that young.
-NO_RECORD = -1
+NO_RECORD = -1  #: The answer of a broker if no record is that young.
 
 # Options of the Java client that librdkafka calls the same, or otherwise. Of others it has no need.
 _SAME = (

@@ -18,19 +18,14 @@ from msgspec import Struct
 from penstock.core.errors import SensorError
 from penstock.core.model import Batch
 
-#: A topic and the number of one of its partitions.
-Partition: TypeAlias = tuple[str, int]
+Partition: TypeAlias = tuple[str, int]  #: A topic and the number of one of its partitions.
 
-#: At most this many observed numbers of a batch are kept.
-MOST_OBSERVED = 20
+MOST_OBSERVED = 20  #: At most this many observed numbers of a batch are kept.
 
 _decode = msgspec.json.Decoder().decode
-#: A whole batch; the other entries of ``durationMs`` are its phases.
-_WHOLE = "triggerExecution"
-#: The phase that only a batch has that ran: an idle query reports the others.
-_RAN = "addBatch"
-#: State in files rather than in memory.
-_FILE_BYTES = "rocksdbSstFileSize"
+_WHOLE = "triggerExecution"  #: A whole batch; the other entries of ``durationMs`` are its phases.
+_RAN = "addBatch"  #: The phase that only a batch has that ran: an idle query reports the others.
+_FILE_BYTES = "rocksdbSstFileSize"  #: State in files rather than in memory.
 
 
 class SourceProgress(Struct, frozen=True):

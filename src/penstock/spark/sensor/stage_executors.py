@@ -12,8 +12,7 @@ from collections.abc import Iterable, Mapping
 
 from penstock.spark.internals import Driver, Json
 
-#: The smallest report of this time counts.
-WINDOW_S = 60.0
+WINDOW_S = 60.0  #: The smallest report of this time counts.
 
 
 def has_something(stage: Json) -> bool:

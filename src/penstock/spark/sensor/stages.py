@@ -29,10 +29,8 @@ Role = Literal["source", "state", "shuffle"]
 
 #: At most this many jobs are read at once; older ones are taken to be like them.
 JOBS_PER_READING = 60
-#: The time per record is judged by this number of stages of a place.
-SPREADS = 12
-#: The stages of this many batches are kept until the query reports them.
-BATCHES_KEPT = 100
+SPREADS = 12  #: The time per record is judged by this number of stages of a place.
+BATCHES_KEPT = 100  #: The stages of this many batches are kept until the query reports them.
 #: After this number of batches with records and without Python a place is known to run none.
 BATCHES_WITHOUT_PYTHON = 3
 

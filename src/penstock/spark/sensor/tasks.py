@@ -8,8 +8,7 @@ from msgspec import Struct
 
 from penstock.spark.internals import Driver, Json
 
-#: A stage with more tasks than this is judged by its first ones.
-TASKS_PER_STAGE = 128
+TASKS_PER_STAGE = 128  #: A stage with more tasks than this is judged by its first ones.
 
 
 class FinishedTask(Struct, frozen=True, gc=False):

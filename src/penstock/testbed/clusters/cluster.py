@@ -32,8 +32,7 @@ EXECUTOR_PROGRAMS = (
     "executor.YarnCoarseGrainedExecutorBackend",
     "k8s.KubernetesExecutorBackend",
 )
-#: Servers of the testbed sign their own certificates.
-UNCHECKED = ssl.create_default_context()
+UNCHECKED = ssl.create_default_context()  #: Servers of the testbed sign their own certificates.
 UNCHECKED.check_hostname, UNCHECKED.verify_mode = False, ssl.CERT_NONE
 #: What an executor of the testbed takes besides its heap; a node's room is counted in both.
 EXECUTOR_MIB, OVERHEAD_MIB = 512, 384

@@ -38,10 +38,8 @@ if TYPE_CHECKING:
 WARM_UP_BATCHES = 3
 FIRST_BATCH_TIMEOUT_S = 180.0
 WARM_UP_TIMEOUT_S = 30.0
-#: The load begins this long after its producer, at the latest.
-LEAD_S = 6
-#: Until the driver's Java has ended by itself before it is killed.
-END_TIMEOUT_S = 5.0
+LEAD_S = 6  #: The load begins this long after its producer, at the latest.
+END_TIMEOUT_S = 5.0  #: Until the driver's Java has ended by itself before it is killed.
 
 Say = Callable[[str], None]
 

@@ -36,8 +36,7 @@ LONGEST_WAIT_S = 0.02
 RECORDS_SHARE = 2 / 3
 #: A share of the lowest load: enough to compile code, too little to leave a backlog behind.
 WARM_UP_SHARE = 0.25
-#: A wave that is shorter than this rises less high.
-FULL_WAVE_S = 160.0
+FULL_WAVE_S = 160.0  #: A wave that is shorter than this rises less high.
 
 DEFAULT_MINUTES = 5.0
 FAST_MINUTES = 1.35
@@ -52,8 +51,7 @@ _SPAN_NAMES = (
     "wait_s window_s"
 )
 SPANS = frozenset(_SPAN_NAMES.split())
-#: What a move costs is a span as well: executor-hours.
-PRICES = frozenset({"move_price"})
+PRICES = frozenset({"move_price"})  #: What a move costs is a span as well: executor-hours.
 
 
 class DemoPlan(Struct, frozen=True):

@@ -23,14 +23,12 @@ if TYPE_CHECKING:
     from PIL.Image import Image
     from pyspark.sql import DataFrame
 
-#: Height, width, and red, green, blue.
-Pixels = NDArray[np.uint8]
+Pixels = NDArray[np.uint8]  #: Height, width, and red, green, blue.
 
 #: The packages of the extra `jobs`: how each is imported, and how it is installed.
 PACKAGES = {"pandas": "pandas", "PIL": "pillow", "pyarrow": "pyarrow"}
 JPEG_QUALITY = 85
-#: A larger picture is taken for an attempt to fill the memory of a worker.
-MOST_PIXELS = 1 << 24
+MOST_PIXELS = 1 << 24  #: A larger picture is taken for an attempt to fill the memory of a worker.
 
 _IMAGE = b'{"type":"image","id":%d,"sample":%d,"x":%d,"y":%d,"time_ms":%d,"image":"%s"}'
 _QUERY = b'{"type":"query","id":%d,"sample":%d,"x":%d,"y":%d,"time_ms":%d}'

@@ -35,8 +35,7 @@ if TYPE_CHECKING:
     from PIL.Image import Image
     from pyspark.sql import DataFrame
 
-#: The longer side of a stored copy.
-STORED_PX = 160
+STORED_PX = 160  #: The longer side of a stored copy.
 
 KEY_SCHEMA = "id BIGINT, sample INT, x INT, y INT, time_ms BIGINT"
 

@@ -36,8 +36,7 @@ HOT_CHANNEL_FRACTION = 1 / 2
 
 ACTIVE_PERSONS = 1000
 AUCTIONS_IN_FLIGHT = 100
-#: Ids this far ahead of the newest may be named before they exist.
-ID_LEAD = 10
+ID_LEAD = 10  #: Ids this far ahead of the newest may be named before they exist.
 
 PERSON_BYTES = 200
 AUCTION_BYTES = 500
@@ -66,8 +65,7 @@ LONGEST_ITEM_NAME = 20
 LONGEST_DESCRIPTION = 100
 LONGEST_MAILBOX = 7
 LONGEST_MAIL_HOST = 5
-#: One character in this many of a random string is a space.
-CHARACTERS_PER_SPACE = 13
+CHARACTERS_PER_SPACE = 13  #: One character in this many of a random string is a space.
 
 
 def last_person_id(event: int) -> int:

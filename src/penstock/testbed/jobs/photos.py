@@ -26,8 +26,7 @@ if TYPE_CHECKING:
 KINDS = ("disc", "ring", "square", "triangle", "cross", "star")
 SIDE_PX = 384
 PHOTOS_PER_BLOCK = 32
-#: Photos come from places on a map of this many metres each way.
-MAP_M = 10_000
+MAP_M = 10_000  #: Photos come from places on a map of this many metres each way.
 
 #: The radius of an object, as a part of the side.
 RADII = (0.18, 0.36)
@@ -56,8 +55,7 @@ class Photo:
     background: Colour
     colour: Colour
     lines: tuple[tuple[Point, Point, Colour], ...]
-    #: Where its noise is cut from.
-    noise: tuple[int, int]
+    noise: tuple[int, int]  #: Where its noise is cut from.
 
 
 class PhotoEvents(SeededStream):

@@ -35,10 +35,8 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
     from pyspark.sql.streaming.state import GroupState
 
-#: Images in the window of a sample.
-WINDOW_IMAGES = 1_000
-#: Pixels at multiples of this are kept.
-RASTER_PX = 16
+WINDOW_IMAGES = 1_000  #: Images in the window of a sample.
+RASTER_PX = 16  #: Pixels at multiples of this are kept.
 
 COLOURS = 3
 ANSWER_SCHEMA = (

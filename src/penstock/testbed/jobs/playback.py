@@ -16,8 +16,7 @@ from penstock.core.protocols import Clock
 from penstock.testbed.jobs.timeline import Timeline
 
 TICK_S = 0.01
-#: Later than this is not keeping up.
-TOLERANCE_S = 1.0
+TOLERANCE_S = 1.0  #: Later than this is not keeping up.
 #: So that a late sender still checks the clock, and whether it is stopped.
 RECORDS_PER_TICK = 20_000
 

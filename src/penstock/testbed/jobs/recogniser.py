@@ -35,8 +35,7 @@ EDGE_FILTER_PX = 7
 RANDOM_FILTERS = 64
 RANDOM_FILTER_PX = 5
 
-#: Photos to learn from; no stream of a job has this seed by default.
-TRAINING_SEED = 20_210_419
+TRAINING_SEED = 20_210_419  #: Photos to learn from; no stream of a job has this seed by default.
 #: Blocks of 32.
 TRAINING_BLOCKS = 10
 TRAINING_SIDES_PX = (128, 384)

@@ -21,8 +21,7 @@ KEYS = 100_000
 #: Characters of a string; with its key and what Spark adds, a little more in the store.
 STRING_CHARACTERS = 4_096
 
-#: About this much is drawn at once.
-BLOCK_CHARACTERS = 1 << 22
+BLOCK_CHARACTERS = 1 << 22  #: About this much is drawn at once.
 
 _ALPHABET = np.frombuffer(
     b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_", dtype=np.uint8

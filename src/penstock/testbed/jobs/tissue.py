@@ -68,8 +68,7 @@ class TissueImage:
     stamps: NDArray[np.int64]
     marks: NDArray[np.bool_]
     glow: int
-    #: Where its noise is cut from.
-    noise: tuple[int, int]
+    noise: tuple[int, int]  #: Where its noise is cut from.
 
 
 @dataclass(frozen=True, slots=True)
