@@ -1,7 +1,5 @@
 """The command line. Each command lives in its own file and is loaded when it is called."""
 
-from __future__ import annotations
-
 import sys
 import warnings
 from pathlib import Path

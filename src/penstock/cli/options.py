@@ -1,7 +1,5 @@
 """Options that several commands share: each has one name, one help text and one reader here."""
 
-from __future__ import annotations
-
 import pkgutil
 import re
 import tomllib

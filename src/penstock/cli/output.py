@@ -1,7 +1,5 @@
 """Where output goes: results to standard output, notes to standard error, never half a file."""
 
-from __future__ import annotations
-
 import signal
 import sys
 from collections.abc import Mapping

@@ -4,8 +4,6 @@ They take ten times as long to load as Python takes to start. A test compares th
 theirs.
 """
 
-from __future__ import annotations
-
 import os
 import sys
 import tomllib

@@ -1,7 +1,5 @@
 """Where the program `penstock` starts: what takes no command is answered without loading any."""
 
-from __future__ import annotations
-
 import os
 import sys
 

@@ -4,8 +4,6 @@ Time arrives as iteration: a clock yields the instants at which to take a turn. 
 runs as fast as it is asked, `WallClock` and `LiveClock` wait in real time.
 """
 
-from __future__ import annotations
-
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass

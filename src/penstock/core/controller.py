@@ -6,8 +6,6 @@ live job, a simulated one and a recorded one. Only what implements the interface
 differs; `settings.policy_spec.wire` puts them together.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 

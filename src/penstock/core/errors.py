@@ -11,8 +11,6 @@
 Anything else is a bug in Penstock: it crashes loudly and the fleet stays as it is.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from difflib import get_close_matches
 

@@ -4,8 +4,6 @@ A line is written whole, so a crash loses at most the line that was being writte
 line is dropped with a warning.
 """
 
-from __future__ import annotations
-
 import fcntl
 import warnings
 from collections.abc import Callable, Iterable, Iterator

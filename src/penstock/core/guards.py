@@ -13,8 +13,6 @@ hold. Each limit is implemented once for all policies.
 (8, '20 executors wanted, 8 are the most allowed')
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from math import floor
 

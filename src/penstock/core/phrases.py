@@ -1,7 +1,5 @@
 """Counts, rates and times in words: every reason says them alike."""
 
-from __future__ import annotations
-
 _SINGULAR = {"are": "is", "have": "has", "do": "does", "carry": "carries"}
 
 

@@ -4,8 +4,6 @@ Live, simulated and replayed jobs differ only in what implements `Clock`, `Senso
 Nothing here holds state. Nothing that decides may read a clock: time is an argument.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from typing import ClassVar, Protocol
 

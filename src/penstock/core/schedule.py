@@ -11,8 +11,6 @@ for a while:
 (True, False)
 """
 
-from __future__ import annotations
-
 import re
 from datetime import UTC, date, datetime, timedelta
 from functools import lru_cache

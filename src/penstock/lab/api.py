@@ -3,8 +3,6 @@
 They take the same texts as the command line, or objects, and give the same numbers.
 """
 
-from __future__ import annotations
-
 import dataclasses
 from collections.abc import Iterable, Mapping, Sequence
 from functools import partial

@@ -5,8 +5,6 @@ fleet of fixed size at a time, with a journal each. `profile_of` reads the profi
 it is what Phoebe decides from. `lab.experiments.profiling` does the same with simulated jobs.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping, Sequence
 from math import ceil
 from pathlib import Path

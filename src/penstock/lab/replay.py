@@ -6,8 +6,6 @@ decides the same again at every turn, because the header of the journal holds al
 from (`settings.header`).
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator, Sequence
 
 from msgspec import Struct

@@ -1,7 +1,5 @@
 """One rule from the literature per file; file name = table name = name on the command line."""
 
-from __future__ import annotations
-
 from penstock.core.protocols import Policy
 from penstock.policies.backlog_threshold import BacklogThreshold
 from penstock.policies.conttune import ContTune

@@ -1,7 +1,5 @@
 """The simplest rule on queues: long, one more; short, one fewer."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Annotated, ClassVar
 

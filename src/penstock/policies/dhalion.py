@@ -1,7 +1,5 @@
 """Dhalion: from symptom to diagnosis to cure, and no cure twice that did not help."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from math import floor
 from typing import Annotated, ClassVar, Literal

@@ -1,7 +1,5 @@
 """Dhalion as Koper adapted it: the whole job at once, by its lag and its throughput."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass
 from math import floor

@@ -5,8 +5,6 @@ rule comes from, where ours differs, and where it wins and loses are in ``NAME.m
 also stand in the docstring, as in a policy of one file.
 """
 
-from __future__ import annotations
-
 import inspect
 import re
 import sys

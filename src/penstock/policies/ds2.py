@@ -1,7 +1,5 @@
 """DS2: measure how fast every operator could be, and size the job in one step."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Annotated, ClassVar
 

@@ -1,7 +1,5 @@
 """DS2 that grows only when records are late, and shrinks only when none are."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Annotated, ClassVar
 

@@ -1,7 +1,5 @@
 """What Spark did for DStreams: batch time against batch interval, once a minute."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from math import floor
 from typing import Annotated, ClassVar

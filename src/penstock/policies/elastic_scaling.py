@@ -1,7 +1,5 @@
 """The published listener for Structured Streaming: how full is the trigger (Amadeus)."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from math import ceil
 from typing import Annotated, ClassVar

@@ -1,7 +1,5 @@
 """Two signals, as Databricks documents its enhanced autoscaling: busy slots and queued tasks."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 from math import ceil

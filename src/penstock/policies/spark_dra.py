@@ -1,7 +1,5 @@
 """Spark's own dynamic allocation of executors: what a batch user switches on."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from math import ceil
 from typing import Annotated, ClassVar

@@ -1,7 +1,5 @@
 """Dynamic allocation whose clock is the trigger, as proposed for Spark (SPARK-24815)."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from math import ceil, floor
 from typing import Annotated, ClassVar

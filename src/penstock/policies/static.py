@@ -1,7 +1,5 @@
 """A fixed fleet: what most teams run, and the measure of what scaling saves."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Annotated, ClassVar
 

@@ -1,7 +1,5 @@
 """What is asked of a run: the SLO, and what executors, lateness and moves cost."""
 
-from __future__ import annotations
-
 from msgspec import Struct
 
 from penstock.core.errors import ConfigError

@@ -1,7 +1,5 @@
 """What the header of a journal says about a run: written from its parts, and read back to them."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import TypeVar
 

@@ -9,8 +9,6 @@ table or a list of lists is written as JSON: ``hpa:behavior={"scale_down":{"wind
 Notation(name='trace', positional=('load.csv',), options={'hours': '24', 'peak_executors': '12'})
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Mapping
 from inspect import signature

@@ -11,8 +11,6 @@ penstock.core.errors.ConfigError: unknown key 'spark.penstock.maxExecutor' in th
     configuration: did you mean 'spark.penstock.maxExecutors'? Known: ...
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any

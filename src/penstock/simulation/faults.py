@@ -4,8 +4,6 @@ The engines read these; faults of the sensor and of the source, which are the sa
 engine, are carried out by the functions below.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from math import inf
 from typing import TypeAlias, get_args

@@ -1,7 +1,5 @@
 """What may change while a job is scaled: its settings, their file, and a switch outside of it."""
 
-from __future__ import annotations
-
 import logging
 from collections.abc import Callable
 from dataclasses import dataclass

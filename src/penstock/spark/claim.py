@@ -4,8 +4,6 @@ The mark is a system property of the driver's Java process: attachments of other
 through the same gateway, see it too.
 """
 
-from __future__ import annotations
-
 import os
 from contextlib import suppress
 from itertools import count

@@ -11,8 +11,6 @@ local[4] runs everything in one process, which cannot grow -> --master spark://H
     k8s://https://HOST:PORT
 """
 
-from __future__ import annotations
-
 import ast
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path

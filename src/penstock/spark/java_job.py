@@ -4,8 +4,6 @@ The job is Java or Scala and notices nothing. Its main method runs in the Java p
 driver, called through PySpark's gateway; this process looks for the session that it makes.
 """
 
-from __future__ import annotations
-
 import os
 import shlex
 import threading

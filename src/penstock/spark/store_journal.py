@@ -6,8 +6,6 @@ driver's disk, and a thread copies what is new, so no decision waits for the sto
 can append, a part grows there; where not, a longer copy of the part takes the place of the last.
 """
 
-from __future__ import annotations
-
 import logging
 import re
 from collections.abc import Callable, Iterable, Iterator

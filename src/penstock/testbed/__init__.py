@@ -10,8 +10,6 @@
 Start reading at `bed.py`. `keeper.py` says why no process stays behind.
 """
 
-from __future__ import annotations
-
 from penstock.testbed.bed import Testbed
 from penstock.testbed.java import find_java
 from penstock.testbed.pace import paced

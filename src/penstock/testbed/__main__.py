@@ -1,7 +1,5 @@
 """``python -m penstock.testbed``: get everything that a testbed needs, ahead of time."""
 
-from __future__ import annotations
-
 import sys
 
 from penstock.core.errors import ConfigError

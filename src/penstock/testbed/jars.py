@@ -5,8 +5,6 @@ fetched into a place of its own and moved into the cache when it is whole, so wh
 is complete.
 """
 
-from __future__ import annotations
-
 import fcntl
 import os
 import shutil

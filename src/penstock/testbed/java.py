@@ -1,7 +1,5 @@
 """Finding a Java that Spark runs on, or installing one where that is ours to do."""
 
-from __future__ import annotations
-
 import os
 import re
 import shutil

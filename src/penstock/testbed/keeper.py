@@ -21,8 +21,6 @@ as the containers of YARN do: orphans become its own children, which it kills an
 process, such as a network bridge, is removed at the very end by commands left with it ("finally").
 """
 
-from __future__ import annotations
-
 import ctypes
 import json
 import os

@@ -9,8 +9,6 @@ what is imported before the workers are forked is exempt from collection.
 Spark starts it (``spark.python.daemon.module``) as it would start its own.
 """
 
-from __future__ import annotations
-
 import gc
 import os
 import sys

@@ -1,7 +1,5 @@
 """``penstock calibrate``: a simulated engine that does what a recorded job did."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Annotated
 

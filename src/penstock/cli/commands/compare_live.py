@@ -1,7 +1,5 @@
 """``penstock compare-live``: scalers on real Spark under the same load."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from math import inf
 from pathlib import Path

@@ -1,7 +1,5 @@
 """``penstock doctor``: whether a job can be scaled, and what to set so that it can."""
 
-from __future__ import annotations
-
 import os
 import socket
 from pathlib import Path

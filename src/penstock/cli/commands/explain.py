@@ -1,7 +1,5 @@
 """``penstock explain``: a journal in words."""
 
-from __future__ import annotations
-
 import re
 from datetime import datetime
 from pathlib import Path

@@ -1,7 +1,5 @@
 """``penstock init``: a penstock.toml with every setting, its default and its meaning."""
 
-from __future__ import annotations
-
 import textwrap
 from collections.abc import Mapping
 from json import dumps as to_json

@@ -1,7 +1,5 @@
 """``penstock jobs``: the benchmark jobs that the demo can run."""
 
-from __future__ import annotations
-
 from typing import Annotated, Any
 
 from rich.table import Column, Table

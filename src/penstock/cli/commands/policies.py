@@ -1,7 +1,5 @@
 """``penstock policies``: what rules there are, and what each does."""
 
-from __future__ import annotations
-
 from typing import Annotated, Any
 
 import msgspec

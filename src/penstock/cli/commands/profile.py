@@ -1,7 +1,5 @@
 """``penstock profile``: what each size of a real job can carry, for the policies that need it."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Annotated

@@ -1,7 +1,5 @@
 """``penstock replay``: what a policy would have decided on a recorded journal."""
 
-from __future__ import annotations
-
 import dataclasses
 from pathlib import Path
 from typing import Annotated

@@ -1,7 +1,5 @@
 """``penstock report``: journals as one page."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated

@@ -1,7 +1,5 @@
 """``penstock reproduce``: a published study run again, beside what it printed."""
 
-from __future__ import annotations
-
 import sys
 from pathlib import Path
 from typing import Annotated

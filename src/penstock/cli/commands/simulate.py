@@ -1,7 +1,5 @@
 """``penstock simulate``: one policy, one load, every decision."""
 
-from __future__ import annotations
-
 import dataclasses
 import sys
 import time

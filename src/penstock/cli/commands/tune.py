@@ -1,7 +1,5 @@
 """``penstock tune``: search a policy's parameters, and write what was found."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from functools import partial
 from itertools import count

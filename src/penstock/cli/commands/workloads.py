@@ -1,7 +1,5 @@
 """``penstock workloads``: the shapes of loads, and the loads that have a name."""
 
-from __future__ import annotations
-
 import inspect
 from typing import Annotated, Any
 

@@ -1,7 +1,5 @@
 """What could be saved, as texts and as one page."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping, Sequence
 from html import escape
 

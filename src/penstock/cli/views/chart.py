@@ -1,7 +1,5 @@
 """A run as columns of blocks: load, fleet and delay over the same time."""
 
-from __future__ import annotations
-
 import itertools
 from collections.abc import Sequence
 

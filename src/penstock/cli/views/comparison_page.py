@@ -1,7 +1,5 @@
 """A tournament as one page: who ranks where, what the cost is made of, regret on each load."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping, Sequence
 from html import escape
 from itertools import groupby, zip_longest

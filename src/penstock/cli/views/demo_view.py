@@ -1,7 +1,5 @@
 """A live run on the screen, or as plain lines where there is no terminal."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from itertools import pairwise

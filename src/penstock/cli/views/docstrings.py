@@ -1,7 +1,5 @@
 """Docstrings of policies and settings as plain text, in sections and by parameter."""
 
-from __future__ import annotations
-
 import dataclasses
 import re
 from typing import Any

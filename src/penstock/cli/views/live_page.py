@@ -1,7 +1,5 @@
 """Live comparisons as one page: figures of each scaler, and the telemetry of every run."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from html import escape
 

@@ -1,7 +1,5 @@
 """The table of a tournament, as wide as the screen allows and no wider."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 

@@ -1,7 +1,5 @@
 """A reproduced study as one page: claims, charts, the paper's tables beside ours, the fit."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from html import escape
 

@@ -1,7 +1,5 @@
 """One run, its score, and many runs: scenario, oracle, tournament, sweep, tuning."""
 
-from __future__ import annotations
-
 from importlib import import_module
 from typing import Any
 

@@ -7,8 +7,6 @@ leave for that noise, and how early to ask, is found by trying: it runs with a f
 fleets that never change, and keeps the cheapest run.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache

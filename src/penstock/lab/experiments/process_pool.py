@@ -1,7 +1,5 @@
 """The same function on many items in processes of this machine, results in their order."""
 
-from __future__ import annotations
-
 import multiprocessing
 import os
 import signal

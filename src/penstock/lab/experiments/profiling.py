@@ -5,8 +5,6 @@ is run and watched, as a real one would be. The executor-hours that this costs a
 any score.
 """
 
-from __future__ import annotations
-
 from functools import lru_cache
 
 import numpy as np

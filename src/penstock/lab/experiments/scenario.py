@@ -1,7 +1,5 @@
 """One experiment: a job, a load, what goes wrong, a seed. Run it under a policy."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache

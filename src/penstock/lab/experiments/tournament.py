@@ -1,7 +1,5 @@
 """Policies x workloads x engines x seeds, run in processes, and how they rank."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import product

@@ -6,8 +6,6 @@ policy's defaults on the same run, so that all loads weigh the same. The best of
 has to beat the defaults on seeds and loads that were held back.
 """
 
-from __future__ import annotations
-
 import dataclasses
 from collections.abc import Callable, Mapping, Sequence
 from math import ceil, log

@@ -6,8 +6,6 @@ it: a job is fitted to the runs of the others, with what a batch costs, how long
 start and what their joining costs, and runs under the same load, policy and guards.
 """
 
-from __future__ import annotations
-
 import re
 import subprocess
 import sys

@@ -5,8 +5,6 @@ offsets of the partitions at the broker, records are done when the query reports
 failed tasks are those of Spark's own status store.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Sequence
 from itertools import accumulate
 from math import inf

@@ -4,8 +4,6 @@ A workload of hours is compressed into the minutes of the run, and scaled so tha
 is what the demo of that job has at its peak: about five executors' worth.
 """
 
-from __future__ import annotations
-
 from math import ceil
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Who sizes the fleet of a live run: a policy of Penstock, Spark itself, or nobody."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Any, ClassVar
 

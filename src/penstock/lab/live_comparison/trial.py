@@ -4,8 +4,6 @@ A process of its own, so that no run is affected by what another left behind: it
 `TrialOrder` as JSON and writes its `Trial` as one line of JSON.
 """
 
-from __future__ import annotations
-
 import os
 import platform
 import signal

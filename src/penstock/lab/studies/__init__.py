@@ -4,8 +4,6 @@ The table names the module and says in one line what the study did. A module is 
 study is asked for.
 """
 
-from __future__ import annotations
-
 from importlib import import_module
 from typing import Any
 

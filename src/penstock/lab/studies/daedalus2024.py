@@ -4,8 +4,6 @@ Three Flink jobs, six hours each: a sine, the clicks of an advertiser, the traff
 loads are the study's own, the cpu curve is that of its recorded workers.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from functools import partial
 

@@ -1,7 +1,5 @@
 """The tables of Pfister et al. (2024) beside ours, and what our runs say of its claims."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 
 import numpy as np

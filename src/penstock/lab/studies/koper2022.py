@@ -6,8 +6,6 @@ workers of which 8 are there at the start, Flink in reactive mode behind Kafka. 
 number of workers changed.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from statistics import fmean
 

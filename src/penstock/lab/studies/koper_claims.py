@@ -1,7 +1,5 @@
 """What Koper (2022) concludes from its tables, checked on ours."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from statistics import fmean
 

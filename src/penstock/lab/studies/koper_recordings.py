@@ -1,7 +1,5 @@
 """What Koper's study published: its tables and recorded runs, and the engine fitted to them."""
 
-from __future__ import annotations
-
 from functools import lru_cache
 from itertools import pairwise
 from statistics import fmean, median

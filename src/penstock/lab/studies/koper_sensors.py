@@ -1,7 +1,5 @@
 """How Koper's study saw its jobs: by Flink's gauges, and cpu by Kubernetes' metrics server."""
 
-from __future__ import annotations
-
 from collections import deque
 
 from msgspec.structs import replace

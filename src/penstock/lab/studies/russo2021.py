@@ -5,8 +5,6 @@ random, so each of them is followed. The job is calibrated on the results of the
 alone; what the queueing rule and DS2 do on it is then a prediction.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from itertools import product
 from math import log

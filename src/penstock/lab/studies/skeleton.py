@@ -5,8 +5,6 @@ from a cell to its result, and tables, charts and claims from the results. Its p
 in ``NAME.md``, what the paper printed in ``data/NAME.json``.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from importlib.resources import files

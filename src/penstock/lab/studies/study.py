@@ -4,8 +4,6 @@ Nothing here runs anything: a study module measures, and says the result in thes
 it can be written as JSON.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping, Sequence
 
 from msgspec import Struct, field

@@ -5,8 +5,6 @@ of random strings. What the paper calls a savepoint is here the commit of a batc
 all of the state, and what it calls a restore the loading of it by a query that starts again.
 """
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys

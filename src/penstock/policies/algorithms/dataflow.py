@@ -14,8 +14,6 @@ How operators share the executors decides what that means for the fleet:
   did anything else, and its need the full time of executors. Those times **add up**.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from graphlib import CycleError, TopologicalSorter
 from math import ceil, inf, isinf

@@ -4,8 +4,6 @@ The symptoms are those of Dhalion, as Heron ships it. Backpressure is in millise
 Heron counts it; `held_back_fraction` brings what an engine measures into that form.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from math import ceil
 from typing import Any, Literal

@@ -8,8 +8,6 @@ breaks the contract. All of them together take about a second.
 ...     check()
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from functools import partial
 

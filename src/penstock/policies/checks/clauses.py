@@ -3,8 +3,6 @@
 The first ones are about how a policy is written down: its class, parameters, docstring and file.
 """
 
-from __future__ import annotations
-
 import dataclasses
 import re
 from collections.abc import Callable, Iterator

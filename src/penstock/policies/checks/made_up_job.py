@@ -1,7 +1,5 @@
 """A made-up job for the checks: no engine, only numbers that agree, the same in every run."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from traceback import walk_tb
 from typing import Literal

@@ -1,7 +1,5 @@
 """Daedalus: the smallest fleet that carries the next 15 minutes and could recover in time."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 from math import inf

@@ -6,8 +6,6 @@ in which those behind it hold it back. The second is believed when the first pro
 Before that come rates and means over a window of samples, and when such a window is full.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Sequence
 from decimal import ROUND_HALF_UP, Decimal
 from math import inf, isfinite, isinf

@@ -3,8 +3,6 @@
 Around what it has to do lies the band of capacities in which nothing is done.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from math import floor, inf, isfinite, isinf

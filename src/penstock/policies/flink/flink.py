@@ -1,7 +1,5 @@
 """The autoscaler of Apache Flink's Kubernetes operator, on executors."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from itertools import chain
 from math import inf, isinf

@@ -7,8 +7,6 @@
   is the slots of the fleet.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping, Sequence
 from math import ceil, inf
 

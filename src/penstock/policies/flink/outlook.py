@@ -1,7 +1,5 @@
 """What was found out about a job at one turn, and how to say it."""
 
-from __future__ import annotations
-
 from math import inf, isfinite, isinf
 
 from msgspec import Struct

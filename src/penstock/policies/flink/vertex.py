@@ -4,8 +4,6 @@ Ten partitions on six tasks are no faster than on five: four of the six have two
 parallelism is moved, within the direction of scaling, to one that divides the load well.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from math import ceil, inf, isfinite, isinf
 from typing import Literal

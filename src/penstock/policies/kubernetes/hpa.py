@@ -1,7 +1,5 @@
 """Kubernetes' horizontal pod autoscaler, on executors."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache

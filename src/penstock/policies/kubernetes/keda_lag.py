@@ -1,7 +1,5 @@
 """KEDA's Kafka scaler: executors by the length of the queue."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from math import isqrt
 from typing import Annotated, ClassVar

@@ -4,8 +4,6 @@ All values are integers in thousandths of their unit. A metric that gives no num
 `MetricError`; its texts are the ones that Kubernetes reports, so that they can be looked up.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from math import ceil, inf, isnan, nan
 from typing import Literal

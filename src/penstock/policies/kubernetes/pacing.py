@@ -5,8 +5,6 @@ A policy that scales the Kubernetes way works out what its metrics ask for, says
 `Recommendations`, and only as much of it as can still matter.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Sequence
 from functools import lru_cache
 from itertools import takewhile

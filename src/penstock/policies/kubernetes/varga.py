@@ -1,7 +1,5 @@
 """Varga et al.: the horizontal pod autoscaler, fed with lag and utilisation."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from dataclasses import dataclass
 from math import floor

@@ -1,7 +1,5 @@
 """A decision as a sentence: what is seen, expected and done, its cost, and what it avoids."""
 
-from __future__ import annotations
-
 from msgspec.structs import replace
 
 from penstock.core.model import Decision, Reason

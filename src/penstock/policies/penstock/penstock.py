@@ -1,7 +1,5 @@
 """Our own rule: plan the next quarter of an hour, do the first step, plan again."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 from math import ceil

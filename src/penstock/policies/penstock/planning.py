@@ -3,8 +3,6 @@
 The load may do what was forecast, or less or more; a surge, or its end, is one scenario more.
 """
 
-from __future__ import annotations
-
 from bisect import bisect_left
 from collections.abc import Sequence
 from dataclasses import dataclass

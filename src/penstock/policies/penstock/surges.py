@@ -13,8 +13,6 @@ before it.
 All time spans are for bins of `BIN_S`; with other bins they are `pace` times as long.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from itertools import pairwise
 from math import exp, gamma, log, pi, sqrt

@@ -4,8 +4,6 @@ A station is a GI/G/k queue: arrivals and service times of any distribution, kno
 squared coefficient of variation (0 regular, 1 Poisson or exponential, above 1 bursty).
 """
 
-from __future__ import annotations
-
 from math import floor, inf
 
 from msgspec import Struct

@@ -1,7 +1,5 @@
 """Queueing theory: the smallest job whose response time stays within what the user asks for."""
 
-from __future__ import annotations
-
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise

@@ -1,7 +1,5 @@
 """Two thresholds on filtered cpu, memory and other metrics (Borkowski et al., VLDB 2019)."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 from math import ceil, inf, sqrt

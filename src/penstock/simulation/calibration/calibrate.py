@@ -4,8 +4,6 @@ The prediction of the rest is given what arrived and how many executors there we
 A journal of a job with a trigger gives a micro-batch job, any other a continuous one.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 import msgspec

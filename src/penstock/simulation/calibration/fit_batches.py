@@ -8,8 +8,6 @@ Batches in which executors joined, and those right after, are no part of the lin
 beyond it is what joining costs. Batches that left records behind show the admission limit.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Sequence
 from itertools import pairwise
 from math import ceil

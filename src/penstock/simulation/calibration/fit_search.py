@@ -1,7 +1,5 @@
 """The parameters of least loss: looked for at random where it is least, then step by step."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 import numpy as np

@@ -1,7 +1,5 @@
 """A recorded run as rows, and how far a simulated one is off it."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import pairwise
 from statistics import fmean, median

@@ -6,8 +6,6 @@ with the hottest key gets more. The job runs at the pace of the worker that is a
 first, because all others wait for it through backpressure.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Annotated, NamedTuple
 

@@ -5,8 +5,6 @@ that lasts as many seconds as it has rates; `finish` gives the `Outcome`, from w
 of each record follows (FIFO: the k-th record to arrive is the k-th to depart).
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import ClassVar, Protocol, TypeAlias
 

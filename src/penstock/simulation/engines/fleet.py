@@ -13,8 +13,6 @@ True
 ['3']
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 from math import inf

@@ -3,8 +3,6 @@
 `batches` runs it, `stages` says what a batch costs.
 """
 
-from __future__ import annotations
-
 from functools import lru_cache
 from math import exp, inf
 from statistics import NormalDist

@@ -5,8 +5,6 @@ arrival rate, what is not processed is the backlog, and the age of its oldest re
 While the source is out nothing is seen; the first reading after that has the mean over the gap.
 """
 
-from __future__ import annotations
-
 from bisect import bisect_right
 from collections import deque
 from itertools import accumulate

@@ -10,8 +10,6 @@ is exact, with its bends inside a second too.
 Curve(at_s=[0.0, 1.0, 2.0, 2.5, 3.0, 4.0], records=[0.0, 10.0, 30.0, 40.0, 40.0, 40.0])
 """
 
-from __future__ import annotations
-
 from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
 from functools import lru_cache

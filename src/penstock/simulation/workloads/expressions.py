@@ -17,8 +17,6 @@ Operators stand between spaces, because names and files may hold any of these si
 'sine:mean=40k,amplitude=25k'
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable, Iterator
 from math import ceil

@@ -1,7 +1,5 @@
 """Loads of studies that are shipped: two that were recorded, one that stands in for a third."""
 
-from __future__ import annotations
-
 from functools import lru_cache
 from importlib.resources import files
 from typing import Literal

@@ -1,7 +1,5 @@
 """What a workload is, what all shapes of one share, and arithmetic on a series of rates."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from itertools import accumulate
 from math import exp, sqrt

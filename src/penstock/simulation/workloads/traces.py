@@ -12,8 +12,6 @@ Most forms of files need no options:
 Whatever is wrong with a file is said in one sentence with its name and line.
 """
 
-from __future__ import annotations
-
 import csv
 from collections.abc import Iterator
 from datetime import UTC, datetime

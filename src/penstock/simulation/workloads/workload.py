@@ -11,8 +11,6 @@ error; only noise that would dip below zero ends at zero.
 [10.0, 10.0, 30.0, 30.0]
 """
 
-from __future__ import annotations
-
 from math import ceil, log
 from typing import Annotated
 

@@ -7,8 +7,6 @@ anywhere while the fleet changes (`locality`). Both wait for answers from the sc
 from one thread, never from a listener of Spark.
 """
 
-from __future__ import annotations
-
 import logging
 from collections.abc import Mapping, Set
 from math import inf

@@ -6,8 +6,6 @@ query, one batch takes 8.5 s longer instead of 0.6 s. Without the wait, tasks ru
 free, load their state there, and stay when the wait is restored.
 """
 
-from __future__ import annotations
-
 import logging
 from collections.abc import Callable, Mapping
 

@@ -10,8 +10,6 @@ gives Penstock's client (librdkafka) the settings that the query gives the Java 
 other names for some of them and reads other kinds of key files.
 """
 
-from __future__ import annotations
-
 import logging
 import re
 from collections.abc import Callable, Iterable, Mapping

@@ -1,7 +1,5 @@
 """What waits at a source, from end offsets over time: arithmetic without a broker."""
 
-from __future__ import annotations
-
 from bisect import bisect_right
 from collections import deque
 from collections.abc import Mapping

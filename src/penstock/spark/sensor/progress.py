@@ -4,8 +4,6 @@ What Spark writes for an unknown value (NaN, -1, null, an empty text, a missing 
 ``None`` or zero here. Fields may come and go between versions 4.0 and 4.3.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from datetime import datetime
 from itertools import islice

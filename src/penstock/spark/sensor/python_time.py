@@ -6,8 +6,6 @@ their workers ran. It is clock time: a UDF that waits (for an HTTP service, say)
 computed, and so does one that waits for a core on a machine with more slots than cores.
 """
 
-from __future__ import annotations
-
 import logging
 import re
 from collections.abc import Collection, Mapping

@@ -5,8 +5,6 @@ each stage that ran at that moment. Garbage is part of it. After a collection it
 smallest of several reports is close to what is in use.
 """
 
-from __future__ import annotations
-
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
 

@@ -4,8 +4,6 @@ Each module has a function `start` that gives a running `SparkCluster`. They end
 processes.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 from penstock.testbed.clusters import kubernetes, standalone, yarn

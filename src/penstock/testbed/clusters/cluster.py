@@ -1,7 +1,5 @@
 """What all clusters have in common: nodes that come and go, and the executors on them."""
 
-from __future__ import annotations
-
 import json
 import os
 import signal

@@ -5,8 +5,6 @@ and leads to it by links, so that executors find the Java, the Python, the jars 
 that the driver has, under the same names.
 """
 
-from __future__ import annotations
-
 import hashlib
 import io
 import json

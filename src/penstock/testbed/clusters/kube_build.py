@@ -1,7 +1,5 @@
 """What Kubernetes needs of this machine, and its servers, built once from their Go modules."""
 
-from __future__ import annotations
-
 import hashlib
 import os
 import shutil

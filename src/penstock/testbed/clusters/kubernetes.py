@@ -5,8 +5,6 @@ own: when it is killed, the kernel ends its pods and removes its mounts, as if i
 Pods sit in network namespaces on a bridge, which is all that they can reach.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import secrets

@@ -1,7 +1,5 @@
 """Spark's own cluster manager: a master, and a worker on each node."""
 
-from __future__ import annotations
-
 from functools import partial
 
 from penstock.testbed.clusters.cluster import ClusterSite, SparkCluster, ask_json

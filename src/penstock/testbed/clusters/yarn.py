@@ -4,8 +4,6 @@ No MiniYARNCluster: a process each, so that they can be lost. Each node has a lo
 its own (127.0.0.2, 127.0.0.3, ...), by which YARN and Spark tell the nodes apart.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from functools import partial
 from pathlib import Path

@@ -1,7 +1,5 @@
 """What the demo runs: sizes, paces and the load."""
 
-from __future__ import annotations
-
 import dataclasses
 import os
 from collections.abc import Set

@@ -1,7 +1,5 @@
 """The benchmark jobs by name: ``jobs.toml`` says what each is."""
 
-from __future__ import annotations
-
 from importlib.resources import files
 
 from msgspec import Struct, structs, toml

@@ -11,8 +11,6 @@ References
 github.com/nexmark/nexmark at 6b3646c3, `nexmark-flink/.../generator` and `.../queries`.
 """
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

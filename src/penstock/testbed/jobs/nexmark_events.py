@@ -6,8 +6,6 @@ times are milliseconds since the epoch.
 Speed: random numbers are drawn by numpy for 5,000 events at once, text is sliced from pools, and
 each event is one formatting of bytes."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Literal, get_args
 

@@ -3,8 +3,6 @@
 Nothing is skipped: what is late is sent late, and an event always says when it was due.
 """
 
-from __future__ import annotations
-
 import logging
 from collections.abc import Callable, Iterator, Sequence
 from typing import Protocol

@@ -12,8 +12,6 @@ spark`` the tasks of a Spark application make and send the same events
 (`penstock.testbed.jobs.spark_sender`).
 """
 
-from __future__ import annotations
-
 import argparse
 import logging
 import signal

@@ -1,7 +1,5 @@
 """The streams of events by name; `producer` sends them, the jobs read them."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from functools import partial
 

@@ -4,8 +4,6 @@ The n-th event (from 0) is due when the rates so far add up to more than n, so t
 before the stream starts: an event says when it was due, not when a busy machine got round to it.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from math import ceil, inf
 

@@ -15,8 +15,6 @@ partition, in order. A microscope scans a sample row by row, 1,000 positions, th
 An image takes about 1 ms to draw and encode: cells are copied from a pool of stamps, one for each
 32 x 32 pixels at most, noise and glow from pools of their own."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass
 
