@@ -21,10 +21,10 @@ from penstock.core.errors import ConfigError
 from penstock.observe.notices import show_log
 from penstock.settings.spark_conf import file_of, layers
 from penstock.settings.toml import Settings, settle
+from penstock.spark.application import check_application
 from penstock.spark.attach import CONFIGURED, Attachment
 from penstock.spark.changes import SettingsSource
 from penstock.spark.internals import Driver
-from penstock.spark.scaling import check_application
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

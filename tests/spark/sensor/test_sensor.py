@@ -15,8 +15,8 @@ import pytest
 from py4j.protocol import Py4JError  # type: ignore[import-untyped]
 
 from penstock.core.errors import SensorError
+from penstock.spark.application import Missing, probe
 from penstock.spark.internals import Driver
-from penstock.spark.scaling import Missing, probe
 from penstock.testbed import wait_until
 from tests.spark.sensor.sensing import now_s, readings, sensing
 
