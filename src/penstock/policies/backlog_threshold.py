@@ -34,11 +34,6 @@ class BacklogThreshold:
     The rule: per operator, ``backlog > high_records: k + 1``; ``backlog <= low_records: k - 1``;
     else ``k``. The executors run an instance of every operator each, so the fleet is the largest
     of these: it grows if any queue is long and shrinks only if all are short.
-
-    Parameters
-    ----------
-    low_records, high_records: The two thresholds, T_in and T_out.
-    period_s: Seconds between decisions.
     """
 
     low_records: Annotated[float, Meta(ge=0)] = 50.0

@@ -93,19 +93,6 @@ class ContTune:
     ``capacity(n) >= arrival x (1 + overprovisioning)``; if no observed size is within
     `known_distance` of ``n``, DS2's linear estimate is taken instead (Small). Changes by a factor
     of less than ``1 + least_change`` are not made.
-
-    Parameters
-    ----------
-    known_distance: How far from an observed size the process is believed (alpha); 0 is DS2 with a
-        cache.
-    overprovisioning: Added on top of what arrives, as a fraction.
-    most_held_back: Records are held back, if for more than this fraction of the time.
-    high_usage, low_usage: The fraction of the fleet that the load needs when it is too small, and
-        too large.
-    least_change: The smallest relative change that is worth a reconfiguration.
-    window_s: Rates are means over this window; one observation is made per window, and nothing is
-        decided before the fleet has been as it is for that long.
-    period_s: Seconds between decisions.
     """
 
     known_distance: Annotated[int, Meta(ge=0)] = 3

@@ -58,19 +58,6 @@ class Dhalion:
 
     All operators share the executors, so the fleet grows to what the pressed operator needs;
     where stages take turns the job is pressed as a whole.
-
-    Parameters
-    ----------
-    noise_ms: Backpressure below this is noise (ms/s).
-    skew_ratio: Executors differ when the fastest exceeds this many times the slowest.
-    growth_rps: A queue in front of the source grows above this slope (records/s).
-    quiet_s: A queue is almost empty if it holds less than arrives in this many seconds, besides
-        what waits for the next trigger.
-    shrink_fraction: How much smaller to become at a time.
-    wait_s: Judge a cure, and try the next, only after this time.
-    blacklist_ratio: The fraction of failures that blacklists a cure.
-    blacklist_s: After this time a blacklisted cure may be tried again.
-    period_s: Seconds between decisions.
     """
 
     noise_ms: Annotated[float, Meta(ge=0)] = measurements.NOISE_MS

@@ -49,21 +49,6 @@ class DhalionAdapted:
     ``n' = ceil(n x arrival / throughput x (1 + overprovisioning))``, where the throughput is what
     comes in at the sink. Else, if backpressure, lag and cpu are all below their thresholds:
     ``n' = floor(n x (1 - shrink_fraction))``.
-
-    Parameters
-    ----------
-    latency_threshold_s: Event-time lag above which the job is late, as a mean over partitions: 1, 5
-        and 10 s in the study.
-    overprovisioning: Added on top when growing, as a fraction.
-    throughput_at: Where throughput is counted: at the ``sink`` as in the study, or at the
-        ``source``, which suits a job whose sink gets fewer records than arrive.
-    backpressure_fraction: Shrink only if no operator is backpressured for more than this fraction
-        of time.
-    cpu_fraction: Shrink only below this mean cpu.
-    shrink_fraction: How much smaller to become at a time.
-    window_s: Metrics are means, and growth is a slope, over this window.
-    lag_window_s: The same for the lag alone: 0 in the study, which looks at the lag of the moment.
-    period_s: Seconds between decisions.
     """
 
     latency_threshold_s: Annotated[float, Meta(gt=0)] = 5.0

@@ -1,8 +1,8 @@
 """What is known of a policy: its docstring, and the Markdown file beside its module.
 
-The docstring has the rule and its parameters, which are read with the code. Examples, where the
-rule comes from, where ours differs, and where it wins and loses are in ``NAME.md``; all of it may
-also stand in the docstring, as in a policy of one file.
+The docstring has the rule, which is read with the code. Its parameters, examples, where the rule
+comes from, where ours differs, and where it wins and loses are in ``NAME.md``; all of it may also
+stand in the docstring, as in a policy of one file.
 """
 
 import inspect
@@ -26,12 +26,12 @@ def documentation(kind: type) -> str:
     notes = Path(file).with_suffix(".md") if file else None
     if notes is None or not notes.is_file():
         return text
-    # Examples are indented in Markdown, so that they show as code.
+    # In Markdown examples are indented, so that they show as code, and parameters are a list.
     unindented = re.sub(r"^ {4}", "", notes.read_text(encoding="utf-8"), flags=re.MULTILINE)
     _, *sections = unindented.split("\n## ")
     parted = (section.partition("\n") for section in sections)
     underlined = (f"{name}\n{'-' * len(name)}\n{body.strip()}" for name, _, body in parted)
-    return "\n\n".join([text, *underlined])
+    return re.sub(r"^- (?=\w+(, \w+)*: )", "", "\n\n".join([text, *underlined]), flags=re.MULTILINE)
 
 
 def parameters(text: str) -> list[tuple[list[str], str]]:

@@ -21,18 +21,6 @@ class Ds2:
     ``ceil((1 + overprovisioning) x sum_i instances_i)`` where stages take turns on the same
     slots (Spark): there the busy fraction is run time over slots x wall time, so ``instances_i``
     counts executors at full time, and times add up.
-
-    Parameters
-    ----------
-    overprovisioning: Added on top, as a fraction: 0, 0.33 and 0.66 in Koper's study.
-    whole_instances: Whether instances are rounded up before the margin is put on top, as in Koper's
-        study.
-    sharing: ``max`` for slot sharing, ``sum`` for stages that take turns, ``auto`` to tell by
-        whether the job has a trigger.
-    window_s: Rates are means over this window: one snapshot of a job of micro-batches may see no
-        batch.
-    least_shrink: Smaller shrinks than this are not worth it; DS2's own manager has 2.
-    period_s: Seconds between decisions.
     """
 
     overprovisioning: Annotated[float, Meta(ge=0)] = 0.33

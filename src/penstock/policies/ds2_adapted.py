@@ -17,18 +17,6 @@ class Ds2Adapted:
 
     The rule: ``n' = ceil((1 + overprovisioning) x needed)`` by the walk of `ds2`;
     ``n' > n`` counts only if ``lag > up_lag_s``, ``n' < n`` only if ``lag < down_lag_s``.
-
-    Parameters
-    ----------
-    overprovisioning: Added on top, as a fraction: 0, 0.33 and 0.66 in the study.
-    up_lag_s: Grow only above this event-time lag.
-    down_lag_s: Shrink only below this event-time lag.
-    whole_instances: Whether instances are rounded up before the margin is put on top, as in Koper's
-        study.
-    sharing: ``max`` for slot sharing, ``sum`` for stages that take turns, ``auto`` to tell by
-        whether the job has a trigger.
-    window_s: Rates are means over this window.
-    period_s: Seconds between decisions.
     """
 
     overprovisioning: Annotated[float, Meta(ge=0)] = 0.33

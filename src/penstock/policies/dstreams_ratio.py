@@ -29,12 +29,6 @@ class DstreamsRatio:
 
     The rule: ``ratio = mean batch time / trigger interval`` over the last `period_s`; if ``ratio
     >= up_ratio`` add ``max(1, round(ratio))``, if ``ratio <= down_ratio`` remove one.
-
-    Parameters
-    ----------
-    up_ratio, down_ratio: ``spark.streaming.dynamicAllocation.scalingUpRatio`` and
-        ``scalingDownRatio``.
-    period_s: Seconds between decisions, ``scalingInterval``.
     """
 
     up_ratio: Annotated[float, Meta(gt=0)] = 0.9

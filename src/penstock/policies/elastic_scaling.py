@@ -25,12 +25,6 @@ class ElasticScaling:
     The rule: ``usage = batch time / trigger interval``, ``mean`` of it with each older batch
     weighing `smoothing` times as much as the next; outside of ``low .. high``,
     ``n = ceil(n x mean)``.
-
-    Parameters
-    ----------
-    smoothing: What a batch weighs against the one after it.
-    low_usage, high_usage: The band in which nothing is changed.
-    period_s: Seconds between decisions.
     """
 
     smoothing: Annotated[float, Meta(ge=0, lt=1)] = 0.6

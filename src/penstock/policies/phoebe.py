@@ -48,22 +48,6 @@ class Phoebe:
     Giving back one or two executors is not worth a rescale. ``recovery_i`` adds up the downtime,
     the time to process at ``capacity_i`` what came since the checkpoint and during the downtime,
     the time for what came during that time, and so on.
-
-    Parameters
-    ----------
-    capacity: From profiling: pairs of executors and the records/s that they can process. Without a
-        profile it holds.
-    latency: From profiling: triples of executors, records/s and seconds of latency.
-    recovery_target_s: A size from which the job would not recover this fast is not chosen.
-    downtime_s: How long a rescale or a failure stops the job; profiling measures it.
-    checkpoint_interval_s: What a stop repeats at worst, where the job does not say; a micro-batch
-        job repeats a batch.
-    indifference: Latencies and recovery times within this fraction of the lowest count as equal.
-    ignored_shrink: Giving back up to this many executors is not worth a rescale.
-    loop_s: Seconds between plans.
-    period_s: Seconds between samples.
-    profile: The file of ``penstock profile JOB`` to take capacity, latency and downtime from. It is
-        read once, when the policy is set up; what was read goes into the header of the journal.
     """
 
     capacity: tuple[tuple[int, float], ...] = ()

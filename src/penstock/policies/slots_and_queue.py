@@ -21,15 +21,6 @@ class SlotsAndQueue:
     over `window_s`. Above `high_utilization`, while tasks wait, ``n = ceil(n x min(most_growth,
     (utilization + queue) / target_utilization))``. Below `low_utilization`, in a fleet that has
     been as large for that long, ``n = ceil(n x utilization / target_utilization)``.
-
-    Parameters
-    ----------
-    high_utilization, low_utilization: Nothing is changed in between.
-    target_utilization: How busy the slots shall be after a change.
-    least_queue: Tasks wait when there is at least this much of one for each slot, on average.
-    most_growth: One decision makes the fleet at most this many times as large.
-    window_s: Both signals are means over this window.
-    period_s: Seconds between decisions.
     """
 
     high_utilization: Annotated[float, Meta(gt=0, le=1)] = 0.8

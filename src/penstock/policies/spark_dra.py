@@ -27,13 +27,6 @@ class SparkDra:
     The rule: ``needed = ceil((running + pending tasks) x ratio / cores per executor)``. While
     tasks have waited for `backlog_timeout_s`, add 1, 2, 4, 8 ... executors, once per timeout, up
     to ``needed``. Above ``needed``, remove the executors that were idle for `idle_timeout_s`.
-
-    Parameters
-    ----------
-    allocation_ratio: ``spark.dynamicAllocation.executorAllocationRatio``.
-    backlog_timeout_s: ``spark.dynamicAllocation.schedulerBacklogTimeout``, also the sustained one.
-    idle_timeout_s: ``spark.dynamicAllocation.executorIdleTimeout``.
-    period_s: Seconds between decisions.
     """
 
     allocation_ratio: Annotated[float, Meta(gt=0, le=1)] = 1.0

@@ -31,15 +31,6 @@ class SparkTriggerDra:
     ceil(tasks of the widest stage x ratio / cores per executor)``. If every batch since the last
     decision left its executors idle for at least ``idle_fraction`` of the trigger interval,
     remove ``max(1, floor(deallocation_ratio x n))`` of them, once per trigger interval.
-
-    Parameters
-    ----------
-    backlog_fraction: ``schedulerBacklogTimeout``, as a fraction of the trigger interval.
-    idle_fraction: ``executorIdleTimeout``, as a fraction of the trigger interval.
-    deallocation_ratio: ``spark.dynamicAllocation.executorDeallocationRatio``: the share of the
-        fleet that one decision may remove.
-    allocation_ratio: ``spark.dynamicAllocation.executorAllocationRatio``.
-    period_s: Seconds between decisions.
     """
 
     backlog_fraction: Annotated[float, Meta(gt=0)] = 1.0

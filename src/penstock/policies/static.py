@@ -15,11 +15,6 @@ class Static:
     """Always the same number of executors.
 
     The rule: ``n = executors``.
-
-    Parameters
-    ----------
-    executors: The size of the fleet.
-    period_s: Seconds between decisions.
     """
 
     executors: Annotated[int, Meta(ge=1)] = 12

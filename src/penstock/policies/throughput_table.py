@@ -56,15 +56,6 @@ class ThroughputTable:
     The rule: while there is lag, ``best[n] = max(best[n], throughput)``. Lag that grows: up; no
     lag: maybe down. Then ``n' = ceil(arrival x (1 + overprovisioning) / (best[n] / n))``, with
     the nearest known size in place of an unknown ``n``.
-
-    Parameters
-    ----------
-    overprovisioning: Added on top of what arrives, as a fraction.
-    up_lag_s: There is lag above this event-time lag.
-    down_lag_s: There is none below this event-time lag.
-    window_s: Throughput, arrivals and growth are taken over this window; nothing is recorded this
-        soon after a rescale.
-    period_s: Seconds between decisions.
     """
 
     overprovisioning: Annotated[float, Meta(ge=0)] = 0.2

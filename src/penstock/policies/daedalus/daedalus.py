@@ -73,24 +73,6 @@ class Daedalus:
     ``own cpu / cpu of the busiest``; sizes never seen are in proportion. ``recovery_i`` is the
     downtime plus the time to work off with ``C_i - forecast`` what came since the checkpoint and
     during the downtime.
-
-    Parameters
-    ----------
-    recovery_target_s: A size from which the job would not recover this fast is not chosen.
-    loop_s: Seconds between plans; the cpu and throughput of an executor are means over them.
-    grace_s: No plan this soon after a rescale.
-    lasting_s: Only a necessary plan this soon after a rescale.
-    executor_warmup_s: Samples this soon after the start of an executor or after a rescale teach
-        nothing.
-    checkpoint_interval_s: What a stop repeats at worst, where the job does not say; a micro-batch
-        job repeats a batch.
-    most_executors: Where the search for a size ends; bounds of the fleet are set apart.
-    skew: How far behind the busiest executor another stays: ``proportional`` as in the paper, or
-        ``additive``, by the same difference in cpu, as in its published code.
-    count_lag: Whether a recovery also works off what waits already, as in the published code.
-    auto_arima: Forecast with the automatic ARIMA of statsforecast (extra ``arima``) instead of
-        ours. A plan then takes a fifth of a second, not of a millisecond.
-    period_s: Seconds between samples; more than one per plan measure recoveries more finely.
     """
 
     recovery_target_s: Annotated[float, Meta(gt=0)] = 600.0

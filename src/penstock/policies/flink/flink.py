@@ -40,41 +40,6 @@ class Flink(Options):
     required(u_min)``, each vertex gets ``ceil(p x required(u_target) / capacity)`` tasks, and the
     job as many executors as its widest vertex needs. Growing happens at once; shrinking after
     `scale_down_interval_s`, to the largest size needed in that time.
-
-    Parameters
-    ----------
-    utilization_target: Part of its time that a vertex should be busy after a rescale.
-    utilization_max, utilization_min: Nothing is done in between; left out, `boundary` above and
-        below the target.
-    boundary: Half the width of that band.
-    window_s: Metrics are taken over this window, all of the same fleet.
-    stabilization_s: This long after a change of the fleet the window does not start yet.
-    catch_up_s: Time in which a backlog should be worked off; 0 leaves backlog and restart out.
-    restart_s: Assumed downtime of one rescale.
-    track_restarts, restart_limit_s: Use the longest of the last restarts that were seen instead, up
-        to the limit.
-    backlog_threshold_s: With more backlog than this many seconds of input, nothing shrinks.
-    scale_down_interval_s: How long a scale down waits; 0 is not at all.
-    max_scale_down_factor, max_scale_up_factor: One step leaves at least ``1 - down`` and makes at
-        most ``1 + up`` times the tasks.
-    vertex_min, vertex_max: Bounds of the tasks of a vertex; one that lies outside already may stay
-        there.
-    alignment: Whether sources get a parallelism that suits their partitions: the first above which
-        each task has fewer, one that divides them evenly, or any.
-    observed_lag_threshold_s, observed_switch_threshold, observed_min_observations: From this many
-        seconds of backlog on, the rate of a source shows its capacity; seen this often, it is
-        believed if busy time promises more by this fraction.
-    effectiveness_enabled, effectiveness_threshold: Refuse another scale up if the last one brought
-        less than this part of its promise.
-    observed_scalability, observed_scalability_min_observations: Learn from this many past scalings
-        that capacity grows less than linearly.
-    observed_scalability_coefficient_min: The least part of its nominal capacity that a task may be
-        found to bring.
-    heap_threshold: Scale nothing while the fullest executor's memory is above this fraction on
-        average.
-    history_count, history_age_s: This many past scalings, up to that age, are remembered for each
-        vertex.
-    period_s: Seconds between decisions.
     """
 
     window_s: Seconds = 900.0

@@ -26,22 +26,6 @@ class Hpa:
 
     Executors that start or are not measured are filled in against the direction of scaling: idle
     when growing, busy when shrinking.
-
-    Parameters
-    ----------
-    cpu_target_fraction: Part of the requested cpu that should be in use.
-    memory_target_fraction: The same of memory; left out, memory does not count.
-    tolerance_up_fraction, tolerance_down_fraction: How far off its target usage may lie before
-        anything is done.
-    cpu_initialization_s: This long after its start an executor that is not ready counts as
-        starting, and the cpu of a ready one counts only when it was sampled after the start.
-    initial_readiness_delay_s: An executor that was last ready this soon after its start was never
-        ready.
-    metric_window_s: How long a sample of cpu is taken for.
-    stabilize_down_s: Shrink only to the highest recommendation of this many past seconds.
-    behavior: Kubernetes' ``spec.behavior``: windows, policies and tolerances per direction. Left
-        out, one turn at most doubles the fleet.
-    period_s: Seconds between decisions.
     """
 
     cpu_target_fraction: Annotated[float, Meta(ge=0.01, le=10)] = 0.7

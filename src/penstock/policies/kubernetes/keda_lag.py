@@ -45,23 +45,6 @@ class KedaLag:
     ``lag / (threshold x n)`` lies within the tolerance of 1; then the stabilisation and the limit
     of Kubernetes' autoscaler, which KEDA feeds. An inactive job (lag at most
     `activation_lag_threshold` for `cooldown_s`) goes to 0; an active one comes back with 1.
-
-    Parameters
-    ----------
-    lag_threshold: Records that one executor may have waiting. KEDA's default of 10 suits one
-        message per task; a streaming job has about ``its rate per executor x the delay it may
-        have``, and a micro-batch job at least ``its rate per executor x 1.5 x the trigger
-        interval``.
-    activation_lag_threshold: More records than this wake a job that sleeps.
-    limit_to_partitions_with_lag: No more executors than partitions that have a lag.
-    ensure_even_distribution: Only numbers of executors that divide the partitions.
-    allow_idle_consumers: More executors than partitions are allowed.
-    cooldown_s: How long a job must have been inactive before it goes to 0.
-    tolerance_fraction: How far off its target the lag per executor may lie before anything is done.
-    stabilize_down_s: Shrink only to the highest recommendation of this many past seconds.
-    behavior: Kubernetes' ``spec.behavior``; left out, one turn at most doubles the fleet.
-    period_s: Seconds between decisions: what the autoscaler polls, not KEDA (30 s, only to wake
-        up).
     """
 
     lag_threshold: Annotated[int, Meta(ge=1)] = 10

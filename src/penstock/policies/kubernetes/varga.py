@@ -47,22 +47,6 @@ class Varga:
     the operators that are no sources, target ``u``. Each metric is left alone within 10 % of its
     target; a fleet shrinks only to the highest recommendation of `stabilize_down_s`. Version 2:
     both metrics read 0 while the number of registered executors has changed within `cooldown_s`.
-
-    Parameters
-    ----------
-    version: 1 as published by Varga et al.; 2 with Koper's cooldown.
-    lag_threshold_records: Below this the queue is short, and only utilisation counts.
-    utilization_target_fraction: Part of its time in which an operator should work.
-    lag_target: What the lag metric should be: 1 keeps up, less grows by more than that, so that the
-        job catches up.
-    count_sources: Whether utilisation is that of sources too, as in Koper's study: the idle time of
-        the Kafka source that Varga et al. had was of no use, that of its successor is.
-    window_s: Over which the slope of the lag and the mean rate are taken; of a micro-batch job also
-        the utilisation, since one snapshot may see no batch.
-    cooldown_s: Version 2 only.
-    tolerance_fraction: How far off its target a metric may lie before anything is done.
-    stabilize_down_s: Shrink only to the highest recommendation of this many past seconds.
-    period_s: Seconds between decisions.
     """
 
     version: Literal[1, 2] = 2

@@ -60,19 +60,6 @@ class Queueing:
     fleet's time that its records take, ``fixed`` what a batch takes besides, and ``Tq`` that of a
     single server, the fleet. Goal ``operator`` takes the smallest fleet with
     ``T <= max_response_s``, goal ``path`` one more or one fewer.
-
-    Parameters
-    ----------
-    max_response_s: R_max, the mean response time to stay within. On micro-batches choose it above
-        the trigger interval: half of that is waiting for the trigger.
-    goal: Whether R_max holds for each operator or for each path.
-    relax_fraction: alpha: paths that need less than this part of R_max give instances back.
-    assumed_cv2: Squared coefficient of variation where the engine measures none; 1 is Poisson
-        arrivals and exponential service.
-    sharing: ``max`` for slot sharing, ``sum`` for stages that take turns in batches, ``auto`` to
-        tell by whether the job has a trigger.
-    window_s: Rates are means over this window.
-    period_s: Seconds between decisions.
     """
 
     max_response_s: Annotated[float, Meta(gt=0)] = 1.0

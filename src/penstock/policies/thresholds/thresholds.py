@@ -57,29 +57,6 @@ class Thresholds:
     The Kalman filter, per executor and metric: ``f(x, u) = x + a D + b dD``, where ``D`` is the
     rate per executor, ``dD`` its change, ``a`` and ``b`` by least squares; it learns its start
     during a dead time and is not used during an ease-in time after that.
-
-    Parameters
-    ----------
-    filter: ``pure``, ``gauss`` or ``ekf``.
-    metrics: What is compared with the thresholds.
-    lower_fraction, upper_fraction: The band to stay inside.
-    network_bytes, disk_bytes: Two further metrics, each by its own lower and upper threshold per
-        executor and second, such as ``network=10M|50M``. Network is what shuffles read and write,
-        disk what is read and spilled. Empty: they do not count.
-    variance_s2, window_s: Of the Gaussian kernel.
-    sized_for_fraction: The load per executor for which `ekf` sizes; ``None`` is the upper
-        threshold.
-    rate_effects: ``b`` of each metric where a run before has shown it: what one record/s more for
-        an executor adds to the metric. Empty: learn it.
-    waits_for_newcomers: Whether `ekf` holds as long as the filter of any executor is not trusted
-        yet.
-    noise: Variance of a measurement (R), for the Kalman filter; 0.005 is a deviation of 0.07.
-    dead_time_s, ease_in_s: How long a new Kalman filter only collects, and then only runs, before
-        it is trusted.
-    warm_start: Whether a run starts with the mean fleet of the last one, if it continues its
-        journal.
-    initial_executors: Start with this many instead.
-    period_s: Seconds between decisions.
     """
 
     filter: Literal["pure", "gauss", "ekf"] = "ekf"
