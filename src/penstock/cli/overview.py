@@ -1,7 +1,6 @@
 """What ``penstock --help`` says, without the libraries that parse a command line.
 
-They take ten times as long to load as Python takes to start. A test compares this text with
-theirs.
+Those take ten times as long to load as Python to start. A test compares both texts.
 """
 
 import os

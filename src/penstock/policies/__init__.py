@@ -26,27 +26,10 @@ from penstock.policies.throughput_table import ThroughputTable
 
 DEFAULT_POLICY = "penstock"  #: What runs where nothing else is asked for.
 
-POLICIES: dict[str, type[Policy]] = {
-    "penstock": Penstock,
-    "static": Static,
-    "hpa": Hpa,
-    "varga": Varga,
-    "dhalion": Dhalion,
-    "dhalion_adapted": DhalionAdapted,
-    "ds2": Ds2,
-    "ds2_adapted": Ds2Adapted,
-    "conttune": ContTune,
-    "throughput_table": ThroughputTable,
-    "backlog_threshold": BacklogThreshold,
-    "queueing": Queueing,
-    "thresholds": Thresholds,
-    "daedalus": Daedalus,
-    "phoebe": Phoebe,
-    "spark_dra": SparkDra,
-    "spark_trigger_dra": SparkTriggerDra,
-    "slots_and_queue": SlotsAndQueue,
-    "dstreams_ratio": DstreamsRatio,
-    "elastic_scaling": ElasticScaling,
-    "keda_lag": KedaLag,
-    "flink": Flink,
-}
+_TABLE: tuple[type[Policy], ...] = (
+    Penstock, Static, Hpa, Varga, Dhalion, DhalionAdapted, Ds2, Ds2Adapted, ContTune,
+    ThroughputTable, BacklogThreshold, Queueing, Thresholds, Daedalus, Phoebe, SparkDra,
+    SparkTriggerDra, SlotsAndQueue, DstreamsRatio, ElasticScaling, KedaLag, Flink,
+)  # fmt: skip
+#: Every policy by the name of its module, which is its name on the command line.
+POLICIES = {kind.__module__.rpartition(".")[2]: kind for kind in _TABLE}

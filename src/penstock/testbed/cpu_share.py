@@ -1,13 +1,8 @@
 """Executors that compute with a share of a core each, so that eight of them fit on two cores.
 
-Each executor, its Java process and its Python workers, is put into a control group (cgroup) of its
-own whose quota the kernel enforces: a share of 0.2 is 20 ms of processor time in every 100 ms.
-Version 1 and version 2 of control groups are both used, whichever has the cpu controller.
-
-An executor gets its share once it has started. It takes 4 s of processor time until it is
-registered and 10 s until its first tasks have loaded Java classes and Python modules, measured.
-Held to a fifth of a core that would be most of a minute, and the demo would show slow starts
-instead of a fleet that follows its load.
+Each executor with its Python workers is put into a control group (cgroup, version 1 or 2) whose
+quota the kernel enforces: 0.2 is 20 ms of processor time in every 100 ms. It gets its share once it
+has started: that takes 10 s of processor time, most of a minute at a fifth of a core.
 """
 
 from __future__ import annotations

@@ -1,24 +1,17 @@
 """The parent of all testbed processes, which ends them when its own parent is gone.
 
-A program of its own, started by `processes.Processes`, standard library only so that it is up in
-a few hundredths of a second. It reads requests from its input, one JSON object per line, and
-answers each with one line:
+A program of its own, standard library only so that it is up in a few hundredths of a second. It
+reads requests from its input, one JSON object per line, and answers each with one line:
 
     {"start": {"argv": [...], "log": "...", "environment": {...}}}   ->  {"pid": 4711}
     {"ask": 4711}                                                    ->  {"exit": null}
     {"stop": 4711}                                                   ->  {"exit": -9}
     {"finally": {"argv": [...]}}                                     ->  {}
 
-It works however the parent ends, SIGKILL included, because three things hold at once:
-
-- the input closes with the parent, and the kernel closes it when the parent cannot;
-- a forked sibling may hold the input open, so the keeper also looks whether its parent changed;
-- should the keeper itself be killed, the kernel kills what it started (Linux).
-
-Every program leads a process group of its own, and it is groups that are killed: the executors
-that a Spark worker forks go with their worker. On Linux the keeper also finds what left the group,
-as the containers of YARN do: orphans become its own children, which it kills and reaps. What is no
-process, such as a network bridge, is removed at the very end by commands left with it ("finally").
+It works however the parent ends: the kernel closes the input; since a sibling may hold that open,
+the keeper also looks whether its parent changed; and if it is killed itself, the kernel kills what
+it started (Linux). It kills process groups, and what left them, since orphans become its children.
+What is no process, such as a network bridge, is removed last by commands left with it ("finally").
 """
 
 import ctypes

@@ -1,13 +1,8 @@
 """Work that takes time and no processor, so that one machine can stand for a cluster.
 
-Eight executors on two cores are no faster than two: whatever a policy does, the throughput stays.
-A paced query waits a fixed time per record instead of computing; waiting executors do not
-compete, so capacity follows their number, as on a cluster where each has cores of its own.
-
-Measured on two cores, 4 ms per record (250 records/s per executor if nothing else cost time):
-222, 435, 792 and 1279 records/s on 1, 2, 4 and 8 executors. The rest is the fixed cost of tasks
-and batches: give each task 200 records or more. A sleep inside a Python function does worse (154,
-290, 426 and 496 records/s), because its worker processes are not free.
+Eight executors on two cores are no faster than two, unless records wait instead of computing.
+Measured on two cores, 4 ms per record: 222, 435, 792 and 1279 records/s on 1, 2, 4 and 8 executors;
+give each task 200 records or more. A sleep in a Python function does worse (154, 290, 426, 496).
 """
 
 from __future__ import annotations

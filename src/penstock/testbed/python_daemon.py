@@ -1,12 +1,8 @@
 """Spark's daemon of Python workers, without the work that it repeats for each task.
 
-Before each task a worker drops what it knows of its import path, and reads the contents of the
-three archives of Spark on it again; after each task it collects garbage among all modules. Together
-that is 0.2 s of processor time per task, measured: many times what the records of a batch of two
-seconds cost. Here the archives are left out, since the same modules are installed beside them, and
-what is imported before the workers are forked is exempt from collection.
-
-Spark starts it (``spark.python.daemon.module``) as it would start its own.
+A worker reads the archives of Spark on its import path again before each task, and collects garbage
+among all modules after it: 0.2 s of processor time, measured. Here the archives are left out, since
+the same modules are installed, and what is imported before the fork is exempt from collection.
 """
 
 import gc

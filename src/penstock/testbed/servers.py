@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
+from string import Template
 from typing import TYPE_CHECKING
 
 from penstock.core.errors import ConfigError
@@ -24,9 +25,6 @@ ASK_TIMEOUT_S = 10.0
 # Up in seconds rather than fast for days: no second compiler, the simplest collector, no
 # statistics file that a killed process would leave in the system's temporary directory.
 QUICK_START = ("-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-XX:-UsePerfData")
-EXECUTOR_PROGRAM = "org.apache.spark.executor.CoarseGrainedExecutorBackend"
-# What the worker claims to have per slot. Only the master's sums use it; nothing is set aside.
-CLAIMED_GIB_PER_SLOT = 2
 
 
 @dataclass(frozen=True)
@@ -132,32 +130,12 @@ def new_cluster_id() -> str:
 def server_properties(port: int, controller_port: int, data: Path, host: str = LOOPBACK) -> str:
     """The broker's settings file.
 
-    >>> print(server_properties(9092, 9093, Path("data")).splitlines()[3])
+    >>> print(server_properties(9092, 9093, Path("data")).splitlines()[5])
     listeners=PLAINTEXT://127.0.0.1:9092,CONTROLLER://127.0.0.1:9093
     """
-    settings = {
-        "process.roles": "broker,controller",
-        "node.id": "1",
-        "controller.quorum.voters": f"1@{LOOPBACK}:{controller_port}",
-        "listeners": f"PLAINTEXT://{host}:{port},CONTROLLER://{LOOPBACK}:{controller_port}",
-        "advertised.listeners": f"PLAINTEXT://{host}:{port}",
-        "controller.listener.names": "CONTROLLER",
-        "inter.broker.listener.name": "PLAINTEXT",
-        "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT",
-        "log.dirs": str(data),
-        # A misspelt topic is to be an error and not a new, empty topic.
-        "auto.create.topics.enable": "false",
-        # One node cannot keep the three copies that internal topics have by default.
-        "offsets.topic.replication.factor": "1",
-        "offsets.topic.num.partitions": "1",
-        "transaction.state.log.replication.factor": "1",
-        "transaction.state.log.min.isr": "1",
-        "transaction.state.log.num.partitions": "1",
-        "share.coordinator.state.topic.replication.factor": "1",
-        "share.coordinator.state.topic.min.isr": "1",
-        "group.initial.rebalance.delay.ms": "0",
-    }
-    return "".join(f"{key}={value}\n" for key, value in settings.items())
+    form = Template(Path(__file__).with_name("broker.properties").read_text())
+    controller = f"{LOOPBACK}:{controller_port}"
+    return form.substitute(address=f"{host}:{port}", controller=controller, data=data)
 
 
 def java_command(

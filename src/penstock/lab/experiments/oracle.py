@@ -1,10 +1,9 @@
 """The lower bound of every table: the planner of the `penstock` policy with perfect knowledge.
 
-The oracle knows the arrivals of the whole run and what every size of the fleet can do, faults
-included. It solves the whole run backwards once, and then decides at each turn from the state of
-the job, because start-up times and the noise of single batches are random. How much margin to
-leave for that noise, and how early to ask, is found by trying: it runs with a few margins, and with
-fleets that never change, and keeps the cheapest run.
+It knows the arrivals of the whole run and what every size of the fleet can do, faults included, and
+solves the run backwards once. At each turn it decides from the state of the job, because start-up
+times and batches are random. It runs with a few margins for that, and with fleets that never
+change, and keeps the cheapest run.
 """
 
 from collections.abc import Sequence

@@ -1,9 +1,7 @@
 """A live comparison: each scaler several times on the real testbed, in a random order.
 
-Each finished run is a file of a directory, written at once. A comparison that was interrupted
-continues with the runs that are not there. Beside each scaler stands what the simulation says of
-it: a job is fitted to the runs of the others, with what a batch costs, how long executors take to
-start and what their joining costs, and runs under the same load, policy and guards.
+Each finished run is a file of a directory; a comparison that was interrupted makes those that are
+not there. Beside each scaler stands what a simulation says of it, fitted to the runs of the others.
 """
 
 import re

@@ -1,7 +1,6 @@
-"""What a live run is given: a job and a load of any shape.
+"""What a live run is given: a job, and a workload of hours that is compressed into its minutes.
 
-A workload of hours is compressed into the minutes of the run, and scaled so that its highest second
-is what the demo of that job has at its peak: about five executors' worth.
+The highest second of the workload is what the demo of that job has at its peak.
 """
 
 from math import ceil

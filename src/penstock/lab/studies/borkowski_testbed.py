@@ -1,10 +1,9 @@
 """The simulated testbed of Borkowski et al. (2019): image by image, VM by VM.
 
-A load generator submits images at even intervals. Each is dealt to the next VM in turn as soon as
-it comes, and waits in that VM's own queue: a VM that was there when the load jumped works for
-minutes on what it was dealt, while those that joined later are long idle. That is what the study
-reports: on Square 4 % of the images miss the 5 s, and the mean over all is 4.6 s, so those few
-waited for more than a minute. An engine with one queue for all shows many that wait a little.
+Each image is dealt to the next VM in turn and waits in that VM's own queue: one that was there when
+the load jumped works for minutes on what it was dealt, while those that joined later are idle. So
+on Square 4 % of the images miss the 5 s while the mean is 4.6 s, as the study reports; with one
+queue for all, many would wait a little.
 """
 
 from __future__ import annotations

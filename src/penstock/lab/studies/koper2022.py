@@ -1,9 +1,8 @@
 """Koper (2022): six scalers in three settings each, on three Nexmark queries over Flink.
 
-The protocol: 140 minutes, a new arrival rate each minute (a cosine of an hour plus noise), 1 to 16
-workers of which 8 are there at the start, Flink in reactive mode behind Kafka. Measured every
-15 s: event-time lag and registered workers; of both the mean counts, their sum, and how often the
-number of workers changed.
+140 minutes, a new arrival rate each minute, 1 to 16 workers of which 8 are there at the start.
+Event-time lag and registered workers are measured every 15 s; what counts is the mean of both,
+their sum, and how often the number of workers changed.
 """
 
 from collections.abc import Mapping, Sequence

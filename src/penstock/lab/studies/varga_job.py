@@ -1,14 +1,12 @@
 """The state-size job of Varga et al. on real Spark: a driver of its own, which takes JSON.
 
-Each key holds one random string, in RocksDB. A batch that gives every key a new string makes all
-of the state new, so its commit writes a snapshot of all of it. A query that is started again from
-its checkpoint has to load that state again: the stores belong to one run of a query. Its batches
-bring one string each, so that loading is nearly all there is to do in the first of them.
+Each key holds one random string, in RocksDB. A batch that renews all of them commits a snapshot of
+all the state. A query that is started again from its checkpoint has to load it; its batches bring
+one string each, so that loading is nearly all there is to do in the first.
 
-What is measured of a batch is the time of the tasks that hold state, as Spark adds it up: for a
-snapshot how long their commits took, for a load the processor time of their whole run, less that
-of a later batch which finds the state in place. Processor time, because a difference of two
-durations would mostly show what else the machine was doing.
+A snapshot is how long the commits took, a load the processor time of the tasks that hold state,
+less that of a later batch: a difference of two durations would show what else the machine was
+doing.
 """
 
 from __future__ import annotations

@@ -1,17 +1,13 @@
 """A job as DS2 sees it: how fast each operator could be, and how many instances the load takes.
 
 An operator that is busy for a fifth of the time could do five times as much: its *true rate* is
-its input over its useful time. Walking once from the sources, whose target is what arrives and
-not what a throttled job takes in, gives each operator the rate that it would have to process if
-all before it kept up, and so the number of instances that it needs.
+its input over its useful time. One walk from the sources, whose target is what arrives, gives the
+rate that each operator has to process, and so the instances that it needs. For the fleet:
 
-How operators share the executors decides what that means for the fleet:
-
-- *slot sharing* (Flink): each slot runs one instance of every operator, so the fleet needs the
-  **largest** of the operators' needs, one slot per instance;
+- *slot sharing* (Flink): each slot runs one instance of every operator, so the **largest** need
+  counts, one slot per instance;
 - *taking turns* (Spark's micro-batches): a stage has the whole fleet while it runs. Its busy
-  fraction is its run time over slots x wall time, its true rate that of the fleet if it never
-  did anything else, and its need the full time of executors. Those times **add up**.
+  fraction is its run time over slots x wall time, and the needs **add up**.
 """
 
 from collections.abc import Mapping, Sequence

@@ -5,7 +5,9 @@ An answer is fetched as one JSON text, without the fields that nobody here reads
 
 from __future__ import annotations
 
+import tomllib
 from collections.abc import Callable, Collection
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -17,28 +19,8 @@ from penstock.spark.internals.java_side import JavaSide, Json
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-# Fields of the status store that nobody here reads, by kind of entry.
-_UNREAD = {
-    "ExecutorSummary": "hostPort rddBlocks memoryUsed diskUsed isBlacklisted "
-    "maxMemory removeTime removeReason executorLogs memoryMetrics blacklistedInStages "
-    "peakMemoryMetrics attributes resources resourceProfileId isExcluded excludedInStages",
-    "ExecutorStageSummary": "taskTime failedTasks succeededTasks killedTasks inputBytes "
-    "inputRecords outputBytes outputRecords shuffleRead shuffleReadRecords shuffleWrite "
-    "shuffleWriteRecords memoryBytesSpilled isBlacklistedForStage isExcludedForStage",
-    "StageData": "details accumulatorUpdates rddIds killedTasksSummary "
-    "executorSummary tasks speculationSummary taskMetricsDistributions "
-    "executorMetricsDistributions",
-    "TaskData": "taskId index attempt partitionId resultFetchStart host taskLocality "
-    "speculative accumulatorUpdates errorMessage executorLogs schedulerDelay gettingResultTime",
-    "TaskMetrics": "executorDeserializeTime executorDeserializeCpuTime resultSize jvmGcTime "
-    "resultSerializationTime memoryBytesSpilled diskBytesSpilled peakExecutionMemory "
-    "outputMetrics shuffleWriteMetrics",
-    "ShuffleReadMetrics": "remoteBlocksFetched localBlocksFetched remoteBytesRead "
-    "remoteBytesReadToDisk localBytesRead remoteReqsDuration shufflePushReadMetrics",
-    "SQLExecutionUIData": "rootExecutionId description details physicalPlanDescription "
-    "modifiedConfigs metrics submissionTime completionTime errorMessage jobs jobTags "
-    "jobGroupId metricValues queryId sparkSessionId",
-}
+#: Fields that nobody here reads, by kind of entry.
+_UNREAD: dict[str, str] = tomllib.loads(Path(__file__).with_name("unread.toml").read_text("utf-8"))
 _PACKAGES = {"SQLExecutionUIData": "org.apache.spark.sql.execution.ui"}
 _STATUS_PACKAGE = "org.apache.spark.status.api.v1"
 _parse = msgspec.json.Decoder().decode

@@ -1,13 +1,8 @@
 """Image filters: blur, edges, and the count of what stands out.
 
-Pillow blurs, NumPy does the rest. The objects of a channel are found as a microscopist's program
-finds them: a threshold that the histogram suggests, areas of connected pixels above it, and of
-those the ones that are large enough and have an edge; a diffuse glow has none.
-
-References
-----------
-Otsu, A threshold selection method from gray-level histograms, IEEE Transactions on Systems, Man,
-and Cybernetics 9(1), 1979.
+The objects of a channel are areas of connected pixels above a threshold that the histogram suggests
+(Otsu, IEEE Transactions on Systems, Man, and Cybernetics 9(1), 1979), large enough and with an
+edge.
 """
 
 from __future__ import annotations

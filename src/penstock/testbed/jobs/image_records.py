@@ -1,9 +1,4 @@
-"""Images and queries as Kafka values: one JSON object each, the picture in it as base64.
-
-`penstock.testbed.jobs.photos` and `penstock.testbed.jobs.tissue` draw the streams,
-`penstock.testbed.jobs.images` and `penstock.testbed.jobs.pixel_queries` read them. JSON keeps the
-records readable and costs a third more bytes than the picture itself.
-"""
+"""Images and queries as Kafka values: one JSON object each, the picture in it as base64."""
 
 from __future__ import annotations
 

@@ -1,17 +1,9 @@
 """Jobs on images: resize and recognise, resize and store, and the count of cells.
 
-Two studies measured autoscalers with pipelines of images; ``jobs.toml`` says where these differ.
-From a DataFrame with records in `value` to a DataFrame with results: NumPy and Pillow compute in
-the Python workers of Spark (`mapInPandas`), so the work is real and grows with the size of the
-images. `recogniser` is the model, `photos` and `tissue` draw the images.
-
-Spark hands a worker up to 10,000 records at once, which may be 400 MB of photos when a job reads a
-long backlog: ``spark.sql.execution.arrow.maxRecordsPerBatch`` or a limit of the source bounds that.
-The workers must run the Python that has the extra `jobs` (``PYSPARK_PYTHON``).
-
-Malformed records are left out and counted in the progress of the query: those that are no record
-under ``observedMetrics["JOB-records"]``, those whose picture cannot be decoded under
-``observedMetrics["JOB-images"]``, both as ``malformed``.
+NumPy and Pillow compute in Spark's Python workers (`mapInPandas`), which must have the extra `jobs`
+(``PYSPARK_PYTHON``). A worker gets up to 10,000 records at once, perhaps 400 MB of photos:
+``spark.sql.execution.arrow.maxRecordsPerBatch`` bounds that. Malformed records are left out and
+counted in ``observedMetrics``: no record under ``JOB-records``, no picture under ``JOB-images``.
 """
 
 from __future__ import annotations

@@ -1,11 +1,7 @@
-"""Synthetic photos: one object each, of six kinds, on a noisy background.
+"""Synthetic photos: one object each, of six kinds, on a noisy background crossed by thin lines.
 
-What the resize and recognise functions of Russo Russo et al. (2021) read. The paper does not say
-which pictures they were; these are drawn, so that what they show is known.
-
-A disc, ring, square, triangle, cross or star of any size, angle and colour stands anywhere in the
-frame, brighter than the background; thin lines of any brightness cross it. `scenes` says what each
-photo shows, the record does not. A photo of 384 x 384 pixels takes about 2 ms to draw and encode.
+They stand for those of Russo Russo et al. (2021). `scenes` says what each photo shows, the record
+does not. A photo of 384 x 384 pixels takes about 2 ms to draw and encode.
 """
 
 from __future__ import annotations

@@ -5,17 +5,10 @@ The stateful part of the operators of Borkowski et al. (2019)::
     records ─┬─ images ── decode ── keep a raster ─┬─ by sample ── state: last 1,000 rasters
              └─ queries (1 per 100 images) ────────┘                 └─ answers
 
-A query names a sample and a position in the frame. The answer is the vector of the red, green and
-blue intensities of that pixel in the last 1,000 images of the sample, oldest first: a sliding
-window that counts images, with a slide of one. Images and queries come in the same stream. Within
-a batch those of one sample are put in the order of their ids, since a shuffle mixes them; from
-batch to batch their order is that of the source.
-
-The state is kept by `applyInPandasWithState`, one value per sample, which is written as a whole in
-each batch in which the sample has images. `transformWithStateInPandas` would write one raster at a
-time, but it needs Spark 4, RocksDB and protobuf, and a query would fetch 1,000 entries through a
-socket. This one works from Spark 3.5 on with every state store. It runs on streams only.
-Malformed records are counted as those of `images`.
+The answer is the red, green and blue of that pixel in each image, oldest first. Within a batch
+those of one sample are put in the order of their ids, since a shuffle mixes them. The state is one
+value per sample (`applyInPandasWithState`), written in each batch in which the sample has images:
+with `transformWithStateInPandas` a query would fetch 1,000 entries through a socket. Streams only.
 """
 
 from __future__ import annotations

@@ -1,18 +1,9 @@
 """Makes events in the tasks of a Spark application, for loads that one process cannot send.
 
-The driver follows the timeline as the local producer does. Each time that events are due it starts
-a Spark job: a task makes some of the blocks and writes them with Spark's Kafka sink, event n to
-partition n modulo their number. Values and partitions are those of the local producer. What
-differs:
-
-- Blocks are made side by side. Within a partition, events may be out of order by as much as one
-  Spark job sends: what is due within `TICK_S`, or more when the sender is late.
-- A task that fails and is tried again writes some of its events twice.
-
-There is no streaming query: rates change from second to second, and a source that gives a row now
-and then would be one more clock beside the timeline, with a checkpoint that nobody reads.
-
-The executors must run a Python that has penstock[jobs] (``PYSPARK_PYTHON``).
+The driver follows the timeline as the local producer does: each time that events are due it starts
+a Spark job whose tasks make blocks and write them with Spark's Kafka sink, the same values to the
+same partitions. Within a partition events may be out of order by as much as one job sends, and a
+task that is tried again writes some of its events twice. The executors need penstock[jobs].
 """
 
 from __future__ import annotations

@@ -1,19 +1,11 @@
 """Synthetic fluorescence microscopy: images of cells, and queries for single pixels of them.
 
-What the operators of Borkowski et al. (2019) read: images of tissue samples, each at an X/Y
-position within its sample, and one query per 100 images on average. Their images came from a
-laboratory: 1.7 megapixels, TIFF, 1.3 MB. These are drawn, so that the number of cells is known,
-and smaller (256 x 256 pixels by default, JPEG), so that one machine can carry tens per second.
-
-Blue shows the nuclei of all cells, green those that bear the fluorescent marker, and red a diffuse
-glow without any cell. Cells do not touch. `scenes` says how many there are, the record does not.
-
-Event n belongs to sample n modulo the number of samples. The producer puts event n on partition n
-modulo the number of partitions: if that number divides 16, all events of a sample lie in one
-partition, in order. A microscope scans a sample row by row, 1,000 positions, then starts again.
-
-An image takes about 1 ms to draw and encode: cells are copied from a pool of stamps, one for each
-32 x 32 pixels at most, noise and glow from pools of their own."""
+They stand for those of Borkowski et al. (2019), which are larger: a microscope scans each sample
+row by row, 1,000 positions, with one query per 100 images. Blue shows the nuclei of all cells,
+green those that bear the marker, red a diffuse glow. `scenes` says how many there are. Event n
+belongs to sample n modulo their number, so that if the partitions divide 16, each sample lies in
+one. Cells, noise and glow are copied from pools: an image takes about 1 ms to draw and encode.
+"""
 
 from collections.abc import Callable
 from dataclasses import dataclass
