@@ -15,7 +15,7 @@ from typing import TypeVar
 
 from penstock.core.errors import ConfigError
 from penstock.testbed.clusters import KINDS, ClusterKind, ClusterSite, SparkCluster, kubernetes
-from penstock.testbed.clusters.cluster import EXECUTOR_MIB, ExecutorProcess
+from penstock.testbed.clusters.cluster import EXECUTOR_MIB, ExecutorProcess, settings_of
 from penstock.testbed.cpu_share import ExecutorShares, check_share
 from penstock.testbed.jars import BROKER, connector, fetch, spark_home
 from penstock.testbed.java import JavaRuntime, find_java, pyspark_version, tell_stderr
@@ -237,41 +237,17 @@ class Testbed:
         if not 1 <= initial_executors <= self.slots:
             allowed = f"between 1 and the {self.slots} slots"
             raise ConfigError(f"initial_executors must be {allowed}, not {initial_executors}")
-        never_s = "1000000s"
-        options = " ".join([*QUICK_START, f'"-Djava.io.tmpdir={self.run_directory / "tmp"}"'])
-        settings = {
-            "spark.master": self.master_url,
-            "spark.driver.host": LOOPBACK,
-            "spark.driver.bindAddress": LOOPBACK,
-            "spark.ui.enabled": "false",
-            "spark.ui.showConsoleProgress": "false",
-            "spark.local.dir": str(self.run_directory / "driver"),
-            "spark.sql.warehouse.dir": str(self.run_directory / "warehouse"),
-            "spark.executor.cores": "1",
-            "spark.executor.instances": str(initial_executors),
-            "spark.executor.memory": f"{EXECUTOR_MIB}m",
-            "spark.driver.extraJavaOptions": options,
-            "spark.executor.extraJavaOptions": options,
-            "spark.cores.max": str(self.slots),
-            "spark.dynamicAllocation.enabled": "true",
-            # Not needed, and warned about, where decommissioned executors hand their shuffle over.
-            "spark.dynamicAllocation.shuffleTracking.enabled": "false",
-            "spark.dynamicAllocation.minExecutors": str(initial_executors),
-            "spark.dynamicAllocation.initialExecutors": str(initial_executors),
-            "spark.dynamicAllocation.maxExecutors": str(self.slots),
-            "spark.dynamicAllocation.schedulerBacklogTimeout": never_s,
-            "spark.dynamicAllocation.sustainedSchedulerBacklogTimeout": never_s,
-            "spark.dynamicAllocation.executorIdleTimeout": never_s,
-            "spark.decommission.enabled": "true",
-            "spark.storage.decommission.enabled": "true",
-            "spark.storage.decommission.rddBlocks.enabled": "true",
-            "spark.storage.decommission.shuffleBlocks.enabled": "true",
-            # By default an executor that has to go checks every 30 s whether it may.
-            "spark.storage.decommission.replicationReattemptInterval": "2s",
-            "spark.executor.decommission.forceKillTimeout": "60s",
-            # Spark's own repeats work for each task that costs more than the records of a batch.
-            "spark.python.daemon.module": PYTHON_DAEMON,
+        values = {
+            "master": self.master_url,
+            "host": LOOPBACK,
+            "directory": self.run_directory,
+            "executors": initial_executors,
+            "executor_mib": EXECUTOR_MIB,
+            "slots": self.slots,
+            "java_options": " ".join(QUICK_START),
+            "daemon": PYTHON_DAEMON,
         }
+        settings = settings_of("driver", values)["driver"]
         if self._connector is not None:
             # On the class path of both sides: executors on this machine need no copy of their own.
             settings["spark.driver.extraClassPath"] = f"{self._connector}/*"

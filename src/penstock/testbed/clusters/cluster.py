@@ -119,9 +119,9 @@ def processes_below(root: int) -> Iterator[tuple[int, list[str]]]:
             yield pid, argv
 
 
-def settings_of(kind: ClusterKind, values: Mapping[str, object]) -> dict[str, dict[str, Any]]:
-    """The tables of a cluster manager's settings file; a name without a value stays as it is."""
-    text = Path(__file__).with_name(f"{kind}.toml").read_text(encoding="utf-8")
+def settings_of(name: str, values: Mapping[str, object]) -> dict[str, dict[str, Any]]:
+    """The tables of a file of settings here; a name in it without a value stays as it is."""
+    text = Path(__file__).with_name(f"{name}.toml").read_text(encoding="utf-8")
     return tomllib.loads(Template(text).safe_substitute(values))
 
 
