@@ -299,11 +299,7 @@ def read_last_run(path: Path) -> tuple[list[Step], list[Step]]:
 
 
 def read_tail(path: Path, count: int = HISTORY_SNAPSHOTS) -> Iterator[Step]:
-    """The last `count` steps of a journal, the files that it was rotated into included.
-
-    Only these are decoded, so a controller that restarts after weeks starts at once. A damaged
-    line is left out with a warning; where there is no journal, there are no steps.
-    """
+    """The last `count` steps, rotated files included, without damaged lines; none of no journal."""
     return _tail(_files(path), count)
 
 

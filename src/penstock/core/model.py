@@ -54,15 +54,11 @@ class Fleet(Struct, frozen=True, gc=False, omit_defaults=True):
 
 
 class BatchStage(Struct, frozen=True, gc=False, array_like=True):
-    """A stage of a micro-batch: what its tasks took, and when it ran.
-
-    `work_s` is the time of all its tasks, failed ones included, in core-seconds: to load code and
-    to run. `begin_s` and `end_s` count from the start of the batch.
-    """
+    """A stage of a micro-batch: what its tasks took, and when it ran."""
 
     tasks: int
-    work_s: float
-    begin_s: float
+    work_s: float  #: Core-seconds of all its tasks, failed ones too: to load code and to run.
+    begin_s: float  #: From the start of the batch, as `end_s`.
     end_s: float
 
     def __post_init__(self) -> None:
@@ -73,21 +69,15 @@ class BatchStage(Struct, frozen=True, gc=False, array_like=True):
 
 
 class Batch(Struct, frozen=True, gc=False, omit_defaults=True, repr_omit_defaults=True):
-    """A micro-batch that was committed. `phases` are seconds by Spark's names of them.
-
-    `stages` are those that ran, in the order in which they began; empty if they were not measured.
-
-    `observed` are numbers that the job observed (``DataFrame.observe``), such as a count of
-    malformed records: ``{"input.malformed": 3.0}``.
-    """
+    """A micro-batch that was committed."""
 
     id: int
     started_at_s: float
     duration_s: float
     input_records: int
-    phases: dict[str, float] = {}
-    observed: dict[str, float] = {}
-    stages: tuple[BatchStage, ...] = ()
+    phases: dict[str, float] = {}  #: Seconds, by Spark's names of them.
+    observed: dict[str, float] = {}  #: By ``DataFrame.observe``: ``{"input.malformed": 3.0}``.
+    stages: tuple[BatchStage, ...] = ()  #: As they began; empty if they were not measured.
 
     def __post_init__(self) -> None:
         if not (0.0 <= self.started_at_s < inf and 0.0 <= self.duration_s < inf) or (
@@ -97,24 +87,19 @@ class Batch(Struct, frozen=True, gc=False, omit_defaults=True, repr_omit_default
 
 
 class ExecutorSample(Struct, frozen=True, gc=False, omit_defaults=True):
-    """One executor over the last interval. `ready` is false while it starts or leaves.
-
-    Network is what shuffles read and write, disk what is read from and spilled to it.
-    `gc_fraction` is how much of the time of its tasks went into collecting garbage. Simulations
-    make thousands of these per second, so its fields may be given by position.
-    """
+    """One executor over the last interval; simulations make thousands per second, by position."""
 
     id: str
     started_at_s: float
-    ready: bool = True
+    ready: bool = True  #: False while it starts or leaves.
     cpu_fraction: float | None = None
     busy_fraction: float | None = None
     memory_fraction: float | None = None
     throughput_rps: float | None = None
     state_partitions: int | None = None
-    network_bytes_per_s: float | None = None
-    disk_bytes_per_s: float | None = None
-    gc_fraction: float | None = None
+    network_bytes_per_s: float | None = None  #: What shuffles read and write.
+    disk_bytes_per_s: float | None = None  #: What is read from it and spilled to it.
+    gc_fraction: float | None = None  #: Of the time of its tasks.
 
     def __post_init__(self) -> None:
         if not (

@@ -100,18 +100,14 @@ class ProfilePlan(Struct, frozen=True):
 
 
 class RateFinding(Struct, frozen=True):
-    """A size under a rate: what it processed per second of work, and how long records took.
-
-    `processed_rps` is what batches get through while they run. A saturated job has batches that
-    take longer than their trigger; a steady one has batches that do not grow.
-    """
+    """A size under a rate: what it processed per second of work, and how long records took."""
 
     executors: int
     offered_rps: float
-    processed_rps: float
+    processed_rps: float  #: What batches get through while they run.
     latency_s: float
-    is_saturated: bool
-    is_steady: bool
+    is_saturated: bool  #: Batches take longer than their trigger.
+    is_steady: bool  #: Batches do not grow.
 
 
 def run_profile(plan: ProfilePlan, journals: Mapping[int, Path], say: Say) -> list[RateFinding]:

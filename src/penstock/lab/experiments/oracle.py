@@ -37,17 +37,12 @@ STEP_S = 10.0
 
 
 class Margin(NamedTuple):
-    """The margin for randomness: in capacity, in the duration of batches, and in asking early.
-
-    `noise` scales the deviation of a batch, since batches within a step depend on each other;
-    `lead_s` is how many seconds earlier executors are asked for than they need on average. A job
-    that is further behind than `rush` SLOs gets the largest fleet.
-    """
+    """The margin for randomness: in capacity, in the duration of batches, and in asking early."""
 
     capacity: float = 1.0
-    noise: float = 1.0
-    lead_s: float = 5.0
-    rush: float = inf
+    noise: float = 1.0  #: Scales the deviation of a batch; in a step they depend on each other.
+    lead_s: float = 5.0  #: Earlier than executors need on average.
+    rush: float = inf  #: A job that is this many SLOs behind gets the largest fleet.
 
 
 #: What is tried on each kind of job; the cheapest run is kept.

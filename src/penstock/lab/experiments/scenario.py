@@ -52,19 +52,13 @@ def engine_named(text: str) -> SimulatedJob:
 
 @dataclass(frozen=True, slots=True)
 class Scenario:
-    """A named, reproducible experiment; the policy comes on top.
+    """A named, reproducible experiment; the policy comes on top."""
 
-    `workload` and `engine` are in the one-line notation. The same `seed` gives the same run.
-    Without `duration_s` it takes the natural length of the load, or six hours; without
-    `start_executors` it starts with those of a fixed fleet, else with one that carries the first
-    minute. `faults` is what goes wrong, and when.
-    """
-
-    workload: str
+    workload: str  #: In the one-line notation, as `engine`.
     engine: str = MicroBatchJob.engine_name
-    seed: int = 1
-    duration_s: float | None = None
-    start_executors: int | None = None
+    seed: int = 1  #: The same seed gives the same run.
+    duration_s: float | None = None  #: By default the natural length of the load, or six hours.
+    start_executors: int | None = None  #: By default as `start_size` says.
     faults: tuple[Fault, ...] = ()
 
     @property

@@ -27,8 +27,6 @@ SHORTEST_S, LONGEST_S = 30, 24 * 3600
 class LivePlan(DemoPlan, frozen=True, kw_only=True):
     """A job under a workload that is compressed into `load_s`.
 
-    Examples
-    --------
     Three hours in three minutes; the peak is that of the demo of q11:
 
     >>> plan = LivePlan("q11", load_s=180, workload="sine:period=3h for 3h")

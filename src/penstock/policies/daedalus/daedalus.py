@@ -163,10 +163,7 @@ class Daedalus:
         knowledge: Knowledge,
         since_rescale_s: float,
     ) -> DaedalusMemory:
-        """The lines with one more sample per warm executor, a mean over the time since the last.
-
-        They start again after a rescale: with how many an executor shares the work changes it.
-        """
+        """The lines with one more sample per warm executor; they start again after a rescale."""
         lines: dict[str, regression.RunningRegression] = {}
         is_settled = since_rescale_s >= self.executor_warmup_s
         last_s = -inf if memory.planned_at_s is None else memory.planned_at_s

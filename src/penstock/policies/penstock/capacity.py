@@ -55,26 +55,20 @@ AFTER_CHANGE = 6.0  #: What the measurements before are worth in another fleet: 
 
 
 class CapacityEstimate(Struct, frozen=True, gc=False, omit_defaults=True):
-    """What is known of a job. `work_s` and `serial_s` are core-seconds and seconds per record.
+    """What is known of a job."""
 
-    `stages` are those of measured batches; `stretch` is how much longer they take than the rounds
-    of their mean tasks. `noise` is the relative deviation of one measurement, `samples` how many
-    the estimate is worth, `outlier_run` the sum of the deviations of outliers in a row, `before`
-    what was known before a change that is not confirmed yet.
-    """
-
-    work_s: float | None = None
-    serial_s: float = 0.0
+    work_s: float | None = None  #: Core-seconds per record.
+    serial_s: float = 0.0  #: Seconds per record.
     fixed_s: float | None = None
     busy_when_full: float = BUSY_WHEN_FULL
-    noise: float = FIRST_NOISE
-    samples: float = 0.0
-    outlier_run: float = 0.0
+    noise: float = FIRST_NOISE  #: The relative deviation of one measurement.
+    samples: float = 0.0  #: How many measurements the estimate is worth.
+    outlier_run: float = 0.0  #: The sum of the deviations of outliers in a row.
     executors: int = 0
     at_s: float = 0.0
-    stages: tuple[StageCost, ...] = ()
-    stretch: float = 1.0
-    before: CapacityEstimate | None = None
+    stages: tuple[StageCost, ...] = ()  #: Of measured batches.
+    stretch: float = 1.0  #: How much longer stages take than the rounds of their mean tasks.
+    before: CapacityEstimate | None = None  #: Before a change that is not confirmed yet.
 
 
 class WorkMeasurement(NamedTuple):

@@ -27,20 +27,16 @@ BETTER = 0.95  #: Errors have to be this much smaller to count.
 
 
 class Days(Struct, frozen=True, gc=False, omit_defaults=True):
-    """Means of the quarters of a day, -1 where none was seen, and a level of each weekday.
-
-    `total` and `count` are of the quarter that has begun with `slot`; `shape_rps` and `plain_rps`
-    are what was expected of it, `shape_error` and `plain_error` how far off that was lately.
-    """
+    """Means of the quarters of a day, -1 where none was seen, and a level of each weekday."""
 
     means: tuple[float, ...] = ()
     levels: tuple[float, ...] = (1.0,) * 7
-    slot: int = -1
+    slot: int = -1  #: The quarter that has begun, with `total` and `count`.
     total: float = 0.0
     count: int = 0
-    shape_rps: float = -1.0
+    shape_rps: float = -1.0  #: What was expected of it, as `plain_rps`.
     plain_rps: float = -1.0
-    shape_error: float = 0.0
+    shape_error: float = 0.0  #: How far off that was lately, as `plain_error`.
     plain_error: float = 0.0
     trials: int = 0
 

@@ -26,24 +26,16 @@ NORMAL_WEIGHTS = np.array([0.01126, 0.22208, 0.53333, 0.22208, 0.01126])
 
 
 class JobModel(Struct, frozen=True):
-    """What a job does with its executors.
+    """What a job does with its executors."""
 
-    `sizes` are the sizes of the fleet to choose from, rising; `capacity_rps` what each can do when
-    it never pauses, or a row of that for each step, if it changes. `fixed_s` is what a batch costs
-    besides its records, 0 for a dataflow; `size_fixed_s` is that of each size, where it differs. A
-    batch never takes less than `trigger_s`, 0 where one follows the other; ``None`` for a dataflow.
-    A change of the fleet adds `rescale_s` to the lag. Records that wait longer than `slo_s` are
-    late. `noise` is the relative deviation of the work of one batch from its mean.
-    """
-
-    sizes: Array
-    capacity_rps: Array
-    fixed_s: float
-    trigger_s: float | None
-    rescale_s: float
-    slo_s: float
-    noise: float = 0.0
-    size_fixed_s: Array | None = None
+    sizes: Array  #: Of the fleet to choose from, rising.
+    capacity_rps: Array  #: Of each size when it never pauses, or a row of that for each step.
+    fixed_s: float  #: What a batch costs besides its records; 0 for a dataflow.
+    trigger_s: float | None  #: No batch takes less; 0: one follows the other; ``None``: a dataflow.
+    rescale_s: float  #: What a change of the fleet adds to the lag.
+    slo_s: float  #: Records that wait longer are late.
+    noise: float = 0.0  #: The relative deviation of the work of one batch.
+    size_fixed_s: Array | None = None  #: `fixed_s` of each size, where it differs.
 
     @property
     def floor_s(self) -> float:

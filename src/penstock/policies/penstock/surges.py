@@ -56,23 +56,18 @@ class Surge(Struct, frozen=True, gc=False, array_like=True):
 
 
 class Surges(Struct, frozen=True, gc=False, omit_defaults=True):
-    """What is known of the surges of a load.
-
-    `began_s` is set during a surge; then `top_rps` is its highest load so far, seen at `top_s`, and
-    `area_records` what came beyond the calm level. `usual_rps` is the largest deviation from the
-    calm level outside of surges, slowly forgotten; `off_rps` the last one.
-    """
+    """What is known of the surges of a load."""
 
     past: tuple[Surge, ...] = ()
     calm_rps: float = 0.0
-    usual_rps: float = 0.0
-    off_rps: float = 0.0
+    usual_rps: float = 0.0  #: The largest deviation from the calm level, slowly forgotten.
+    off_rps: float = 0.0  #: The last deviation.
     last_rps: float = 0.0
     last_s: float | None = None
-    began_s: float | None = None
-    top_rps: float = 0.0
+    began_s: float | None = None  #: Set during a surge, as what follows.
+    top_rps: float = 0.0  #: The highest load so far, at `top_s`.
     top_s: float = 0.0
-    area_records: float = 0.0
+    area_records: float = 0.0  #: What came beyond the calm level.
 
     @property
     def recur(self) -> bool:

@@ -100,16 +100,12 @@ def fewest_servers(station: Station, within_s: float) -> int:
 
 
 class BatchStation(Struct, frozen=True, gc=False):
-    """A micro-batch job as one queue: a batch takes all that waits, and the fleet is its server.
-
-    `work_executors` is how many executors the records keep busy, `fixed_s` what a batch takes
-    besides. Batches start every `trigger_s`, or at once when they take longer than that.
-    """
+    """A micro-batch job as one queue: a batch takes all that waits, and the fleet is its server."""
 
     arrival_rps: float
-    work_executors: float
-    trigger_s: float
-    fixed_s: float = 0.0
+    work_executors: float  #: How many executors the records keep busy.
+    trigger_s: float  #: Between starts of batches, unless they take longer.
+    fixed_s: float = 0.0  #: What a batch takes besides its records.
     arrival_cv2: float = 1.0
     service_cv2: float = 1.0
 

@@ -40,21 +40,16 @@ class Stage(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class TaskPlan(Struct, frozen=True):
-    """What a batch costs, for executors that do not change.
+    """What a batch costs, for executors that do not change."""
 
-    `base_s` and `s_per_record` are the stages' part of the duration, `span_base_s` and
-    `span_s_per_record` that of each stage. The other lists are the same in core time: per executor
-    and per stage. `record_shares` is the part that each executor reads.
-    """
-
-    base_s: float
+    base_s: float  #: The duration of all stages, as `s_per_record`.
     s_per_record: float
-    executor_base_s: list[float]
+    executor_base_s: list[float]  #: Core time, as all up to `stage_s_per_record`.
     executor_s_per_record: list[float]
     stage_base_s: list[float]
     stage_s_per_record: list[float]
-    record_shares: list[float]
-    span_base_s: list[float] = []
+    record_shares: list[float]  #: The part that each executor reads.
+    span_base_s: list[float] = []  #: The duration of each stage, as `span_s_per_record`.
     span_s_per_record: list[float] = []
 
 

@@ -47,17 +47,14 @@ _MILLISECONDS_FROM = 1e11
 
 
 class RecordedLoad(Struct, frozen=True):
-    """A load as it was recorded: rates at instants, the first of which is second 0.
-
-    The last rate is taken to hold for as long as the usual gap between two rows, so that 288 rows
-    of five minutes make a day.
-    """
+    """A load as it was recorded: rates at instants, the first of which is second 0."""
 
     at_s: Series
     rates_rps: Series
 
     @property
     def duration_s(self) -> float:
+        """The last rate holds for the usual gap: 288 rows of five minutes make a day."""
         return float(self.at_s[-1] + np.median(np.diff(self.at_s)))
 
 

@@ -47,15 +47,11 @@ class SchedulerFleet(Struct, frozen=True):
 
 
 class Shares(Struct, frozen=True):
-    """What each executor did, by the newest batch.
+    """What each executor did, by the newest batch; ``None`` until a stage has reported."""
 
-    `records` that it read in the interval, partitions of state that it holds, and the processor
-    time per second of its tasks, Python workers included. ``None`` until a stage has reported.
-    """
-
-    records: dict[str, float] | None
-    state_partitions: dict[str, int] | None
-    cpu_per_busy: dict[str, float]
+    records: dict[str, float] | None  #: Read in the interval.
+    state_partitions: dict[str, int] | None  #: Held.
+    cpu_per_busy: dict[str, float]  #: Per second of its tasks, Python workers included.
 
 
 class ShareWatch:

@@ -55,12 +55,6 @@ PRICES = frozenset({"move_price"})  #: What a move costs is a span as well: exec
 class DemoPlan(Struct, frozen=True):
     """A demo: which job, for how long, and how often Penstock decides.
 
-    `full_peak_rps` is how high a wave rises that is long enough; by default what suits the job.
-    With a `cpu_share`, records compute and do not wait, each executor with that part of a core.
-    `cluster` is what manages the executors.
-
-    Examples
-    --------
     The load starts low, comes to its peak in the middle and goes down again:
 
     >>> rates = DemoPlan("q11", 200).rates_rps()
@@ -70,8 +64,8 @@ class DemoPlan(Struct, frozen=True):
 
     job: str = "q11"
     load_s: int = round(60 * DEFAULT_MINUTES)
-    full_peak_rps: float | None = None
-    cpu_share: float | None = None
+    full_peak_rps: float | None = None  #: Of a wave that is long enough.
+    cpu_share: float | None = None  #: With one, records compute, and do not wait.
     cluster: ClusterKind = "standalone"
 
     @property

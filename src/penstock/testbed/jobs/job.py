@@ -19,16 +19,12 @@ OutputMode = Literal["append", "update"]
 
 
 class DemoLoad(Struct, frozen=True):
-    """The load of a job in the demo, all its streams together, and how long a record waits.
-
-    A record that computes for milliseconds waits several times as long: what up to eight executors
-    compute at the peak has to fit on two cores.
-    """
+    """The load of a job in the demo, all its streams together, and how long a record waits."""
 
     low_rps: float = 400.0
     #: About five executors' worth: what a batch costs besides its records comes on top.
     peak_rps: float = 3400.0
-    pace_s: float = 0.001
+    pace_s: float = 0.001  #: Longer where records compute: eight executors fit on two cores.
 
 
 class JobFacts(Struct, frozen=True, kw_only=True):
