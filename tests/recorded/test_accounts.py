@@ -1,7 +1,6 @@
 """What the default policy learns of batches, on journals of real runs with their stages.
 
-These jobs are paced: records wait instead of computing, so what executors show of their cpu is not
-real, and other policies are not played on them.
+These jobs are paced: a record waits 1 ms instead of computing, so what it costs is known.
 """
 
 from __future__ import annotations
@@ -43,7 +42,9 @@ def test_batches_take_as_long_as_expected_at_any_load_and_fleet(path: Path) -> N
     off, known = errors(path)
     assert len(off) > 40
     assert median(map(abs, off)) < 0.1
-    assert sorted(map(abs, off))[int(0.9 * len(off))] < 0.25
-    # A record waits 1 ms; starting a task takes some tens of milliseconds on two cores.
+    assert sorted(map(abs, off))[int(0.9 * len(off))] < 0.3
+    # A record waits 1 ms; starting a task takes some tens of milliseconds on two cores, and one
+    # that has state commits it.
     assert 1e3 * sum(stage.record_s for stage in known.stages) == pytest.approx(1.1, abs=0.15)
-    assert all(0.005 < stage.overhead_s < 0.1 for stage in known.stages)
+    assert all(0.005 < stage.overhead_s < 0.1 for stage in known.stages[:1])
+    assert all(0.05 < stage.overhead_s < 0.5 for stage in known.stages[1:])

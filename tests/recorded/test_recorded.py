@@ -23,15 +23,18 @@ from penstock.settings.header import recorded_goal, recorded_limits
 from penstock.settings.policy_spec import PolicySpec, read_policy_spec
 
 DIRECTORY = Path(__file__).parent
+#: In paced jobs records wait where they would compute: busy time stands for cpu there.
+PACED = "paced/"
 #: The one of Penstock 0.1 is for `tests/core`, and simulated.
-JOURNALS = sorted(path.stem for path in DIRECTORY.glob("*.jsonl") if path.stem != "journal-0.1")
+JOURNALS = sorted(
+    str(path.relative_to(DIRECTORY).with_suffix(""))
+    for path in DIRECTORY.rglob("*.jsonl")
+    if path.stem != "journal-0.1"
+)
 #: A job is late or idle once it has been so for this long.
 LATE_FOR_S, IDLE_FOR_S = 30.0, 60.0
 #: The fields of a snapshot that are one number.
 MEASUREMENTS = {field.name for field in structs.fields(Snapshot) if field.default is None}
-
-#: A fixed fleet is given its size by the user; all others come as published.
-SETTINGS = {"static": "static:4"}
 
 _CPU_ONLY = "decides by cpu, which did not count Python workers when this was recorded"
 _OVERLOAD = "udf-overload"
@@ -40,10 +43,13 @@ FINDINGS: dict[tuple[str, str], tuple[set[str], str]] = {
     ("late", "hpa"): ({_OVERLOAD}, _CPU_ONLY),
     ("late", "thresholds"): ({_OVERLOAD}, _CPU_ONLY),
     ("late", "varga"): (
-        {_OVERLOAD},
+        {_OVERLOAD, "paced/q11-late"},
         "never asked for what the recorded policy grew to, and cools down",
     ),
-    ("late", "ds2"): ({_OVERLOAD}, "sizes for what arrives, not for the backlog"),
+    ("late", "ds2"): (
+        {_OVERLOAD, "paced/q1-wave", "paced/q11-late"},
+        "sizes for what arrives, not for the backlog",
+    ),
 }
 
 
@@ -68,13 +74,25 @@ def spec_of(policy: str, journal: str) -> PolicySpec:
     """The policy, with the bounds and the goal of the journal."""
     limits = recorded_limits(read_header(DIRECTORY / f"{journal}.jsonl")) or Limits()
     bounds = {name: getattr(limits, name) for name in ("min_executors", "max_executors")}
-    return read_policy_spec(SETTINGS.get(policy, policy), bounds, goal_of(journal))
+    # A fixed fleet is given its size by the user; all others come as published.
+    text = f"static:{limits.max_executors}" if policy == "static" else policy
+    return read_policy_spec(text, bounds, goal_of(journal))
 
 
 @cache
 def recorded(journal: str) -> list[Step]:
     past, steps = read_last_run(DIRECTORY / f"{journal}.jsonl")
-    return [*past, *steps]
+    found = [*past, *steps]
+    return list(map(with_busy_as_cpu, found)) if journal.startswith(PACED) else found
+
+
+def with_busy_as_cpu(step: Step) -> Step:
+    if step.snapshot is None:
+        return step
+    executors = tuple(
+        structs.replace(one, cpu_fraction=one.busy_fraction) for one in step.snapshot.executors
+    )
+    return structs.replace(step, snapshot=structs.replace(step.snapshot, executors=executors))
 
 
 @cache
