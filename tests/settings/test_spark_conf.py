@@ -9,7 +9,7 @@ import pytest
 from penstock.core.errors import ConfigError
 from penstock.policies.ds2 import Ds2
 from penstock.policies.static import Static
-from penstock.settings.spark_conf import KEYS, layers, origins, read_spark_conf
+from penstock.settings.spark_conf import KEYS, executor_size, layers, origins, read_spark_conf
 from penstock.settings.toml import Settings, settle
 
 FILE = """
@@ -46,6 +46,48 @@ def test_every_key_that_a_job_needs_is_there() -> None:
     names = "policy minExecutors maxExecutors slo mode journal admission cluster schedule every"
     assert {f"spark.penstock.{name}" for name in names.split()} <= KEYS.keys()
     assert KEYS["spark.penstock.journal.maxBytes"] == ("journal", "max_bytes")
+
+
+def test_prices_of_cores_and_memory_become_one_of_an_executor() -> None:
+    # 2 cores at 0.04 and 8 + 0.8 GB at 0.01 are 0.168 an hour: 8.4 pay for 50 hours.
+    size = {"spark.master": "yarn", "spark.executor.cores": "2", "spark.executor.memory": "8g"}
+    money = conf(corePrice="0.04", gbPrice="0.01", maxCostPerDay="8.4", currency="EUR")
+    found = settle(layers(size | money))
+    assert found.goal.executor_price == pytest.approx(0.168)
+    assert found.spec.limits.max_executor_hours_per_day == pytest.approx(50.0)
+    said = layers(size | money | conf(executorCores="4"))
+    assert settle(said).goal.executor_price == pytest.approx(0.248)
+
+
+@pytest.mark.parametrize(
+    ("keys", "sentence"),
+    [
+        ({"corePrice": "0.04"}, r"\[goal\]: core_price needs executor_cores, which is not known"),
+        ({"price": "2", "gbPrice": "1"}, "price is for an executor: give it, or core_price and"),
+        ({"gbPrice": "-1"}, "gb_price must be finite and not negative, not -1"),
+        ({"gbPrice": "0", "maxCostPerDay": "9"}, "must be positive, not 9.0 and 0.0"),
+    ],
+)
+def test_prices_that_cannot_be_are_refused(keys: dict[str, str], sentence: str) -> None:
+    with pytest.raises(ConfigError, match=sentence):
+        settle(layers({"spark.master": "spark://host:7077"} | conf(**keys)))
+
+
+@pytest.mark.parametrize(
+    ("own", "memory_gb"),
+    [
+        ({"memory": "1536m"}, 1.875),  # 384 MB are the least overhead
+        ({"memory": "4g", "memoryOverhead": "1024"}, 5.0),
+        ({"memory": "10g", "memoryOverheadFactor": "0.4"}, 14.0),
+        ({"memory": "2g", "memoryOverhead": "1g", "pyspark.memory": "2g"}, 5.0),
+    ],
+)
+def test_the_memory_of_an_executor_is_what_the_cluster_gives_it(
+    own: dict[str, str], memory_gb: float
+) -> None:
+    named = {f"spark.executor.{key}": value for key, value in own.items()}
+    found = executor_size({"spark.master": "k8s://https://host:6443", **named})
+    assert found == {"executor_cores": 1.0, "executor_memory_gb": memory_gb}
 
 
 def test_values_are_read_as_on_the_command_line() -> None:

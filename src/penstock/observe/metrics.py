@@ -109,8 +109,8 @@ def _increments(
     yield ("executor_seconds_total",), paid_s
     yield ("saved_executor_seconds_total",), saved_s
     if goal.is_priced:
-        yield ("cost_total", goal.currency), paid_s / 3600.0 * goal.price
-        yield ("saved_cost_total", goal.currency), saved_s / 3600.0 * goal.price
+        yield ("cost_total", goal.currency), paid_s / 3600.0 * goal.executor_price
+        yield ("saved_cost_total", goal.currency), saved_s / 3600.0 * goal.executor_price
     if seen.fleet.target >= limits.max_executors:
         yield ("at_max_seconds_total",), span_s
     if step.snapshot is not None and step.snapshot.delay_s is not None:

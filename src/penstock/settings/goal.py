@@ -12,7 +12,10 @@ class Goal(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     ----------
     slo_s: A record is late when it waits longer than this.
     price: Of one executor-hour.
-    currency: Of the price. With a price or a currency, reports and metrics say what the fleet
+    core_price, gb_price: Of one core-hour, and of one GB (2^30 bytes) of memory for an hour: they
+        replace `price`.
+    executor_cores, executor_memory_gb: The size of an executor, for these. A Spark job says it.
+    currency: Of the prices. With a price or a currency, reports and metrics say what the fleet
         costs.
     max_cost_per_day: The fleet of a day (UTC) costs no more than this, as far as the bounds allow;
         not set: no limit.
@@ -24,6 +27,10 @@ class Goal(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
     slo_s: float = 10.0
     price: float = 1.0
+    core_price: float | None = None
+    gb_price: float | None = None
+    executor_cores: float | None = None
+    executor_memory_gb: float | None = None
     currency: str = ""
     max_cost_per_day: float | None = None
     late_price: float = 10.0
@@ -31,19 +38,39 @@ class Goal(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     warmup_s: float = 600.0
 
     def __post_init__(self) -> None:
-        for name in ("slo_s", "price", "late_price", "move_price", "warmup_s"):
-            if not 0.0 <= (value := getattr(self, name)) < float("inf"):
+        for name in self.__struct_fields__:
+            value = getattr(self, name)
+            if isinstance(value, int | float) and not 0.0 <= value < float("inf"):
                 raise ConfigError(f"{name} must be finite and not negative, not {value}")
-        if self.max_cost_per_day is not None and not (self.max_cost_per_day > 0.0 < self.price):
-            raise ConfigError(
-                "max_cost_per_day and price must be positive, "
-                f"not {self.max_cost_per_day} and {self.price}"
-            )
+        if self.by_size and self.price != 1.0:
+            raise ConfigError("price is for an executor: give it, or core_price and gb_price")
+        price = (self.core_price or 0.0) + (self.gb_price or 0.0) if self.by_size else self.price
+        if self.max_cost_per_day is not None and not (self.max_cost_per_day > 0.0 < price):
+            both = f"{self.max_cost_per_day} and {price}"
+            raise ConfigError(f"max_cost_per_day and price must be positive, not {both}")
+
+    @property
+    def by_size(self) -> bool:
+        """Whether prices are for cores and memory."""
+        return self.core_price is not None or self.gb_price is not None
+
+    @property
+    def executor_price(self) -> float:
+        """Of one executor-hour.
+
+        >>> goal = Goal(core_price=0.04, gb_price=0.01, executor_cores=2, executor_memory_gb=8.8)
+        >>> round(goal.executor_price, 3)
+        0.168
+        """
+        if not self.by_size:
+            return self.price
+        cores = (self.core_price or 0.0) * (self.executor_cores or 0.0)
+        return cores + (self.gb_price or 0.0) * (self.executor_memory_gb or 0.0)
 
     @property
     def is_priced(self) -> bool:
         """Whether costs are money, and not only executor-hours."""
-        return self.currency != "" or self.price != 1.0
+        return self.currency != "" or self.executor_price != 1.0
 
     def money(self, executor_hours: float) -> str:
         """What executors cost, with more digits where it is little.
@@ -52,7 +79,7 @@ class Goal(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
         >>> goal.money(6.0), goal.money(0.2)
         ('3.00 EUR', '0.100 EUR')
         """
-        cost = executor_hours * self.price
+        cost = executor_hours * self.executor_price
         return f"{cost:,.{2 if cost >= 0.995 else 3}f} {self.currency}".rstrip()
 
     @property
@@ -60,4 +87,4 @@ class Goal(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
         """The budget as a limit; empty if there is none."""
         if self.max_cost_per_day is None:
             return {}
-        return {"max_executor_hours_per_day": self.max_cost_per_day / self.price}
+        return {"max_executor_hours_per_day": self.max_cost_per_day / self.executor_price}

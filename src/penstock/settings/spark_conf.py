@@ -11,6 +11,7 @@ penstock.core.errors.ConfigError: unknown key 'spark.penstock.maxExecutor' in th
     configuration: did you mean 'spark.penstock.maxExecutors'? Known: ...
 """
 
+import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -72,7 +73,40 @@ def layers(
     """Where settings come from, the weakest first; a file that nobody names may be absent."""
     path, is_named = file_of(conf, config), config is not None or CONFIG in conf
     file = {str(path): read_tables(path)} if is_named or path.is_file() else {}
-    return {**file, CONF: read_spark_conf(conf), "options": options or {}}
+    own = read_spark_conf(conf)
+    found: dict[str, Overrides] = {**file, CONF: own, "options": options or {}}
+    if any({"core_price", "gb_price"} & {*tables.get("goal", {})} for tables in found.values()):
+        own["goal"] = executor_size(conf) | own.get("goal", {})
+    return found
+
+
+def executor_size(conf: Mapping[str, str]) -> dict[str, float]:
+    """Cores and memory of an executor, as far as Spark's own settings say.
+
+    The overhead is that of YARN and Kubernetes: a tenth of the heap, at least 384 MB.
+
+    >>> executor_size({"spark.master": "yarn", "spark.executor.memory": "8g"})
+    {'executor_cores': 1.0, 'executor_memory_gb': 8.8}
+    >>> executor_size({"spark.master": "spark://host:7077", "spark.executor.memory": "512m"})
+    {'executor_memory_gb': 0.5}
+    """
+    is_managed = conf.get("spark.master", "").startswith(("yarn", "k8s:"))
+    cores = conf.get("spark.executor.cores", "1" if is_managed else "")
+    memory_gb = _gb(conf.get("spark.executor.memory", "1g"))
+    if is_managed:
+        factor = conf.get("spark.kubernetes.memoryOverheadFactor", "0.1")
+        factor = conf.get("spark.executor.memoryOverheadFactor", factor)
+        overhead = f"{max(384, round(1024 * memory_gb * float(factor)))}m"
+        memory_gb += _gb(conf.get("spark.executor.memoryOverhead", overhead))
+        memory_gb += _gb(conf.get("spark.executor.pyspark.memory", "0"))
+    size = {"executor_cores": float(cores)} if cores.isdigit() else {}
+    return size | {"executor_memory_gb": round(memory_gb, 3)}
+
+
+def _gb(text: str) -> float:
+    """A size as Spark writes it, in MB without a unit; zero if it is none."""
+    found = re.fullmatch(r"(\d+)([kmgt]?)b?", text.strip().lower())
+    return int(found[1]) * 1024.0 ** ("kmgt".index(found[2] or "m") - 2) if found else 0.0
 
 
 def file_of(conf: Mapping[str, str], config: Path | None = None) -> Path:

@@ -222,6 +222,9 @@ def settle(layers: Mapping[str, Overrides], policy: str | Policy | None = None) 
 
     document = convert(Document, found, " and ".join(layers))
     goal = convert(Goal, document.goal, where("goal"))
+    for price, size in ("core_price", "executor_cores"), ("gb_price", "executor_memory_gb"):
+        if getattr(goal, price) is not None and not getattr(goal, size):
+            raise ConfigError(f"{where('goal')}: {price} needs {size}, which is not known")
     live = convert(LiveSettings, document.live, where("live"))
     limits = dict(document.limits)
     if document.schedule:

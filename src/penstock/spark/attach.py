@@ -78,6 +78,8 @@ def attach(
     log: Literal["text", "json"] | None = None,
     webhook: str | None = None,
     price: float | None = None,
+    core_price: float | None = None,
+    gb_price: float | None = None,
     currency: str | None = None,
     max_cost_per_day: float | None = None,
 ) -> Attachment:
@@ -127,13 +129,15 @@ def attach(
     log, webhook
         ``json`` for a log of JSON lines; an http(s) address that gets rescales, refusals, loss of
         sight and lack of room.
-    price, currency, max_cost_per_day
-        Of one executor-hour; what the fleet of a day (UTC) may cost, as far as `min` allows.
+    price, core_price, gb_price, currency, max_cost_per_day
+        Of one executor-hour, or of one core-hour and one GB-hour of memory; what the fleet of a day
+        (UTC) may cost, as far as `min` allows.
     """
     file = None if switch is None else str(switch)
     wanted = {"mode": mode, "every_s": _seconds("every_s", every_s), "admission": admission}
     outlets = {"metrics": metrics, "spark_metrics": spark_metrics, "log": log, "webhook": webhook}
-    money = {"price": price, "currency": currency, "max_cost_per_day": max_cost_per_day}
+    prices = {"price": price, "core_price": core_price, "gb_price": gb_price}
+    money = {**prices, "currency": currency, "max_cost_per_day": max_cost_per_day}
     tables = {
         "limits": _given(min_executors=_whole("min", min), max_executors=_whole("max", max)),
         "goal": _given(slo_s=_seconds("slo_s", slo_s), **money),

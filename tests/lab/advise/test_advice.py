@@ -18,6 +18,7 @@ from penstock.lab.advise.advice import (
 from penstock.lab.advise.events import LogPart
 from penstock.lab.advise.logs import LogFile
 from penstock.lab.advise.pipeline import read_here
+from penstock.settings.goal import Goal
 from penstock.simulation.engines.microbatch import MicroBatchJob
 from penstock.simulation.engines.stages import Stage
 
@@ -28,7 +29,7 @@ QUICK = (
     "penstock:period=4.33s,bin=4.33s,move_price=0.0024,cooldown=8s,stabilize_down=4.33s,max_step=2"
 )
 SMALL = "static:executors=2,period=5s"
-QUESTION = Question((QUICK, "static:6", SMALL), most=8, price=0.25)
+QUESTION = Question((QUICK, "static:6", SMALL), Goal(price=0.25), most=8, in_money=True)
 
 
 @pytest.fixture(scope="module")
@@ -77,6 +78,14 @@ def test_what_was_promised_is_near_what_a_real_run_then_used(rows: dict[str, Adv
     promised = rows[QUICK]
     assert promised.needed_executors == pytest.approx(real.paid_executors, rel=0.25)
     assert promised.needed_late_fraction == pytest.approx(real.late_fraction, abs=0.02)
+
+
+def test_cores_and_memory_have_prices_too(part: LogPart) -> None:
+    # Executors of the recording have one core and 512 MB, without an overhead on standalone.
+    goal = Goal(core_price=0.2, gb_price=0.1)
+    asked = structs.replace(QUESTION, policies=(SMALL,), goal=goal)
+    (row,) = advise_on(asked, "log", [FILE, part]).rows
+    assert row.saved_money == pytest.approx(0.25 * (row.saved_hours or 0.0))
 
 
 def test_journals_are_kept_only_if_asked_for(part: LogPart) -> None:

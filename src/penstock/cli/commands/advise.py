@@ -8,6 +8,7 @@ import zlib
 from pathlib import Path
 from typing import Annotated
 
+from msgspec import structs
 from rich.table import Table
 
 from penstock.cli.execution import progress_lines
@@ -32,6 +33,8 @@ def advise(
     slo: Annotated[Slo, about("slo")] = None,
     last: Annotated[float | None, amount(60.0), about("advise.last")] = None,
     price: Annotated[float | None, amount(unit="MONEY"), about("advise.price")] = None,
+    core_price: Annotated[float | None, amount(unit="MONEY"), about("advise.core_price")] = None,
+    gb_price: Annotated[float | None, amount(unit="MONEY"), about("advise.gb_price")] = None,
     master: Master = None,
     out: Annotated[str | None, about("advise.out")] = None,
     html: Annotated[Path, about("advise.html")] = Path("advise.html"),
@@ -42,8 +45,12 @@ def advise(
     if not logs:
         raise ConfigError("advise needs at least one event log, or a directory of them")
     texts = tuple(dict.fromkeys([DEFAULT_POLICY, *listed(policy or ())]))
-    goal, least = Goal(slo_s=slo or Goal().slo_s), 1 if min is None else min
-    question = Question(texts, goal, least, max, last or 86_400.0, price, journals is not None)
+    prices = {"price": price, "core_price": core_price, "gb_price": gb_price}
+    given = {key: value for key, value in prices.items() if value is not None}
+    goal = structs.replace(Goal(slo_s=slo or Goal().slo_s), **given)
+    least = 1 if min is None else min
+    keeps, in_money = journals is not None, bool(given)
+    question = Question(texts, goal, least, max, last or 86_400.0, in_money, keeps)
     for text in texts:
         most = max or least + DEFAULT_BOUNDS["max_executors"]
         read_policy_spec(text, {"min_executors": least, "max_executors": most}, goal)

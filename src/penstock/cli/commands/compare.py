@@ -174,7 +174,7 @@ def _print_ranking(rows: Sequence[Row], grid: Sequence[Cell]) -> None:
 def explained(goal: Goal, *, regret: bool) -> list[str]:
     """What the numbers mean, with the prices that were used."""
     terms = (
-        f"executor-hours x {goal.price:g}",
+        f"executor-hours x {goal.executor_price:g}",
         f"late fraction x {goal.late_price:g} x the full fleet's hours",
         f"moved executors x {goal.move_price:.4g}",
     )

@@ -34,7 +34,7 @@ def report(
     slo_s = slo or _recorded_slo_s(journals)
     goal = next(filter(None, (recorded_goal(read_header(path)) for path in journals)), Goal())
     if price is not None:
-        goal = replace(goal, price=price)
+        goal = replace(goal, price=price, core_price=None, gb_price=None)
     html = page(named, title=title or _title(journals), slo_s=slo_s, goal=goal)
     write_whole(out, [html.encode()])
     if json:

@@ -54,8 +54,9 @@ def advice_page(rows: Sequence[Advice], question: Question, links: Mapping[str, 
         ("paid a month", f"{paid:,.0f} h", "of executors"),
         (f"saved by {question.policies[0]}", f"{saved:,.0f} h", "a month"),
     ]
-    if question.price is not None:
-        facts.append(("money", f"{saved * question.price:,.0f}", "saved a month"))
+    if question.in_money:
+        money = sum(row.saved_money or 0.0 for row in first)
+        facts.append(("money", f"{money:,.0f}", "saved a month"))
     about = (
         f"A month has {MONTH_HOURS:g} hours like those that were judged, at most the last "
         f"{duration(question.last_s)} of each log. The error is that of the simulated job on the "

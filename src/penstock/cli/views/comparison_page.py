@@ -83,7 +83,7 @@ def cost_parts(row: Standing, goal: Goal) -> tuple[float, float, float]:
     >>> [round(part, 2) for part in cost_parts(one, Goal())]
     [10.0, 1.9, 0.1]
     """
-    hours, moves = row.executor_hours * goal.price, row.moved_executors * goal.move_price
+    hours, moves = row.executor_hours * goal.executor_price, row.moved_executors * goal.move_price
     return hours, max(0.0, row.cost - hours - moves), moves
 
 

@@ -28,6 +28,7 @@ from penstock.lab.experiments.score import Delays, executor_seconds
 from penstock.settings.goal import Goal
 from penstock.settings.header import journal_header
 from penstock.settings.policy_spec import read_policy_spec
+from penstock.settings.spark_conf import executor_size
 from penstock.simulation.calibration import fit_batches
 from penstock.simulation.calibration.calibrate import calibrated
 from penstock.simulation.engines.engine import Outcome
@@ -47,7 +48,7 @@ class Question(Struct, frozen=True):
     least: int = 1
     most: int | None = None
     last_s: float = 86_400.0
-    price: float | None = None
+    in_money: bool = False
     keeps_journals: bool = False
 
 
@@ -115,9 +116,12 @@ def advise_on(question: Question, log: str, found: Iterable[LogPart | LogFile]) 
 
 
 def _answer(question: Question, past: History, known: Advice, bounds: Mapping[str, Any]) -> Answer:
-    steps, goal = list(past.steps()), structs.asdict(question.goal)
+    steps = list(past.steps())
+    if (goal := question.goal).by_size:
+        size = executor_size(past.conf) | {"executor_cores": float(past.executor_cores)}
+        question = structs.replace(question, goal=(goal := structs.replace(goal, **size)))
     facts = {"job": known.application, "name": known.name, "log": known.log, "engine": "spark"}
-    header = JournalHeader.of(facts, limits=Limits(**bounds), goal=goal)
+    header = JournalHeader.of(facts, limits=Limits(**bounds), goal=structs.asdict(goal))
     journals, rows = {"": _packed(header, steps)} if question.keeps_journals else {}, []
     try:
         errors = calibrated(steps).errors
@@ -141,7 +145,7 @@ def _answer(question: Question, past: History, known: Advice, bounds: Mapping[st
             needed_executors=_mean_size(would),
             needed_late_fraction=_late(would, question.goal),
             saved_hours=saved_hours,
-            saved_money=None if question.price is None else saved_hours * question.price,
+            saved_money=saved_hours * goal.executor_price if question.in_money else None,
         )
         rows.append(row)
         if question.keeps_journals:

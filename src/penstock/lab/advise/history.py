@@ -51,6 +51,7 @@ class History(Struct, frozen=True):
     application: str
     name: str
     conf: Mapping[str, str]
+    executor_cores: int
     cores: int
     trigger_s: float
     fleets: list[tuple[float, dict[str, float]]]
@@ -159,10 +160,11 @@ def history(parts: Sequence[LogPart]) -> History:
     ran = [(one.progress.run_id, one.progress.batch) for one in triggers]
     batches = [with_stages(batch, stages[run, batch.id]) for run, batch in ran if batch]
     cpus = conf.get("spark.task.cpus", "1")
-    slots = mode(one.cores for one in changes if one.cores) // (int(cpus) if cpus.isdigit() else 1)
+    cores = mode(one.cores for one in changes if one.cores)
+    slots = max(1, cores // (int(cpus) if cpus.isdigit() else 1))
     trigger_s = _trigger_s([batch.started_at_s for batch in batches])
     named = first.application or first.file.log.rpartition("/")[2]
-    return History(named, first.name, conf, max(1, slots), trigger_s, fleets, triggers, batches)
+    return History(named, first.name, conf, cores, slots, trigger_s, fleets, triggers, batches)
 
 
 def _judged(reports: Sequence[QueryReport]) -> list[QueryReport]:

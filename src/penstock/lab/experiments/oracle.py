@@ -102,7 +102,7 @@ def oracle_score(scenario: Scenario, goal: Goal, limits: Limits) -> Score:
         # A fleet that costs too much even without a late record, or falls behind, is not run;
         # where all fall behind, the largest may still be the best.
         carries = size == most or scenario.job.capacity_rps(size) > needed_rps
-        if size * hours * goal.price < best.cost and carries:
+        if size * hours * goal.executor_price < best.cost and carries:
             best = min(best, outcome(Static(size)), key=cost)
     return best
 
@@ -124,8 +124,8 @@ def foresee(
     times_s = fixed_s, trigger_s, rescale_s, goal.slo_s
     physics = dynamic_program.JobModel(sizes, capacity, *times_s, margin.noise * noise)
     prices = dynamic_program.Prices(
-        late_s=goal.late_price / max(goal.price, 1e-9) * most,
-        move=3600.0 * goal.move_price / max(goal.price, 1e-9),
+        late_s=goal.late_price / max(goal.executor_price, 1e-9) * most,
+        move=3600.0 * goal.move_price / max(goal.executor_price, 1e-9),
         mean_rps=float(loads.mean()),
     )
     plan = dynamic_program.solve(

@@ -61,7 +61,7 @@ def score(outcome: Outcome, goal: Goal, max_executors: int) -> Score:
         late_fraction=late,
         rescales=rescales,
         moved_executors=moved,
-        cost=executor_hours * goal.price + late_cost + moved * goal.move_price,
+        cost=executor_hours * goal.executor_price + late_cost + moved * goal.move_price,
     )
 
 

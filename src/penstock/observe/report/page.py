@@ -98,7 +98,7 @@ def summary(
     journals: Sequence[tuple[str, Sequence[Step]]], slo_s: float, goal: Goal | None = None
 ) -> list[Summary]:
     """The figures that the page shows of each journal."""
-    found, price = [], goal.price if goal is not None and goal.is_priced else None
+    found, price = [], goal.executor_price if goal is not None and goal.is_priced else None
     for name, steps in journals:
         run = _run(name, steps, slo_s)
         error = None if run.foresight is None else run.foresight.error_fraction
