@@ -44,7 +44,7 @@ def test_the_dashboard_shows_every_metric_that_changes_and_is_importable() -> No
         for name in re.findall(rf"{PREFIX}(\w+)", target["expr"])
     }
     settings = {"max_cost_per_day", "forecast_horizon_seconds", "last_turn_timestamp_seconds"}
-    details = {"partitions", "state_bytes", "acting", "saved_cost_total"}
+    details = {"partitions", "state_bytes", "acting", "saved_cost_total", "recommended_cost_total"}
     assert set(METRICS) - shown == settings | details
 
 

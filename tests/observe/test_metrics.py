@@ -35,6 +35,7 @@ from penstock.observe.metrics import (
     MetricTotals,
     Values,
     fold,
+    recommended_account,
 )
 from penstock.observe.report.account import cost, delays, figures, rows
 from penstock.settings.goal import Goal
@@ -95,6 +96,33 @@ def test_what_was_seen_holds_until_the_next_turn_also_through_blind_ones() -> No
     assert found["cost_total", "EUR"] == pytest.approx(0.008)
     assert found["at_max_seconds_total",] == 0.0
     assert "delay_seconds" not in {name for name, *_ in found}
+
+
+def test_in_mode_recommend_what_acting_would_have_taken_is_counted() -> None:
+    # Four executors for 30 s are 120 paid; 2, then 2, then 3 are recommended for 10 s each: 70.
+    # Blind turns keep the last target, as the loop does: here 2 for the second ten seconds.
+    steps = (turn(0.0, 2, fleet=4), blind(10.0), turn(20.0, 3, fleet=4), turn(30.0, 3, fleet=4))
+    found = folded(*steps, acts=False)
+    assert found["executor_seconds_total",] == 120.0
+    assert found["recommended_executor_seconds_total",] == 70.0
+    assert found["recommended_cost_total", "EUR"] == pytest.approx(0.007)
+    acted = folded(*steps)  # what was paid is what acting takes
+    assert acted["recommended_executor_seconds_total",] == 120.0
+
+
+def test_the_account_of_mode_recommend_says_what_is_not_known() -> None:
+    paid: Values = {("executor_seconds_total",): 43_200.0}
+    fewer = paid | {("recommended_executor_seconds_total",): 32_400.0}
+    assert recommended_account(fewer, Goal(price=0.5, currency="EUR")) == (
+        "acting would have taken 9 executor-hours instead of 12, 25 % fewer (saved 1.50 EUR); "
+        "how late records would have been then is not known"
+    )
+    more = paid | {("recommended_executor_seconds_total",): 45_360.0}
+    assert recommended_account(more, Goal()) == (
+        "acting would have taken 12.6 executor-hours instead of 12, 5 % more; "
+        "how late records would have been then is not known"
+    )
+    assert recommended_account({}, Goal()) == ""
 
 
 def test_without_a_price_nothing_is_money() -> None:

@@ -144,6 +144,7 @@ def test_recommend_mode_says_what_it_would_do_and_moves_nothing(
         committed(query, 2)
         status = handle.status()
         assert "1 -> 3 executors: 3 are wanted (recommended only" in handle.explain(1)[0]
+        wait_until(lambda: "executor-hours" in handle.status().account, UP_S, "there is no account")
     assert (status.mode, status.rescales) == ("recommend", 0)
     assert Driver(spark).requested_total_executors() == before == 1
     assert Driver(spark).locality_wait() == "3s"

@@ -75,7 +75,7 @@ def fold(
 ) -> MetricTotals:
     """The metrics after one more step; `turn_s` is how long that took."""
     counters = dict(totals.counters or _ZEROS)
-    for series, amount in _increments(totals, step, limits, goal):
+    for series, amount in _increments(totals, step, limits, goal, acts):
         if series not in counters and len(counters) >= MOST_COUNTERS:
             series = (series[0], OTHER)
         counters[series] = counters.get(series, 0.0) + amount
@@ -89,7 +89,7 @@ def fold(
 
 
 def _increments(
-    totals: MetricTotals, step: Step, limits: Limits, goal: Goal
+    totals: MetricTotals, step: Step, limits: Limits, goal: Goal, acts: bool
 ) -> Iterator[tuple[Series, float]]:
     """What one more step adds to the counters; what was seen at a turn holds until the next."""
     yield ("turns_total",), 1.0
@@ -105,18 +105,38 @@ def _increments(
     if (seen := totals.seen) is None:
         return
     paid = max(seen.fleet.target, seen.fleet.registered)
-    paid_s, saved_s = paid * span_s, max(0, limits.max_executors - paid) * span_s
-    yield ("executor_seconds_total",), paid_s
-    yield ("saved_executor_seconds_total",), saved_s
-    if goal.is_priced:
-        yield ("cost_total", goal.currency), paid_s / 3600.0 * goal.executor_price
-        yield ("saved_cost_total", goal.currency), saved_s / 3600.0 * goal.executor_price
+    sizes = {
+        "": paid,
+        "saved_": max(0, limits.max_executors - paid),
+        "recommended_": paid if acts else last.decision.target_executors,
+    }
+    for prefix, size in sizes.items():
+        yield (f"{prefix}executor_seconds_total",), size * span_s
+        if goal.is_priced:
+            cost = size * span_s / 3600.0 * goal.executor_price
+            yield (f"{prefix}cost_total", goal.currency), cost
     if seen.fleet.target >= limits.max_executors:
         yield ("at_max_seconds_total",), span_s
     if step.snapshot is not None and step.snapshot.delay_s is not None:
         first_s, last_s, records = processed(seen, step.snapshot)
         yield ("records_total",), records
         yield ("late_records_total",), records * _share_above(goal.slo_s, first_s, last_s)
+
+
+def recommended_account(values: Values, goal: Goal) -> str:
+    """What acting would have saved so far, in words; empty before anything was paid."""
+    paid_h = values.get(("executor_seconds_total",), 0.0) / 3600.0
+    if not paid_h:
+        return ""
+    taken_h = values["recommended_executor_seconds_total",] / 3600.0
+    saved_h = paid_h - taken_h
+    change = f"{abs(saved_h) / paid_h:.0%}".replace("%", " %")
+    money = f" (saved {goal.money(saved_h)})" if goal.is_priced and saved_h > 0.0 else ""
+    return (
+        f"acting would have taken {taken_h:.3g} executor-hours instead of {paid_h:.3g}, "
+        f"{change} {'fewer' if saved_h >= 0.0 else 'more'}{money}; "
+        "how late records would have been then is not known"
+    )
 
 
 def _share_above(slo_s: float, first_s: float, last_s: float) -> float:

@@ -161,7 +161,10 @@ def attach(
 
 
 class Status(Struct, frozen=True):
-    """The state of the job and its scaler; fleet, delay and backlog as of the last turn."""
+    """The state of the job and its scaler; fleet, delay and backlog as of the last turn.
+
+    In mode recommend, `account` says what acting would have saved since the driver started.
+    """
 
     state: State
     mode: Mode
@@ -178,6 +181,7 @@ class Status(Struct, frozen=True):
     losses: int = 0
     last: str = ""
     error: str = ""
+    account: str = ""
 
 
 class Attachment:
@@ -248,6 +252,7 @@ class Attachment:
             losses=actuator.losses if actuator else 0,
             last=sentence(step) if step else "",
             error=loop.error,
+            account=loop.account(),
         )
 
     def explain(self, last: int = 5) -> list[str]:

@@ -21,7 +21,7 @@ from penstock.core.journal import FileJournal, LiveJournal, read_tail
 from penstock.core.model import Receipt, Step
 from penstock.core.phrases import executors
 from penstock.core.protocols import InstantActuator
-from penstock.observe.metrics import Values
+from penstock.observe.metrics import Values, recommended_account
 from penstock.observe.notices import JsonLines, Notice, notices, show_log
 from penstock.settings.goal import Goal
 from penstock.settings.header import journal_header
@@ -257,6 +257,11 @@ class ScalingLoop:
             text = f"the cluster gave only {executors(ceiling)} of {target}"
             yield Notice("no_room", step.at_s, text, target)
 
+    def account(self) -> str:
+        """What acting would have saved so far; empty in mode act."""
+        acts = self.actuator is not None
+        return "" if acts else recommended_account(self.outlets.values(), self.goal)
+
     def _now(self) -> Values:
         """The metrics that no step has."""
         actuator = self.actuator
@@ -302,6 +307,8 @@ class ScalingLoop:
         return Admission(self._driver, slo_s / 2)
 
     def _let_go(self) -> None:
+        if account := self.account():
+            log.info("%s", account)
         for each in (self._admission, self.actuator):
             if each is not None and not self._driver.is_stopped():
                 each.end()
