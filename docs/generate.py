@@ -65,6 +65,51 @@ In Spark's metrics system a metric is the gauge `driver.penstock.NAME`, without 
 no labels there: their values follow the name, as in `driver.penstock.lag_seconds.QUERY.TOPIC`. What
 is no longer measured is NaN.
 
+OpenTelemetry: its collector scrapes the endpoint with the `prometheus` receiver (not tried here):
+
+```yaml
+receivers:
+  prometheus:
+    config:
+      scrape_configs:
+        - {job_name: penstock, static_configs: [{targets: ["127.0.0.1:9404"]}]}
+exporters:
+  otlp: {endpoint: "otel.example.org:4317"}
+service:
+  pipelines:
+    metrics: {receivers: [prometheus], exporters: [otlp]}
+```
+
+## Where people look
+
+| where | how |
+|---|---|
+| tools for Kafka (Burrow, Kafka UIs, KEDA, `kafka-consumer-groups`) | \
+`attach(spark, commit_offsets_to="jobs-{query}")`, `spark.penstock.commitOffsetsTo`, or \
+`[live] commit_offsets_to`: the offsets of each finished batch are committed to that group |
+| `kubectl describe pod DRIVER`, `kubectl get events` | on Kubernetes an Event on the driver's pod \
+for each rescale, refusal, loss of sight and lack of room; \
+off with `[live] kubernetes_events = false` |
+| the log as JSON, a webhook | `log="json"`, `webhook="https://..."` ([live.md](live.md)) |
+
+**Offsets** are committed about once a second with the connection settings of the source, security
+included, by a thread of the Kafka client: a broker that is slow or down delays nothing. `{query}`
+stands for the name of the query: two queries that read the same topic need two groups. The group
+must have no consumers of its own, and the user of the source needs the right to read it (ACL
+`Read` on the group). What fails is one warning, and is tried again. Spark itself never reads these
+offsets: it goes on from its checkpoint, and they may be a batch behind it.
+
+**Events** go through the client that Spark's driver has. One Event per reason (`Rescale`,
+`RescaleRefused`, `RescaleRecommended`, `SightLost`, `SightRegained`, `NoRoom`), with the newest
+message and a count. The role of the driver needs a rule; without it there is one warning:
+
+```yaml
+- {apiGroups: [""], resources: [events], verbs: [create, patch]}  # create alone: an Event each time
+```
+
+Spark has to know the name of the driver's pod, which it does in cluster mode. In client mode
+inside a pod, set `spark.kubernetes.driver.pod.name`.
+
 `query` is the name of a streaming query, or the beginning of its id. At most 100 topics and 100
 reasons have a series of their own.
 

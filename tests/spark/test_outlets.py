@@ -23,6 +23,7 @@ from penstock.observe.metrics import METRICS, PREFIX
 from penstock.testbed import Testbed, wait_until
 from tests.drivers import end_driver
 from tests.prometheus import Prometheus, dashboard_queries, free_port, running_prometheus
+from tests.spark.sensor.test_kafka_watch import committed
 from tests.spark.test_attach import Broken, Dial, come_to
 
 if TYPE_CHECKING:
@@ -111,11 +112,12 @@ def prometheus(metrics_port: int, tmp_path_factory: Any) -> Iterator[Prometheus]
 
 @pytest.mark.usefixtures("query")
 def test_every_metric_of_the_page_has_samples_and_every_panel_has_data(
-    spark: SparkSession, metrics_port: int, prometheus: Prometheus
+    bed: Testbed, spark: SparkSession, metrics_port: int, prometheus: Prometheus
 ) -> None:
     where = f"127.0.0.1:{metrics_port}"
     money: dict[str, Any] = {"price": 0.36, "currency": "EUR", "max_cost_per_day": 100.0}
     options: dict[str, Any] = {"every_s": 1.0, "metrics": where, "spark_metrics": True}
+    options["commit_offsets_to"] = "lag of {query}"
     policy = "penstock:executor_warmup=0s,assumed_startup=5s"
     with penstock.attach(spark, policy, max=3, **options, **money) as handle:
         with pytest.raises(ConfigError, match=f"metrics cannot be served at {where}: Address"):
@@ -148,6 +150,9 @@ def test_every_metric_of_the_page_has_samples_and_every_panel_has_data(
 
         wait_until(gauges_are_there, 120.0, f"Spark's metrics system lacks one of {gauges}")
         assert spark_metrics(spark)["max_executors"] == 3.0
+        wait_until(
+            lambda: len(committed(bed, "lag of counts")) == 4, 60.0, "no offsets are committed"
+        )
         assert handle.status().error == ""
     assert spark_metrics(spark) == {}
     with pytest.raises(OSError, match="refused"), urlopen(f"http://{where}/metrics"):

@@ -1,9 +1,10 @@
-"""Notices to an HTTP address, as CloudEvents: in a thread of its own, with a bounded queue."""
+"""Notices to people: in a thread of its own, with a bounded queue; to an HTTP address."""
 
 from __future__ import annotations
 
 import logging
 import threading
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from queue import Full, Queue
 from urllib.error import HTTPError
@@ -23,17 +24,23 @@ RETRIES_S = (1.0, 4.0, 16.0)
 MOST_WAITING = 100
 
 
-class Webhook:
-    """Sends notices to `url`; a receiver that is slow or down costs nothing but the notices."""
+class NoticeSender(ABC):
+    """Sends notices; a receiver that is slow or down costs nothing but the notices.
 
-    def __init__(self, url: str, source: str, retries_s: Sequence[float] = RETRIES_S) -> None:
-        self._url, self._source, self._retries_s = url, source, retries_s
-        self._host = urlsplit(url).hostname  # the rest of the address may hold a secret
+    Of failures in a row the first is logged.
+    """
+
+    def __init__(self, receiver: str, retries_s: Sequence[float] = RETRIES_S) -> None:
+        self._receiver, self._retries_s = receiver, retries_s
         self._queue: Queue[Notice | None] = Queue(MOST_WAITING)
         self._closing = threading.Event()
         self._is_failing = False
-        self._thread = threading.Thread(target=self._run, name="penstock-webhook", daemon=True)
+        self._thread = threading.Thread(target=self._run, name="penstock-notices", daemon=True)
         self._thread.start()
+
+    @abstractmethod
+    def post(self, notice: Notice) -> tuple[str, bool]:
+        """Send it, in the thread: what went wrong, and whether another attempt may help."""
 
     def send(self, notice: Notice) -> None:
         """Put it into the queue and return at once."""
@@ -54,7 +61,10 @@ class Webhook:
     def _run(self) -> None:
         while (notice := self._queue.get()) is not None:
             for wait_s in (*self._retries_s, 0.0):
-                problem, may_retry = self._post(notice)
+                try:
+                    problem, may_retry = self.post(notice)
+                except Exception as error:  # whatever it is, the thread goes on
+                    problem, may_retry = f"{getattr(error, 'reason', error)}", True
                 if not may_retry or self._closing.wait(wait_s):
                     break
             if problem:
@@ -62,8 +72,21 @@ class Webhook:
             else:
                 self._is_failing = False
 
-    def _post(self, notice: Notice) -> tuple[str, bool]:
-        """What went wrong, and whether another attempt may help."""
+    def _warn(self, problem: str) -> None:
+        if not self._is_failing:
+            log.warning("a notice for %s is dropped: %s", self._receiver, problem)
+        self._is_failing = True
+
+
+class Webhook(NoticeSender):
+    """Posts notices to `url` as CloudEvents."""
+
+    def __init__(self, url: str, source: str, retries_s: Sequence[float] = RETRIES_S) -> None:
+        self._url, self._source = url, source
+        # The rest of the address may hold a secret.
+        super().__init__(f"the webhook at {urlsplit(url).hostname}", retries_s)
+
+    def post(self, notice: Notice) -> tuple[str, bool]:
         body = msgspec.json.encode(notice.cloud_event(self._source))
         request = Request(self._url, body, {"Content-Type": "application/cloudevents+json"})
         try:
@@ -72,10 +95,3 @@ class Webhook:
         except HTTPError as error:
             error.close()
             return f"it answers {error.code}", error.code >= 500 or error.code in (408, 429)
-        except Exception as error:  # whatever it is, the thread goes on
-            return f"{getattr(error, 'reason', error)}", True
-
-    def _warn(self, problem: str) -> None:
-        if not self._is_failing:
-            log.warning("a notice for the webhook at %s is dropped: %s", self._host, problem)
-        self._is_failing = True

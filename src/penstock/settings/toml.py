@@ -123,6 +123,11 @@ class LiveSettings(Struct, frozen=True, forbid_unknown_fields=True):
     webhook
         An http(s) address that rescales, refusals, loss of sight and lack of room are posted to, as
         CloudEvents.
+    commit_offsets_to
+        A consumer group that the processed offsets of Kafka sources are committed to, for tools
+        that show its lag; {query} stands for the name of the query. Empty commits none.
+    kubernetes_events
+        On Kubernetes, make an Event on the driver's pod of what the webhook gets.
     """
 
     mode: Mode = "act"
@@ -134,6 +139,8 @@ class LiveSettings(Struct, frozen=True, forbid_unknown_fields=True):
     spark_metrics: bool = False
     log: Literal["text", "json"] = "text"
     webhook: str = ""
+    commit_offsets_to: str = ""
+    kubernetes_events: bool = True
 
     def __post_init__(self) -> None:
         if self.mode not in ("act", "recommend"):

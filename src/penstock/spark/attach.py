@@ -77,6 +77,7 @@ def attach(
     spark_metrics: bool | None = None,
     log: Literal["text", "json"] | None = None,
     webhook: str | None = None,
+    commit_offsets_to: str | None = None,
     price: float | None = None,
     core_price: float | None = None,
     gb_price: float | None = None,
@@ -129,6 +130,9 @@ def attach(
     log, webhook
         ``json`` for a log of JSON lines; an http(s) address that gets rescales, refusals, loss of
         sight and lack of room.
+    commit_offsets_to
+        A consumer group that gets the processed offsets of Kafka sources, for tools that show its
+        lag; ``{query}`` stands for the name of the query.
     price, core_price, gb_price, currency, max_cost_per_day
         Of one executor-hour, or of one core-hour and one GB-hour of memory; what the fleet of a day
         (UTC) may cost, as far as `min` allows.
@@ -136,6 +140,7 @@ def attach(
     file = None if switch is None else str(switch)
     wanted = {"mode": mode, "every_s": _seconds("every_s", every_s), "admission": admission}
     outlets = {"metrics": metrics, "spark_metrics": spark_metrics, "log": log, "webhook": webhook}
+    outlets["commit_offsets_to"] = commit_offsets_to
     prices = {"price": price, "core_price": core_price, "gb_price": gb_price}
     money = {**prices, "currency": currency, "max_cost_per_day": max_cost_per_day}
     tables = {

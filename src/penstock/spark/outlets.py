@@ -8,14 +8,16 @@ from collections.abc import Callable, Iterable
 from contextlib import suppress
 from math import nan
 
+from penstock.core.errors import ConfigError
 from penstock.core.model import Limits, Step
 from penstock.observe.endpoint import Endpoint
 from penstock.observe.metrics import MetricTotals, Series, Values, fold
 from penstock.observe.notices import Notice
-from penstock.observe.webhook import Webhook
+from penstock.observe.webhook import NoticeSender, Webhook
 from penstock.settings.goal import Goal
 from penstock.settings.toml import LiveSettings
 from penstock.spark.internals import JVM_ERRORS, Driver, first_line
+from penstock.spark.pod_events import driver_pod_events
 
 log = logging.getLogger(__name__)
 
@@ -67,13 +69,18 @@ class Outlets:
         self._now, self._totals, self._has_failed = now, MetricTotals(), False
         self._endpoint = Endpoint(live.metrics, self.values) if live.metrics else None
         self._gauges: SparkGauges | None = None
-        self._webhook: Webhook | None = None
+        self._senders: list[NoticeSender] = []
+        if live.webhook:
+            self._senders.append(Webhook(live.webhook, str(driver.context.applicationId())))
         try:
             self._gauges = SparkGauges(driver) if live.spark_metrics else None
-            if live.webhook:
-                self._webhook = Webhook(live.webhook, str(driver.context.applicationId()))
         except JVM_ERRORS as error:
             log.warning("Spark's metrics system does not take the metrics: %s", first_line(error))
+        try:
+            if live.kubernetes_events and (events := driver_pod_events(driver)) is not None:
+                self._senders.append(events)
+        except (ConfigError, *JVM_ERRORS) as error:
+            log.warning("there are no events on the driver's pod: %s", first_line(error))
 
     def values(self) -> Values:
         return self._totals.values | self._now()
@@ -92,9 +99,9 @@ class Outlets:
             self._totals = fold(self._totals, step, limits, goal, acts=acts, turn_s=turn_s)
             if self._gauges is not None:
                 self._gauges.set(self.values())
-            if self._webhook is not None:
-                for notice in new:
-                    self._webhook.send(notice)
+            for notice in new:
+                for sender in self._senders:
+                    sender.send(notice)
         except Exception as error:
             # A broken sink is no reason to stop scaling.
             if not self._has_failed:
@@ -103,8 +110,9 @@ class Outlets:
 
     def close(self) -> None:
         """May be repeated."""
-        for each in (self._endpoint, self._gauges, self._webhook):
+        for each in (self._endpoint, self._gauges, *self._senders):
             with suppress(Exception):  # the application may be gone already
                 if each is not None:
                     each.close()
-        self._endpoint = self._gauges = self._webhook = None
+        self._endpoint = self._gauges = None
+        self._senders = []

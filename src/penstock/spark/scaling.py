@@ -119,7 +119,11 @@ class ScalingLoop:
             self.outlets.close()
             raise
         self._sensor = SparkSensor(
-            spark, driver=self._driver, target=self._requested_size, ahead_s=self._time.ahead_s
+            spark,
+            driver=self._driver,
+            kafka={"group.id": live.commit_offsets_to},
+            target=self._requested_size,
+            ahead_s=self._time.ahead_s,
         )
         actuator = self.actuator or RecommendOnly()
         self._controller = wire(spec, self._sensor, actuator, journal=self._journal, past=past)

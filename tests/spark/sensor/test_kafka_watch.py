@@ -165,5 +165,59 @@ def test_a_topic_that_comes_back_with_fewer_partitions_is_unknown_until_the_quer
     assert warnings  # leaders come and go for a moment
 
 
+def committed(bed: Testbed, group: str) -> dict[Partition, int]:
+    """What a tool for Kafka sees of a group; nothing while its coordinator loads."""
+    from confluent_kafka import ConsumerGroupTopicPartitions, KafkaException
+    from confluent_kafka.admin import AdminClient
+
+    admin = AdminClient(bed.broker.client_settings)
+    answer = admin.list_consumer_group_offsets([ConsumerGroupTopicPartitions(group)])[group]
+    try:
+        found = answer.result(10.0).topic_partitions
+    except KafkaException:
+        return {}
+    return {(at.topic, at.partition): at.offset for at in found}
+
+
+@pytest.mark.slow
+def test_processed_offsets_are_committed_to_a_group_also_the_last_ones(bed: Testbed) -> None:
+    bed.create_topic("seen", 2)
+    settings = {"bootstrap.servers": bed.bootstrap_servers, "group.id": "lag of q"}
+    with watching(Brokers(settings)) as watch:
+        watch.take(*processed({"0": 0, "1": 0}, "seen"))
+        first = {("seen", 0): 0, ("seen", 1): 0}
+        wait_until(lambda: committed(bed, "lag of q") == first, 30.0, "nothing is committed")
+        watch.take(*processed({"0": 7, "1": 3}, "seen"))
+        watch.close()  # at once: the thread commits once more
+    last = {("seen", 0): 7, ("seen", 1): 3}
+    wait_until(lambda: committed(bed, "lag of q") == last, 30.0, "the last offsets are missing")
+
+
+@pytest.mark.slow
+def test_a_group_that_others_use_is_a_warning_and_the_lag_is_still_measured(
+    bed: Testbed, caplog: pytest.LogCaptureFixture
+) -> None:
+    from confluent_kafka import Consumer
+
+    bed.create_topic("shared", 1)
+    others = Consumer(bed.broker.client_settings | {"group.id": "others"})
+    others.subscribe(["shared"])
+    try:
+
+        def has_joined() -> bool:
+            others.poll(0.1)
+            return bool(others.assignment())
+
+        wait_until(has_joined, 60.0, "the consumer does not join its group")
+        settings = {"bootstrap.servers": bed.bootstrap_servers, "group.id": "others"}
+        with watching(Brokers(settings)) as watch:
+            watch.take(*processed({"0": 0}, "shared"))
+            wait_until(lambda: "not committed to the group others" in caplog.text, 30.0, "silent")
+            wait_until(lambda: read(watch).backlog_records == 0.0, 30.0, "the lag is not known")
+        assert caplog.text.count("not committed") == 1
+    finally:
+        others.close()
+
+
 def _asks_again(watch: KafkaWatch) -> bool:
     return read(watch).backlog_records == 0.0

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from typing import Any
 
+from penstock.core.errors import ConfigError
 from penstock.spark.internals.java_side import JVM_GONE, JavaSide, names_in
 
 LOCALITY_WAIT = "spark.locality.wait"
@@ -120,3 +122,11 @@ class Scheduler(JavaSide):
         """Whether a path that Spark can read exists, e.g. ``s3a://bucket/results``."""
         path = self.jvm.org.apache.hadoop.fs.Path(place)
         return bool(path.getFileSystem(self.context.hadoopConfiguration()).exists(path))
+
+    def kubernetes_client(self) -> Any:
+        """Spark's own client of the Kubernetes API; Scala gives the field a name of its own."""
+        for field in self.backend.getClass().getDeclaredFields():
+            if str(field.getName()).endswith("kubernetesClient"):
+                field.setAccessible(True)
+                return field.get(self.backend)
+        raise ConfigError("Spark's client of Kubernetes is not found")

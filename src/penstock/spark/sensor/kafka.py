@@ -13,6 +13,7 @@ other names for some of them and reads other kinds of key files.
 import logging
 import re
 from collections.abc import Callable, Iterable, Mapping
+from concurrent.futures import Future
 from contextlib import suppress
 from threading import Event, Lock, Thread
 from typing import Any
@@ -21,6 +22,7 @@ from penstock.core.alarm import RateBaseline
 from penstock.core.clock import LoopTime, WallClock
 from penstock.core.errors import ConfigError, SensorError
 from penstock.core.model import Batch
+from penstock.spark.sensor.group_offsets import GroupOffsets
 from penstock.spark.sensor.offsets import (
     ArrivalCounts,
     OffsetCurve,
@@ -62,17 +64,21 @@ _JAAS_PAIR = re.compile(r'(\w+)\s*=\s*(?:"((?:[^"\\]|\\.)*)"|([^\s;"]+))')
 
 
 class Brokers:
-    """The brokers of a Kafka source, asked with a timeout."""
+    """The brokers of a Kafka source, asked with a timeout; offsets are committed to `group`."""
+
+    group = ""
 
     def __init__(self, settings: Mapping[str, str], *, timeout_s: float = 1.0) -> None:
+        self.group = settings.get("group.id", "")
         self._settings: dict[str, str | int | float | bool] = {
             "log_level": 0,  # otherwise it prints a line for each retry
             "reconnect.backoff.ms": 100,
             "reconnect.backoff.max.ms": 1000,
-            **settings,
+            **{key: value for key, value in settings.items() if key != "group.id"},
         }
         self._timeout_s = timeout_s
         self._admin: Any = self._connect()
+        self._committing: Any = None
 
     def _connect(self) -> Any:
         from confluent_kafka import KafkaException
@@ -92,6 +98,19 @@ class Brokers:
         found = self._ask(partitions, at_s)
         return {name: offset for name, offset in found.items() if offset != NO_RECORD}
 
+    def commit(self, offsets: Offsets) -> Future[Any]:
+        """Commit offsets to the group; the answer comes later."""
+        from confluent_kafka import ConsumerGroupTopicPartitions, TopicPartition
+
+        ends = [TopicPartition(*place, offset) for place, offset in offsets.items()]
+        # A client that nobody refers to any more never answers.
+        self._committing = admin = self._admin if self._admin is not None else self._connect()
+        request = [ConsumerGroupTopicPartitions(self.group, ends)]
+        answers: dict[str, Future[Any]] = admin.alter_consumer_group_offsets(
+            request, request_timeout=10 * self._timeout_s
+        )
+        return answers[self.group]
+
     def _ask(self, partitions: Iterable[Partition], at_s: float | None) -> Offsets:
         from confluent_kafka import KafkaException, TopicPartition, admin
 
@@ -99,9 +118,10 @@ class Brokers:
         what = spec.latest() if at_s is None else spec.for_timestamp(int(at_s * 1000))
         request = {TopicPartition(topic, number): what for topic, number in partitions}
         try:
-            if self._admin is None:  # an idle client is false
-                self._admin = self._connect()
-            answers = self._admin.list_offsets(request, request_timeout=self._timeout_s)
+            if (client := self._admin) is None:  # an idle client is false
+                self._admin = client = self._connect()
+            # The name keeps this client: one that another thread replaced would never answer.
+            answers = client.list_offsets(request, request_timeout=self._timeout_s)
             found = {(at.topic, at.partition): got.result().offset for at, got in answers.items()}
         except KafkaException as error:
             # A client that lost its brokers for long may not find them again; a new one does. It
@@ -131,6 +151,7 @@ class KafkaWatch:
         self, brokers: Brokers, *, every_s: float = 1.0, time: LoopTime | None = None
     ) -> None:
         self._brokers = brokers
+        self._commits = GroupOffsets(brokers.group, brokers.commit)
         self._every_s = every_s
         self._time = time or LoopTime()  # ages are differences
         self._curve = OffsetCurve()
@@ -186,10 +207,12 @@ class KafkaWatch:
     def _follow(self) -> None:
         for _ in WallClock(self._time.now, self._closed.wait).ticks(self._every_s):
             if self._closed.is_set():
+                self._commits.close(self._processed)
                 return
             with self._lock:
                 self._sample()
                 self._watch_for_surge()
+            self._commits.send(self._processed)
 
     def _watch_for_surge(self) -> None:
         """Compare the samples of the thread, whatever readings came in between."""

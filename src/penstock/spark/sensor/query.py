@@ -112,7 +112,7 @@ class QueryView:
         self.name = query.name or str(query.id)[:8]
         self.trigger = driver.trigger(query)
         self.trigger_interval_s = driver.trigger_interval_s(query)
-        self._kafka = kafka
+        self._kafka = {key: text.replace("{query}", self.name) for key, text in kafka.items()}
         self._facts = driver.sources(query)
         self._sources: list[SourceProbe] = []  # known once the first batch is
         self._newest_s = -1.0  # when the trigger of the newest report was

@@ -1,0 +1,107 @@
+"""Notices as Events on the driver's pod, by the Kubernetes client that Spark's driver has.
+
+``kubectl describe pod DRIVER`` shows them. The driver's role needs ``create`` on ``events``; with
+``patch`` too, a reason that comes again raises the count of its Event instead of making another.
+"""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import Any
+
+import msgspec
+
+from penstock.observe.notices import Notice, NoticeKind
+from penstock.observe.webhook import NoticeSender
+from penstock.spark.internals import JVM_ERRORS, Driver, first_line
+
+POD_NAME, NAMESPACE = "spark.kubernetes.driver.pod.name", "spark.kubernetes.namespace"
+REASONS: dict[NoticeKind, str] = {
+    "rescale": "Rescale", "refusal": "RescaleRefused", "recommendation": "RescaleRecommended",
+    "blind": "SightLost", "seen_again": "SightRegained", "no_room": "NoRoom",
+}  # fmt: skip
+WARNINGS = ("refusal", "blind", "no_room")
+
+
+class PodEvents(NoticeSender):
+    """Makes Events of notices: one for each reason, whose count rises."""
+
+    def __init__(self, jvm: Any, client: Any, namespace: str, pod: str) -> None:
+        fabric8 = jvm.io.fabric8.kubernetes.client.dsl.base
+        self._client, self._merge = client, fabric8.PatchContext.of(fabric8.PatchType.JSON_MERGE)
+        self._namespace, self._pod, self._uid = namespace, pod, ""
+        self._made: dict[NoticeKind, tuple[str, int]] = {}  # name and count
+        super().__init__(f"the pod {pod}")
+
+    def post(self, notice: Notice) -> tuple[str, bool]:
+        if self._raises_count(notice):
+            return "", False
+        try:
+            if not self._uid:  # `kubectl describe` selects by it
+                found = self._client.pods().inNamespace(self._namespace).withName(self._pod).get()
+                self._uid = str(found.getMetadata().getUid()) if found is not None else ""
+            event = event_of(notice, self._namespace, self._pod, self._uid)
+            text = msgspec.json.encode(event).decode()
+            self._client.resource(text).inNamespace(self._namespace).create()
+            self._made[notice.kind] = event["metadata"]["name"], 1
+        except JVM_ERRORS as error:
+            return first_line(error), False
+        return "", False
+
+    def _raises_count(self, notice: Notice) -> bool:
+        """Whether there was an Event of the kind that could be changed; it may have expired."""
+        name, count = self._made.pop(notice.kind, ("", 0))
+        if not name:
+            return False
+        change = {"count": count + 1, "lastTimestamp": _time(notice), "message": _text(notice)}
+        try:
+            events = self._client.v1().events().inNamespace(self._namespace).withName(name)
+            events.patch(self._merge, msgspec.json.encode(change).decode())
+        except JVM_ERRORS:
+            return False
+        self._made[notice.kind] = name, count + 1
+        return True
+
+
+def event_of(notice: Notice, namespace: str, pod: str, uid: str) -> dict[str, Any]:
+    """The first Event of a kind of notice.
+
+    >>> notice = Notice("no_room", 1_700_000_000.0, "2 of 4 executors", 4)
+    >>> event = event_of(notice, "jobs", "driver-1", "")
+    >>> event["metadata"]["name"], event["reason"], event["type"], event["lastTimestamp"]
+    ('driver-1.noroom.18bcfe56800', 'NoRoom', 'Warning', '2023-11-14T22:13:20Z')
+    """
+    reason = REASONS[notice.kind]
+    name = f"{pod}.{reason.lower()}.{round(1e3 * notice.at_s):x}"
+    about = {"apiVersion": "v1", "kind": "Pod", "namespace": namespace, "name": pod}
+    return {
+        "apiVersion": "v1",
+        "kind": "Event",
+        "metadata": {"name": name, "namespace": namespace},
+        "involvedObject": about | ({"uid": uid} if uid else {}),
+        "reason": reason,
+        "message": _text(notice),
+        "type": "Warning" if notice.kind in WARNINGS else "Normal",
+        "source": {"component": "penstock"},
+        "reportingComponent": "penstock",
+        "reportingInstance": pod,
+        "firstTimestamp": _time(notice),
+        "lastTimestamp": _time(notice),
+        "count": 1,
+    }
+
+
+def _text(notice: Notice) -> str:
+    return notice.text[:1024]  # the most that Kubernetes takes
+
+
+def _time(notice: Notice) -> str:
+    return f"{datetime.fromtimestamp(notice.at_s, UTC):%Y-%m-%dT%H:%M:%SZ}"
+
+
+def driver_pod_events(driver: Driver) -> PodEvents | None:
+    """Where the driver runs in a pod that Spark knows; always so in cluster mode."""
+    if not driver.master().startswith("k8s://") or not (pod := driver.conf(POD_NAME)):
+        return None
+    namespace = driver.conf(NAMESPACE, "default")
+    return PodEvents(driver.jvm, driver.kubernetes_client(), namespace, pod)
