@@ -264,9 +264,8 @@ def test_where_nothing_decommissions_executors_are_killed_while_idle(
         assert check_each_record_counted_once(spark, tmp_path) > 0
 
 
-def test_a_rescale_is_an_event_on_the_pod_of_the_driver(
-    bed: Testbed, spark: SparkSession, query: StreamingQuery
-) -> None:
+@pytest.mark.usefixtures("query")
+def test_a_rescale_is_an_event_on_the_pod_of_the_driver(bed: Testbed, spark: SparkSession) -> None:
     if not bed.cluster.master_url.startswith("k8s:"):
         pytest.skip("only Kubernetes has Events")
     driver = Driver(spark)
