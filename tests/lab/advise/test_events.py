@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pickle
 from collections.abc import Iterable
 from itertools import pairwise
 from pathlib import Path
@@ -9,7 +10,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from penstock.lab.advise.events import LogPart, gather
+from penstock.lab.advise.events import LogPart, gather, merged
 from penstock.lab.advise.logs import LogFile, lines
 
 (RECORDED,) = (Path(__file__).parent / "recorded").glob("eventlog_v2_*/events_*")
@@ -37,25 +38,53 @@ def test_a_log_says_who_ran_with_which_settings_on_which_fleet(recorded: list[by
 
 def test_batches_have_offsets_and_the_work_of_their_stages(recorded: list[bytes]) -> None:
     part = read(recorded)
-    ran = [report for report in part.reports if report.progress.batch]
+    ran = [report for report in part.reports if report.batch]
     assert len(ran) > 60
     for before, after in pairwise(ran):
         assert before.taken is not None
         assert after.taken is not None
-        assert after.progress.batch is not None
-        assert after.progress.batch.input_records == after.taken - before.taken
-    batches = [report.progress.batch for report in ran]
+        assert after.batch is not None
+        assert after.batch.input_records == after.taken - before.taken
+    batches = [report.batch for report in ran]
     owners = {stage.batch for stage in part.stages if stage.work_s}
     assert owners >= {batch.id for batch in batches if batch and batch.input_records}
 
 
 def test_only_the_last_time_is_kept_of_a_long_log(recorded: list[bytes]) -> None:
     part = read(recorded, last_s=60.0)
-    newest_s = part.reports[-1].progress.started_at_s
-    assert newest_s - 60.0 <= part.reports[0].progress.started_at_s <= newest_s - 50.0
+    newest_s = part.reports[-1].at_s
+    assert newest_s - 60.0 <= part.reports[0].at_s <= newest_s - 50.0
     assert all(stage.ended_at_s >= newest_s - 60.0 for stage in part.stages)
     assert part.application  # what was said once stays
     assert part.executors
+
+
+def test_what_is_kept_of_a_report_does_not_grow_with_the_partitions(recorded: list[bytes]) -> None:
+    events = [msgspec.json.decode(line) for line in recorded if b"QueryProgressEvent" in line[:90]]
+    sizes = []
+    for partitions in 12, 1200:
+        for event in events:
+            for source in event["progress"]["sources"]:
+                ends = {str(number): 1000 + number for number in range(partitions)}
+                for key in ("startOffset", "endOffset", "latestOffset"):
+                    source[key] = msgspec.json.encode({"t": ends}).decode()
+        part = read(msgspec.json.encode(event) for event in events)
+        assert part.reports[0].taken == sum(1000 + number for number in range(partitions))
+        sizes.append(len(pickle.dumps(part)))
+    assert sizes[1] < 1.5 * sizes[0]
+
+
+def test_of_a_log_in_several_files_the_last_time_of_all_is_kept(recorded: list[bytes]) -> None:
+    # The last 60 s of the second file are those of the log: nothing of the first is judged.
+    half = len(recorded) // 2
+    parts = [read(some, 60.0) for some in (recorded[:half], recorded[half:])]
+    first, second = (part.reports for part in parts)
+    assert first
+    assert second
+    kept = merged([parts[1]], [parts[0]], 60.0)
+    assert kept == [parts[1], parts[0]]
+    assert not first
+    assert second[-1].at_s - second[0].at_s <= 60.0
 
 
 @pytest.mark.parametrize("kind", [b"QueryProgressEvent", b"SparkListenerTaskEnd"])

@@ -14,7 +14,6 @@ from penstock.lab.advise.history import CannotSayError, History, history
 from penstock.lab.advise.logs import LogFile
 from penstock.lab.experiments.score import Delays
 from penstock.simulation.engines.engine import Level
-from penstock.spark.sensor.progress import Progress
 
 AT_S = 1_800_000.0  # a whole multiple of all intervals
 KAFKA = "KafkaV2[Subscribe[events]]"
@@ -27,18 +26,18 @@ def report(
     arrived = rps * every_s * number
     at_s = AT_S + every_s * number
     batch = Batch(number, at_s, 4.0, int(rps * every_s))
-    seen: dict[str, Any] = {"started_at_s": at_s, "batch": batch}
-    seen |= {key: changed.pop(key) for key in [*changed] if key in seen}
-    if seen["batch"]:
-        seen["batch"] = structs.replace(seen["batch"], started_at_s=seen["started_at_s"])
-    progress = Progress("r", number, sources=(), state_bytes=0.0, state_partitions=0, **seen)
     said: dict[str, Any] = {
         "query": "q",
+        "run": "r",
+        "at_s": at_s,
+        "batch": batch,
         "taken": arrived,
         "arrived": arrived,
         "source": KAFKA,
     } | changed
-    return QueryReport(progress=progress, **said)
+    if said["batch"]:
+        said["batch"] = structs.replace(said["batch"], started_at_s=said["at_s"])
+    return QueryReport(**said)
 
 
 def part(reports: list[QueryReport], number: int = 0, **fields: Any) -> LogPart:
@@ -110,16 +109,14 @@ def test_the_trigger_is_the_grid_on_which_batches_begin(every_s: float) -> None:
     # A third of the batches begins late, after one that took too long.
     reports = [report(number, every_s=every_s) for number in range(30)]
     late = [
-        report(number, every_s=every_s, started_at_s=one.progress.started_at_s + 0.3)
-        if number % 3 == 0
-        else one
+        report(number, every_s=every_s, at_s=one.at_s + 0.3) if number % 3 == 0 else one
         for number, one in enumerate(reports)
     ]
     assert history([part(late)]).trigger_s == every_s
 
 
 def test_without_a_trigger_it_is_the_time_between_batches() -> None:
-    reports = [report(number, started_at_s=AT_S + 4.03 * number) for number in range(30)]
+    reports = [report(number, at_s=AT_S + 4.03 * number) for number in range(30)]
     assert history([part(reports)]).trigger_s == 4.0
 
 

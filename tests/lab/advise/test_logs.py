@@ -83,6 +83,15 @@ def test_a_log_that_was_cut_off_gives_what_is_there_and_then_an_error(codec: Cod
     assert set(found) == {FIRST}
 
 
+def test_a_line_without_an_end_does_not_fill_the_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    # Ten blocks are allowed here; the file has a hundred, and no end of a line.
+    monkeypatch.setattr("penstock.lab.advise.logs.MOST_LINE_BLOCKS", 10)
+    file = BytesIO(b'{"Event":"' + b"x" * (100 << 16))
+    with pytest.raises(LogError, match="has a line over 655,360 bytes"):
+        list(lines(file))
+    assert file.tell() < 20 << 16
+
+
 @pytest.mark.parametrize(
     ("content", "sentence"),
     [

@@ -19,7 +19,7 @@ from penstock.core.alarm import alarms_s
 from penstock.core.errors import ConfigError
 from penstock.core.journal import JournalHeader, MemoryJournal
 from penstock.core.model import Limits, Step
-from penstock.lab.advise.events import LogPart
+from penstock.lab.advise.events import Found, LogPart
 from penstock.lab.advise.history import CannotSayError, History, history
 from penstock.lab.advise.logs import LogFile
 from penstock.lab.experiments.profiling import profiled
@@ -83,7 +83,7 @@ class Answer(Struct, frozen=True):
     journals: dict[str, bytes] = {}
 
 
-def advise_on(question: Question, log: str, found: Iterable[LogPart | LogFile]) -> Answer:
+def advise_on(question: Question, log: str, found: Iterable[Found]) -> Answer:
     """The answer for one application: from the files of its log, and what each of them says."""
     found = list(found)
     files = [one for one in found if isinstance(one, LogFile)]

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterable
-from typing import Any
+from sys import intern
+from typing import Any, TypeAlias
 
 import msgspec
 from msgspec import Struct, field, structs
@@ -17,7 +18,7 @@ from penstock.core.errors import PenstockError
 from penstock.core.model import Batch, BatchStage
 from penstock.core.phrases import counted
 from penstock.lab.advise.logs import PLAIN, LogFile
-from penstock.spark.sensor.progress import Progress, parse_progress, partition_offsets
+from penstock.spark.sensor.progress import parse_progress, partition_offsets
 
 _PROGRESS = b"org.apache.spark.sql.streaming.StreamingQueryListener$QueryProgressEvent"
 _KINDS = {b"SparkListener" + name for name in (
@@ -39,11 +40,13 @@ class ExecutorChange(Struct, frozen=True, gc=False):
     cores: int = 0
 
 
-class QueryReport(Struct, frozen=True):
+class QueryReport(Struct, frozen=True, gc=False):
     """What a query said at a trigger. Sums of offsets are ``None`` where a source has others."""
 
     query: str
-    progress: Progress
+    run: str
+    at_s: float
+    batch: Batch | None
     taken: float | None
     arrived: float | None
     source: str = ""
@@ -74,6 +77,10 @@ class LogPart(Struct):
     problem: str = ""
 
 
+#: What is known of a log: the files that it has, and what each says that could be read.
+Found: TypeAlias = LogPart | LogFile
+
+
 def gather(file: LogFile, lines: Iterable[bytes], last_s: float) -> LogPart:
     """What the lines of a file say.
 
@@ -88,7 +95,7 @@ def gather(file: LogFile, lines: Iterable[bytes], last_s: float) -> LogPart:
                     _add(part, name, msgspec.json.decode(line))
                 except _UNREADABLE:
                     broken += 1
-                _forget(part, last_s)
+                forget(part, (part.reports[-1].at_s if part.reports else 0.0) - last_s)
     except (OSError, ValueError, PenstockError) as error:  # what codecs raise
         part.problem = "" if file.is_growing else str(error)
         return part
@@ -100,9 +107,19 @@ def gather(file: LogFile, lines: Iterable[bytes], last_s: float) -> LogPart:
     return part
 
 
-def _forget(part: LogPart, last_s: float) -> None:
-    since_s = part.reports[-1].progress.started_at_s - last_s if part.reports else 0.0
-    while part.reports and part.reports[0].progress.started_at_s < since_s:
+def merged(found: list[Found], more: list[Found], last_s: float) -> list[Found]:
+    """What is known of one log, without what is older than the last seconds of all of it."""
+    both = found + more
+    parts = [one for one in both if isinstance(one, LogPart)]
+    newest_s = max((part.reports[-1].at_s for part in parts if part.reports), default=0.0)
+    for part in parts:
+        forget(part, newest_s - last_s)
+    return both
+
+
+def forget(part: LogPart, since_s: float) -> None:
+    """Drop the batches and stages of earlier times."""
+    while part.reports and part.reports[0].at_s < since_s:
         part.reports.popleft()
     while part.stages and part.stages[0].ended_at_s < since_s:
         part.stages.popleft()
@@ -155,9 +172,11 @@ def _report(report: dict[str, Any]) -> QueryReport:
         )
 
     progress = parse_progress(msgspec.json.encode(report))
-    names = ", ".join(str(source.get("description")) for source in sources)
-    taken, arrived = total("endOffset"), total("latestOffset")
-    return QueryReport(report.get("id") or progress.run_id, progress, taken, arrived, names)
+    # Texts that every report repeats are kept once.
+    names = intern(", ".join(str(source.get("description")) for source in sources))
+    query, run = intern(report.get("id") or progress.run_id), intern(progress.run_id)
+    sums = total("endOffset"), total("latestOffset")
+    return QueryReport(query, run, progress.started_at_s, progress.batch, *sums, names)
 
 
 def with_stages(batch: Batch, ran: Iterable[StageRun]) -> Batch:

@@ -60,23 +60,23 @@ class History(Struct, frozen=True):
 
     @property
     def begin_s(self) -> float:
-        return self.triggers[0].progress.started_at_s
+        return self.triggers[0].at_s
 
     @property
     def end_s(self) -> float:
         """The last instant at which it is known what had arrived."""
-        return self.triggers[-1].progress.started_at_s
+        return self.triggers[-1].at_s
 
     def arrivals(self) -> tuple[Array, Array]:
         """When how many records had arrived since the beginning."""
-        at_s = np.array([one.progress.started_at_s for one in self.triggers])
+        at_s = np.array([one.at_s for one in self.triggers])
         counts = np.array([one.arrived or 0.0 for one in self.triggers])
         return at_s, np.maximum.accumulate(counts - counts[0])
 
     def departures(self) -> tuple[Array, Array]:
         """When how many of them had been processed."""
         first = self.triggers[0].arrived or 0.0
-        taken = [(one.taken or 0.0) - first for one in self.triggers if one.progress.batch]
+        taken = [(one.taken or 0.0) - first for one in self.triggers if one.batch]
         ends_s = [batch.started_at_s + batch.duration_s for batch in self.batches]
         return np.array([self.begin_s, *ends_s]), np.maximum.accumulate([0.0, *taken])
 
@@ -157,7 +157,7 @@ def history(parts: Sequence[LogPart]) -> History:
     stages: dict[tuple[str, int], list[StageRun]] = defaultdict(list)
     for stage in (stage for part in parts for stage in part.stages):
         stages[stage.run, stage.batch].append(stage)
-    ran = [(one.progress.run_id, one.progress.batch) for one in triggers]
+    ran = [(one.run, one.batch) for one in triggers]
     batches = [with_stages(batch, stages[run, batch.id]) for run, batch in ran if batch]
     cpus = conf.get("spark.task.cpus", "1")
     cores = mode(one.cores for one in changes if one.cores)
@@ -171,23 +171,19 @@ def _judged(reports: Sequence[QueryReport]) -> list[QueryReport]:
     """Those of the busiest query, in order, from the first batch on that is no part of a start."""
     spent_s: Counter[str] = Counter()
     for one in reports:
-        spent_s[one.query] += (
-            round(1e3 * one.progress.batch.duration_s) if one.progress.batch else 0
-        )
+        spent_s[one.query] += round(1e3 * one.batch.duration_s) if one.batch else 0
     if not sum(spent_s.values()):
         raise CannotSayError("it has no streaming query that committed a batch")
     busiest, own = spent_s.most_common(1)[0]
     if own < (1.0 - MOST_BESIDE) * (total := sum(spent_s.values())):
         part = f"the busiest has {own / total:.0%} of the time of batches"
         raise CannotSayError(f"{len(spent_s)} queries share the fleet, and {part}")
-    triggers = sorted(
-        (one for one in reports if one.query == busiest), key=lambda one: one.progress.started_at_s
-    )
-    batches = [place for place, one in enumerate(triggers) if one.progress.batch]
+    triggers = sorted((one for one in reports if one.query == busiest), key=lambda one: one.at_s)
+    batches = [place for place, one in enumerate(triggers) if one.batch]
     if len(batches) < FIRST_BATCHES + 2:
         raise CannotSayError(f"the log is too short: {len(batches)} batches")
     for one in triggers:
-        if one.progress.batch and (one.arrived is None or one.taken is None):
+        if one.batch and (one.arrived is None or one.taken is None):
             source = one.source[:80] or "of an unknown kind"
             raise CannotSayError(f"the source {source} does not say how many records had arrived")
     return [one for one in triggers[batches[FIRST_BATCHES] :] if one.arrived is not None]

@@ -22,6 +22,9 @@ BLOCK_BYTES = 1 << 16
 #: A block that claims to be larger is no block.
 MOST_BLOCK_BYTES = 1 << 28
 
+#: A line of more blocks is none.
+MOST_LINE_BLOCKS = 1 << 12
+
 PLAIN, ZSTD, LZ4, SNAPPY = b'{"Event":"', b"\x28\xb5\x2f\xfd", b"LZ4Block", b"\x82SNAPPY\x00"
 #: Behind the magic of a block of lz4-java: method, compressed bytes, bytes, checksum.
 _LZ4_BLOCK, _LZ4_METHOD, _LZ4_STORED = Layout("<BIII"), 0xF0, 0x10
@@ -86,12 +89,18 @@ def lines(file: BinaryIO) -> Iterator[bytes]:
     reader = next((readers[magic] for magic in readers if head.startswith(magic)), None)
     if reader is None:
         raise LogError(f"is no event log: it begins with {head!r}")
-    rest = b""
+    rest: list[bytes] = []
     for chunk in reader(file):
-        *whole, rest = (rest + chunk).split(b"\n")
-        yield from whole
-    if rest:
-        yield rest
+        first, *others = chunk.split(b"\n")
+        rest.append(first)
+        if others:
+            yield b"".join(rest)
+            yield from others[:-1]
+            rest = others[-1:]
+        elif len(rest) > MOST_LINE_BLOCKS:
+            raise LogError(f"has a line over {MOST_LINE_BLOCKS * BLOCK_BYTES:,} bytes")
+    if last := b"".join(rest):
+        yield last
 
 
 def _plain(file: BinaryIO) -> Iterator[bytes]:

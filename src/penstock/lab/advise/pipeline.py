@@ -20,7 +20,7 @@ from urllib.parse import unquote
 
 from penstock.core.errors import ConfigError
 from penstock.lab.advise.advice import Advice, Answer, Question, advise_on
-from penstock.lab.advise.events import LogPart, gather
+from penstock.lab.advise.events import Found, LogPart, gather, merged
 from penstock.lab.advise.logs import LogFile, lines, log_files
 from penstock.lab.experiments.on_spark import packed
 
@@ -86,17 +86,19 @@ def answers(
         rows = spark.read.format("binaryFile").load(readable).select("path", "content").rdd
         parts = parts.union(rows.map(lambda row: read_content(last_s, far[row[0]], row[1])))
 
-    def named(part: LogPart) -> tuple[str, LogPart | LogFile]:
+    def named(part: LogPart) -> tuple[str, list[Found]]:
         read.add(1)
-        return part.file.log, part
+        return part.file.log, [part]
 
-    expected = context.parallelize([(one.log, one) for one in files], 1)
+    listed: list[tuple[str, list[Found]]] = [(one.log, [one]) for one in files]
+    expected = context.parallelize(listed, 1)
     logs = len({one.log for one in files})
-    grouped = expected.union(parts.map(named)).groupByKey(min(logs, MOST_TASKS))
+    merge = partial(merged, last_s=last_s)
+    grouped = expected.union(parts.map(named)).reduceByKey(merge, min(logs, MOST_TASKS))
     return grouped.map(lambda item: answer(question, *item)).persist(StorageLevel.DISK_ONLY)
 
 
-def answer(question: Question, log: str, found: Iterable[LogPart | LogFile]) -> Answer:
+def answer(question: Question, log: str, found: Iterable[Found]) -> Answer:
     """The answer for one application; a log that breaks us must not take the others with it."""
     try:
         return advise_on(question, log, found)
