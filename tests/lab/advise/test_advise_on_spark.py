@@ -12,6 +12,7 @@ import pytest
 
 from penstock.core.journal import read_steps
 from penstock.lab.advise.advice import Advice
+from penstock.lab.advise.logs import lines
 from penstock.lab.experiments import lab_module
 
 pytestmark = pytest.mark.slow
@@ -47,6 +48,38 @@ with open_session("far", "local[1]", SESSION_SETTINGS | mount) as spark:
     found = answers(spark, files, Question(("static:6",), most=8), read).collect()
     assert 0 < read.value <= len(files)
 print(msgspec.json.encode([row for answer in found for row in answer.rows]).decode())
+"""
+
+
+#: A worker of Python is killed while it reads; two hundred short logs are judged all the same.
+LOST = """
+import os, signal, sys, threading
+from pathlib import Path
+from penstock.lab.advise.advice import Question
+from penstock.lab.advise.pipeline import SESSION_SETTINGS, answers, find_logs
+from penstock.testbed import wait_until
+from penstock.testbed.keeper import descendants
+from penstock.testbed.sessions import open_session
+def workers():
+    ours = {pid for pid in descendants(os.getpid()) if b"pyspark.daemon" in cmdline(pid)}
+    return [pid for pid in ours if ours & set(descendants(pid)) == set()]
+def cmdline(pid):
+    try:
+        return Path(f"/proc/{pid}/cmdline").read_bytes()
+    except OSError:
+        return b""
+def kill():
+    wait_until(lambda: read.value > 0, 120.0, "nothing is read")
+    for pid in workers():
+        os.kill(pid, signal.SIGKILL)
+        print("killed", flush=True)
+with open_session("lost", "local[1,4]", SESSION_SETTINGS) as spark:
+    files, read = find_logs(spark, [sys.argv[1]]), spark.sparkContext.accumulator(0)
+    killer = threading.Thread(target=kill)
+    killer.start()
+    found = answers(spark, files, Question(("static:6",)), read).collect()
+    killer.join()
+    print("logs", len({row.log for answer in found for row in answer.rows}))
 """
 
 
@@ -148,6 +181,18 @@ def test_logs_at_another_file_system_are_read_by_spark(logs: Path) -> None:
     assert len([row for row in rows if row.saved_hours is not None]) == 1
     bad = {Path(row.log).name for row in rows if row.problem}
     assert bad == {"empty", "notes.txt", "eventlog_v2_cut"}
+
+
+def test_the_task_of_a_worker_that_is_lost_is_repeated(tmp_path: Path) -> None:
+    (file,) = RECORDED.glob("eventlog_v2_*/events_*")
+    with file.open("rb") as stream:
+        short = b"\n".join(list(lines(stream))[:40]) + b"\n"
+    for number in range(200):
+        (tmp_path / f"app-{number}").write_bytes(short)
+    ended = python("-c", LOST, str(tmp_path))
+    assert ended.returncode == 0, ended.stderr
+    assert "killed" in ended.stdout
+    assert "logs 200" in ended.stdout
 
 
 def test_a_place_without_logs_is_refused(tmp_path: Path) -> None:
