@@ -100,8 +100,8 @@ must have no consumers of its own, and the user of the source needs the right to
 offsets: it goes on from its checkpoint, and they may be a batch behind it.
 
 **Events** go through the client that Spark's driver has. One Event per reason (`Rescale`,
-`RescaleRefused`, `RescaleRecommended`, `SightLost`, `SightRegained`, `NoRoom`), with the newest
-message and a count. The role of the driver needs a rule; without it there is one warning:
+`Refusal`, `Recommendation`, `Blind`, `SeenAgain`, `NoRoom`), with the newest message and a count.
+The role of the driver needs a rule; without it there is one warning:
 
 ```yaml
 - {apiGroups: [""], resources: [events], verbs: [create, patch]}  # create alone: an Event each time

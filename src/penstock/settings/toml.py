@@ -71,14 +71,10 @@ class JournalSettings(Struct, frozen=True, forbid_unknown_fields=True):
 
     Parameters
     ----------
-    path
-        The file, or the URI of a folder in a store; empty keeps no journal.
-    fsync
-        Force to disk "always", at each "rescale", or "never".
-    max_bytes
-        Size at which the file is rotated.
-    keep
-        How many rotated files stay.
+    path: The file, or the URI of a folder in a store; empty keeps no journal.
+    fsync: Force to disk "always", at each "rescale", or "never".
+    max_bytes: Size at which the file is rotated.
+    keep: How many rotated files stay.
     """
 
     path: str = ""

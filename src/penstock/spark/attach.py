@@ -166,10 +166,7 @@ def attach(
 
 
 class Status(Struct, frozen=True):
-    """The state of the job and its scaler; fleet, delay and backlog as of the last turn.
-
-    In mode recommend, `account` says what acting would have saved since the driver started.
-    """
+    """The state of the job and its scaler; fleet, delay and backlog as of the last turn."""
 
     state: State
     mode: Mode
@@ -186,7 +183,7 @@ class Status(Struct, frozen=True):
     losses: int = 0
     last: str = ""
     error: str = ""
-    account: str = ""
+    account: str = ""  # in mode recommend, what acting would have saved so far
 
 
 class Attachment:

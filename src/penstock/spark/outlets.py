@@ -8,7 +8,6 @@ from collections.abc import Callable, Iterable
 from contextlib import suppress
 from math import nan
 
-from penstock.core.errors import ConfigError
 from penstock.core.model import Limits, Step
 from penstock.observe.endpoint import Endpoint
 from penstock.observe.metrics import MetricTotals, Series, Values, fold
@@ -79,7 +78,7 @@ class Outlets:
         try:
             if live.kubernetes_events and (events := driver_pod_events(driver)) is not None:
                 self._senders.append(events)
-        except (ConfigError, *JVM_ERRORS) as error:
+        except JVM_ERRORS as error:
             log.warning("there are no events on the driver's pod: %s", first_line(error))
 
     def values(self) -> Values:

@@ -4,8 +4,6 @@
 ``patch`` too, a reason that comes again raises the count of its Event instead of making another.
 """
 
-from __future__ import annotations
-
 from datetime import UTC, datetime
 from typing import Any
 
@@ -16,11 +14,6 @@ from penstock.observe.webhook import NoticeSender
 from penstock.spark.internals import JVM_ERRORS, Driver, first_line
 
 POD_NAME, NAMESPACE = "spark.kubernetes.driver.pod.name", "spark.kubernetes.namespace"
-REASONS: dict[NoticeKind, str] = {
-    "rescale": "Rescale", "refusal": "RescaleRefused", "recommendation": "RescaleRecommended",
-    "blind": "SightLost", "seen_again": "SightRegained", "no_room": "NoRoom",
-}  # fmt: skip
-WARNINGS = ("refusal", "blind", "no_room")
 
 
 class PodEvents(NoticeSender):
@@ -30,73 +23,64 @@ class PodEvents(NoticeSender):
         fabric8 = jvm.io.fabric8.kubernetes.client.dsl.base
         self._client, self._merge = client, fabric8.PatchContext.of(fabric8.PatchType.JSON_MERGE)
         self._namespace, self._pod, self._uid = namespace, pod, ""
-        self._made: dict[NoticeKind, tuple[str, int]] = {}  # name and count
+        self._made: dict[NoticeKind, dict[str, Any]] = {}  # the newest Event of each kind
         super().__init__(f"the pod {pod}")
 
     def post(self, notice: Notice) -> tuple[str, bool]:
-        if self._raises_count(notice):
-            return "", False
         try:
             if not self._uid:  # `kubectl describe` selects by it
-                found = self._client.pods().inNamespace(self._namespace).withName(self._pod).get()
-                self._uid = str(found.getMetadata().getUid()) if found is not None else ""
+                pod = self._client.pods().inNamespace(self._namespace).withName(self._pod).get()
+                self._uid = "" if pod is None else str(pod.getMetadata().getUid())
             event = event_of(notice, self._namespace, self._pod, self._uid)
-            text = msgspec.json.encode(event).decode()
-            self._client.resource(text).inNamespace(self._namespace).create()
-            self._made[notice.kind] = event["metadata"]["name"], 1
+            if not self._raises_count(notice.kind, event):
+                text = msgspec.json.encode(event).decode()
+                self._client.resource(text).inNamespace(self._namespace).create()
+                self._made[notice.kind] = event
         except JVM_ERRORS as error:
             return first_line(error), False
         return "", False
 
-    def _raises_count(self, notice: Notice) -> bool:
-        """Whether there was an Event of the kind that could be changed; it may have expired."""
-        name, count = self._made.pop(notice.kind, ("", 0))
-        if not name:
+    def _raises_count(self, kind: NoticeKind, event: dict[str, Any]) -> bool:
+        """Whether there is an Event of that kind that can be changed; it may have expired."""
+        if (made := self._made.pop(kind, None)) is None:
             return False
-        change = {"count": count + 1, "lastTimestamp": _time(notice), "message": _text(notice)}
+        change = {key: event[key] for key in ("message", "lastTimestamp")}
+        change["count"] = made["count"] + 1
         try:
-            events = self._client.v1().events().inNamespace(self._namespace).withName(name)
-            events.patch(self._merge, msgspec.json.encode(change).decode())
+            events = self._client.v1().events().inNamespace(self._namespace)
+            found = events.withName(made["metadata"]["name"])
+            found.patch(self._merge, msgspec.json.encode(change).decode())
         except JVM_ERRORS:
             return False
-        self._made[notice.kind] = name, count + 1
+        self._made[kind] = made | change
         return True
 
 
 def event_of(notice: Notice, namespace: str, pod: str, uid: str) -> dict[str, Any]:
-    """The first Event of a kind of notice.
+    """The Event that says what a notice does.
 
     >>> notice = Notice("no_room", 1_700_000_000.0, "2 of 4 executors", 4)
     >>> event = event_of(notice, "jobs", "driver-1", "")
     >>> event["metadata"]["name"], event["reason"], event["type"], event["lastTimestamp"]
     ('driver-1.noroom.18bcfe56800', 'NoRoom', 'Warning', '2023-11-14T22:13:20Z')
     """
-    reason = REASONS[notice.kind]
+    reason = notice.kind.title().replace("_", "")
     name = f"{pod}.{reason.lower()}.{round(1e3 * notice.at_s):x}"
-    about = {"apiVersion": "v1", "kind": "Pod", "namespace": namespace, "name": pod}
+    at = f"{datetime.fromtimestamp(notice.at_s, UTC):%Y-%m-%dT%H:%M:%SZ}"
+    about = {"apiVersion": "v1", "kind": "Pod", "namespace": namespace, "name": pod, "uid": uid}
     return {
         "apiVersion": "v1",
         "kind": "Event",
         "metadata": {"name": name, "namespace": namespace},
-        "involvedObject": about | ({"uid": uid} if uid else {}),
+        "involvedObject": about,
         "reason": reason,
-        "message": _text(notice),
-        "type": "Warning" if notice.kind in WARNINGS else "Normal",
+        "message": notice.text[:1024],  # the most that Kubernetes takes
+        "type": "Warning" if notice.kind in ("refusal", "blind", "no_room") else "Normal",
         "source": {"component": "penstock"},
-        "reportingComponent": "penstock",
-        "reportingInstance": pod,
-        "firstTimestamp": _time(notice),
-        "lastTimestamp": _time(notice),
+        "firstTimestamp": at,
+        "lastTimestamp": at,
         "count": 1,
     }
-
-
-def _text(notice: Notice) -> str:
-    return notice.text[:1024]  # the most that Kubernetes takes
-
-
-def _time(notice: Notice) -> str:
-    return f"{datetime.fromtimestamp(notice.at_s, UTC):%Y-%m-%dT%H:%M:%SZ}"
 
 
 def driver_pod_events(driver: Driver) -> PodEvents | None:

@@ -84,7 +84,8 @@ def answers(
     far = {one.path: one for one in files if not one.path.startswith(_LOCAL)}
     if readable := [one.path for one in far.values() if one.stored_bytes <= MOST_READ_BYTES]:
         rows = spark.read.format("binaryFile").load(readable).select("path", "content").rdd
-        parts = parts.union(rows.map(lambda row: read_content(last_s, far[row[0]], row[1])))
+        gathered = rows.map(lambda row: gather(far[row[0]], lines(BytesIO(row[1])), last_s))
+        parts = parts.union(gathered)
 
     def named(part: LogPart) -> tuple[str, list[Found]]:
         read.add(1)
@@ -115,8 +116,3 @@ def read_here(last_s: float, file: LogFile) -> LogPart:
             return gather(file, lines(stream), last_s)
     except OSError as error:
         return LogPart(file, problem=f"cannot be opened: {error.strerror}")
-
-
-def read_content(last_s: float, file: LogFile, content: bytes) -> LogPart:
-    """What a file says that Spark has read."""
-    return gather(file, lines(BytesIO(content)), last_s)

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from penstock.core.errors import ConfigError
+from py4j.protocol import Py4JError  # type: ignore[import-untyped]
+
 from penstock.spark.internals.java_side import JVM_GONE, JavaSide, names_in
 
 LOCALITY_WAIT = "spark.locality.wait"
@@ -129,4 +130,4 @@ class Scheduler(JavaSide):
             if str(field.getName()).endswith("kubernetesClient"):
                 field.setAccessible(True)
                 return field.get(self.backend)
-        raise ConfigError("Spark's client of Kubernetes is not found")
+        raise Py4JError("Spark's client of Kubernetes is not found")

@@ -3,8 +3,6 @@
 Spark itself keeps offsets in the checkpoint and commits none.
 """
 
-from __future__ import annotations
-
 import logging
 from collections.abc import Callable
 from concurrent.futures import Future
@@ -15,11 +13,10 @@ from penstock.spark.sensor.offsets import Offsets
 
 log = logging.getLogger(__name__)
 
-CLOSE_TIMEOUT_S = 2.0
 #: Failures in a row until it is said: the coordinator of a new group may still load.
 FAILURES = 5
 #: Sends offsets and returns at once; the client's own thread fills the future.
-Commit: TypeAlias = Callable[[Offsets], "Future[Any]"]
+Commit: TypeAlias = Callable[[Offsets], Future[Any]]
 
 
 class GroupOffsets:
@@ -55,4 +52,4 @@ class GroupOffsets:
         self.send(processed)
         if self._pending is not None:
             with suppress(Exception):
-                self._pending.result(CLOSE_TIMEOUT_S)
+                self._pending.result(timeout=2.0)
