@@ -17,8 +17,8 @@ goal is executor-seconds within 15 % and a late share within one percentage poin
 good as that, tighten the bounds of `test_what_was_promised_is_near_what_a_real_run_then_used`, and
 put the numbers into docs/advise.md, "How far to trust it".
 
-Records wait 6 ms each, so that a small machine can stand for a cluster. The log is thinned: events that nobody reads are left out, and nine of ten
-ends of tasks.
+Records wait 6 ms each, so that a small machine can stand for a cluster. The log is thinned: events
+that nobody reads are left out, and nine of ten ends of tasks.
 """
 
 from __future__ import annotations
