@@ -37,7 +37,8 @@ class PodEvents(NoticeSender):
                 self._client.resource(text).inNamespace(self._namespace).create()
                 self._made[notice.kind] = event
         except JVM_ERRORS as error:
-            return first_line(error), False
+            problem = first_line(error)
+            return problem, "forbidden" not in problem
         return "", False
 
     def _raises_count(self, kind: NoticeKind, event: dict[str, Any]) -> bool:
