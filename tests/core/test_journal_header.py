@@ -105,8 +105,8 @@ def test_measurements_may_be_of_any_age(tmp_path: Path) -> None:
 
 
 def test_a_limit_of_a_later_version_is_one_sentence() -> None:
-    header = msgspec.structs.replace(header_of("hpa"), limits={"billing_s": 60})
-    with pytest.raises(ConfigError, match=r"header of the journal is not readable: .*billing_s"):
+    header = msgspec.structs.replace(header_of("hpa"), limits={"grace_s": 60})
+    with pytest.raises(ConfigError, match=r"header of the journal is not readable: .*grace_s"):
         recorded_limits(header)
 
 

@@ -19,6 +19,7 @@ from penstock.core.model import (
     Decision,
     Fleet,
     Limits,
+    QuerySample,
     Reason,
     Receipt,
     Snapshot,
@@ -241,3 +242,29 @@ def free_port() -> int:
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         return int(probe.getsockname()[1])
+
+
+def test_records_are_late_against_the_slo_of_their_query() -> None:
+    """Delays of clicks go from 4 to 8 s, of views from 8 to 12 s; what audit does is not counted.
+
+    With SLOs of 5 s and 10 s: 3/4 of 100 clicks and 1/2 of 300 views are late.
+    """
+
+    def seen(at_s: float, clicks_s: float) -> Step:
+        queries = (
+            QuerySample("clicks", slo_s=5.0, throughput_rps=10.0, delay_s=clicks_s),
+            QuerySample("views", throughput_rps=30.0, delay_s=clicks_s + 4.0),
+            QuerySample("audit", excluded=True, throughput_rps=1e6, delay_s=999.0),
+        )
+        return turn(at_s, 2, delay_s=clicks_s, throughput_rps=40.0, queries=queries)  # type: ignore[arg-type]
+
+    steps = [seen(0.0, 4.0), seen(10.0, 8.0)]
+    totals = MetricTotals()
+    for step in steps:
+        totals = fold(totals, step, LIMITS, GOAL)
+    values = totals.values
+    assert values["records_total",] == 400.0
+    assert values["late_records_total",] == 75.0 + 150.0
+    assert (values["slo_seconds",], values["delay_seconds",]) == (5.0, 8.0)
+    reported = figures(steps, rows(steps), cost(steps), delays(steps), GOAL.slo_s)
+    assert reported.late_fraction == (75.0 + 150.0) / 400.0

@@ -299,6 +299,26 @@ def test_bounds_and_mode_change_while_it_runs(
     assert read_header(tmp_path / "live.jsonl.1").limits["max_executors"] == 4
 
 
+def test_what_is_asked_of_queries_changes_while_it_runs(
+    spark: SparkSession, query: StreamingQuery, tmp_path: Path
+) -> None:
+    path, name = tmp_path / "live.jsonl", str(query.name)
+    asked = {name: {"slo": "5s", "weight": 2.0}}
+    with attached(spark, Dial(1), mode="recommend", journal=path, queries=asked) as handle:
+        wait_until(lambda: handle.status().delay_s is not None, UP_S, "nothing is measured")
+        with pytest.raises(ConfigError, match="weight must be finite and more than 0, not -1"):
+            handle.update(queries={name: {"weight": -1}})
+        handle.update(queries={name: {"exclude": True}})
+        wait_until(lambda: handle.status().delay_s is None, UP_S, "the query still counts")
+    last, before = [list(read_steps(each)) for each in (path, tmp_path / "live.jsonl.1")]
+    seen = [steps[-1].snapshot.queries[0] for steps in (before, last) if steps[-1].snapshot]
+    assert [(each.name, each.slo_s, each.weight, each.excluded) for each in seen] == [
+        (name, 5.0, 2.0, False),
+        (name, None, 1.0, True),
+    ]
+    assert read_header(path).goal["queries"][0]["exclude"] is True
+
+
 def test_a_switch_outside_of_the_driver_pauses_and_sets_the_mode(
     spark: SparkSession, query: StreamingQuery, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:

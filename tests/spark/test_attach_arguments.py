@@ -49,6 +49,12 @@ except penstock.ConfigError as error:
         ({"policy": Static}, r"pass Static\(\), not the class"),
         ({"policy": "hpaa"}, "^unknown policy 'hpaa': did you mean 'hpa'"),
         ({"policy": "ds2:cooldwn=60s"}, "^unknown option 'cooldwn' in ds2: did you mean"),
+        ({"queries": ["clicks"]}, "^queries must be tables by name: .*, not "),
+        ({"queries": {"a": {"weight": 0}}}, r"^options \[\[query\]\] 1: weight must be finite and"),
+        (
+            {"queries": {"a": {"slow": 5}}},
+            r"^unknown key 'slow' in options \[\[query\]\] 1: did you",
+        ),
         ({"journal": 3}, "^journal must be the path of a file, not 3$"),
         ({}, "^spark must be a SparkSession, not 'no session'$"),
         ({"policy": "ds2:cooldown=60s", "slo_s": "10s"}, "^spark must be a SparkSession"),

@@ -18,9 +18,11 @@ from math import floor
 
 from penstock.core.knowledge import DAY_S, Knowledge
 from penstock.core.model import Decision, Limits, Reason, Snapshot
-from penstock.core.phrases import counted, executors
+from penstock.core.phrases import counted, duration, executors
 from penstock.core.protocols import Guard
 from penstock.core.schedule import ScheduledLimit
+
+NEARLY = 0.25  #: In this last part of the span that is paid for, an executor may leave.
 
 
 def chain(limits: Limits) -> tuple[Guard, ...]:
@@ -34,9 +36,11 @@ def chain(limits: Limits) -> tuple[Guard, ...]:
         guards.append(Cooldown(limits.cooldown_s))
     if limits.min_lifetime_s > 0.0:
         guards.append(Lifetime(limits.min_lifetime_s))
+    if limits.billing_s > 0.0:
+        guards.append(Billing(limits.billing_s))
     if limits.max_step is not None:
         guards.append(StepLimit(limits.max_step))
-    guards += [ParallelismCap(), HeapPressure()]
+    guards += [ParallelismCap(), HeapPressure(limits.max_executors)]
     bounds = Bounds(limits.min_executors, limits.max_executors)
     if limits.schedule:
         guards.append(Schedule(limits.schedule))
@@ -57,7 +61,7 @@ class Chain:
 
     def check(self, decision: Decision, snapshot: Snapshot, knowledge: Knowledge) -> Decision:
         fleet, target = snapshot.fleet, decision.target_executors
-        if target == fleet.target and max(1, self.least) <= target <= self.most:
+        if target == fleet.target and max(1, self.least) <= target < self.most:
             partitions = snapshot.partitions
             if partitions is None or target * fleet.cores_per_executor <= partitions:
                 return decision
@@ -165,6 +169,57 @@ class Lifetime:
 
 
 @dataclass(frozen=True, slots=True)
+class Billing:
+    """No executor is removed long before the span that is paid for ends: that saves nothing.
+
+    Of three executors at 1,000 s, paid for by the minute, one has 5 s left that are paid for. Two
+    are to go: that one does, and the others have 20 s and 60 s left.
+
+    >>> from penstock.core.model import ExecutorSample, Fleet
+    >>> began_s = {"1": 945.0, "2": 900.0, "3": 880.0}
+    >>> three = tuple(ExecutorSample(name, at_s) for name, at_s in began_s.items())
+    >>> shrink, knowledge = Decision.of(1, Reason("plan_shrinks", "fewer")), Knowledge()
+    >>> knowledge.now_s = 1000.0
+    >>> seen = Snapshot(1000.0, Fleet(3, 3, 3), executors=three)
+    >>> kept = Billing(60.0).check(shrink, seen, knowledge)
+    >>> kept.target_executors, kept.reasons[-1].text
+    (2, 'executors are paid for in spans of 60 s: 1 of 2 stays, its span ends in 20 s')
+    """
+
+    seconds: float
+
+    def check(self, decision: Decision, snapshot: Snapshot, knowledge: Knowledge) -> Decision:
+        fleet, now_s = snapshot.fleet.target, knowledge.now_s
+        began_s = [one.started_at_s for one in snapshot.executors if one.ready]
+        # Those that are still to come are not paid for.
+        surplus = len(began_s) - decision.target_executors
+        if surplus <= 0 or decision.target_executors >= fleet:
+            return decision
+        left_s = sorted(self.seconds - (now_s - at_s) % self.seconds for at_s in began_s)
+        due = sum(is_due(at_s, now_s, self.seconds) for at_s in began_s)
+        if due >= surplus:
+            return decision
+        stay = "stays, its span ends" if surplus - due == 1 else "stay, the first span ends"
+        text = (
+            f"executors are paid for in spans of {duration(self.seconds)}: {surplus - due} of "
+            f"{surplus} {stay} in {duration(left_s[due])}"
+        )
+        reason = Reason("billing", text, {"left_s": left_s[due]})
+        return decision.limited_to(min(fleet, len(began_s) - due), reason)
+
+
+def is_due(started_at_s: float, now_s: float, billing_s: float) -> bool:
+    """Whether the span that an executor is paid for has nearly ended: its last quarter or minute.
+
+    >>> [is_due(0.0, now_s, 60.0) for now_s in (44.0, 46.0, 104.0, 106.0)]
+    [False, True, False, True]
+    """
+    if billing_s <= 0.0:
+        return True
+    return billing_s - (now_s - started_at_s) % billing_s <= min(60.0, NEARLY * billing_s)
+
+
+@dataclass(frozen=True, slots=True)
 class StepLimit:
     """A largest change of one rescale, up or down."""
 
@@ -197,23 +252,24 @@ class ParallelismCap:
 
 @dataclass(frozen=True, slots=True)
 class HeapPressure:
-    """Says that executors need memory, where more of them are asked for; changes nothing.
+    """Says that executors need memory, where more are asked for or not allowed; changes nothing.
 
     Three executors of which two spend a fifth of their time collecting garbage:
 
     >>> from penstock.core.model import ExecutorSample, Fleet
     >>> busy = [ExecutorSample(str(n), 0.0, memory_fraction=0.9, gc_fraction=0.2) for n in range(2)]
     >>> snapshot = Snapshot(0.0, Fleet(3, 3, 3), executors=(*busy, ExecutorSample("3", 0.0)))
-    >>> grown = HeapPressure().check(Decision.of(5, Reason("late", "late")), snapshot, Knowledge())
+    >>> grown = HeapPressure(9).check(Decision.of(5, Reason("late", "late")), snapshot, Knowledge())
     >>> grown.reasons[-1].text
     'executors spend 20% of their time collecting garbage, with 90% of the heap in use: raise \
 spark.executor.memory instead of the number of executors'
     """
 
+    most: int
     gc_fraction: float = 0.1
 
     def check(self, decision: Decision, snapshot: Snapshot, knowledge: Knowledge) -> Decision:
-        if decision.target_executors <= snapshot.fleet.target:
+        if decision.target_executors <= min(snapshot.fleet.target, self.most - 1):
             return decision
         gc = [one.gc_fraction for one in snapshot.executors if one.gc_fraction is not None]
         if not gc or (mean := sum(gc) / len(gc)) <= self.gc_fraction:

@@ -173,6 +173,35 @@ class TopicSample(Struct, frozen=True, gc=False, omit_defaults=True):
             raise _refusal(self)
 
 
+class QuerySample(Struct, frozen=True, gc=False, omit_defaults=True):
+    """One query of several that share a fleet, over the last interval.
+
+    `slo_s` is its own SLO, if it has one, and `weight` what its late records cost against those of
+    others. An `excluded` one is not scaled for; `busy_slots`, how many slots its tasks used in the
+    mean, count all the same.
+    """
+
+    name: str
+    slo_s: float | None = None
+    weight: float = 1.0
+    excluded: bool = False
+    arrival_rps: float | None = None
+    throughput_rps: float | None = None
+    delay_s: float | None = None
+    busy_slots: float | None = None
+
+    def __post_init__(self) -> None:
+        if not (
+            0.0 < self.weight < inf
+            and ((x := self.slo_s) is None or 0.0 < x < inf)
+            and ((x := self.arrival_rps) is None or 0.0 <= x < inf)
+            and ((x := self.throughput_rps) is None or 0.0 <= x < inf)
+            and ((x := self.delay_s) is None or 0.0 <= x < inf)
+            and ((x := self.busy_slots) is None or 0.0 <= x < inf)
+        ):
+            raise _refusal(self)
+
+
 class _Instant(Struct, frozen=True, gc=False, omit_defaults=True):
     """The two fields of a snapshot that may be given without their names."""
 
@@ -191,8 +220,7 @@ class Snapshot(_Instant, frozen=True, gc=False, omit_defaults=True, kw_only=True
     batches: The micro-batches that were committed since the previous snapshot that could be read,
         oldest first: each is in exactly one snapshot. Empty if none was committed in that time (one
         is still running, or nothing arrived) and for a continuous engine: that no batch is listed
-        says nothing about the load. Of several queries, those of the query whose batches fill their
-        trigger most.
+        says nothing about the load. Of several queries, those of the first of `queries`.
     arrival_rps, throughput_rps: Means since the previous snapshot: records that arrived, records of
         committed batches.
     backlog_records: Records that have arrived and are not yet processed.
@@ -209,6 +237,9 @@ class Snapshot(_Instant, frozen=True, gc=False, omit_defaults=True, kw_only=True
     clock_ahead_s: How far the wall clock is ahead of `at_s`: not 0 after it was set to another
         time.
     topics: What waits by query and topic. Empty if it was not measured.
+    queries: If there are several, or one with settings of its own: the one nearest to missing its
+        SLO first. Trigger, batches, delay and latency are those of that one; rates and backlogs are
+        sums over those that are not excluded.
     """
 
     trigger_interval_s: float | None = None
@@ -227,6 +258,7 @@ class Snapshot(_Instant, frozen=True, gc=False, omit_defaults=True, kw_only=True
     partition_backlog_records: tuple[int, ...] = ()
     clock_ahead_s: float = 0.0
     topics: tuple[TopicSample, ...] = ()
+    queries: tuple[QuerySample, ...] = ()
 
     def __post_init__(self) -> None:
         if not (
@@ -331,6 +363,8 @@ class Limits(
         that many past seconds.
     min_lifetime_s: The fleet does not shrink this soon after it has grown: an executor that was
         started is paid for, and may be needed again.
+    billing_s: Executors are paid for in whole spans of this: one leaves only shortly before its
+        span ends; 0 pays by the second.
     max_step: Largest change of one rescale, in executors; ``None`` is unlimited.
     dead_band_fraction: Changes smaller than this fraction of the fleet are not worth a rescale.
     max_age_s: Older measurements than this are not acted upon.
@@ -349,6 +383,7 @@ class Limits(
     max_age_s: float = 120.0
     schedule: tuple[ScheduledLimit, ...] = ()
     min_lifetime_s: float = 0.0
+    billing_s: float = 0.0
     max_executor_hours_per_day: float | None = None
 
     def __post_init__(self) -> None:
@@ -363,7 +398,7 @@ class Limits(
             raise ModelError(f"max_step must be at least 1, not {self.max_step}")
         for name in (
             "cooldown_s", "stabilize_up_s", "stabilize_down_s", "dead_band_fraction",
-            "min_lifetime_s",
+            "min_lifetime_s", "billing_s",
         ):  # fmt: skip
             if not 0.0 <= (value := getattr(self, name)) < inf:
                 raise ModelError(f"{name} must be finite and not negative, not {value}")

@@ -16,7 +16,7 @@ from msgspec import Struct
 
 from penstock.core.model import Limits, Snapshot, Step
 from penstock.observe.formatting import codes
-from penstock.observe.report.account import kind_of, processed
+from penstock.observe.report.account import kind_of, processed_by_query, share_above
 from penstock.settings.goal import Goal
 
 PREFIX = "penstock_"
@@ -118,9 +118,10 @@ def _increments(
     if seen.fleet.target >= limits.max_executors:
         yield ("at_max_seconds_total",), span_s
     if step.snapshot is not None and step.snapshot.delay_s is not None:
-        first_s, last_s, records = processed(seen, step.snapshot)
-        yield ("records_total",), records
-        yield ("late_records_total",), records * _share_above(goal.slo_s, first_s, last_s)
+        for own_s, (first_s, last_s, records) in processed_by_query(seen, step.snapshot):
+            late = records * share_above(own_s or goal.slo_s, first_s, last_s)
+            yield ("records_total",), records
+            yield ("late_records_total",), late
 
 
 def recommended_account(values: Values, goal: Goal) -> str:
@@ -139,17 +140,6 @@ def recommended_account(values: Values, goal: Goal) -> str:
     )
 
 
-def _share_above(slo_s: float, first_s: float, last_s: float) -> float:
-    """The share of delays above the SLO, where they go evenly from the one to the other.
-
-    >>> _share_above(10.0, 5.0, 25.0), _share_above(10.0, 12.0, 12.0), _share_above(10.0, 3.0, 3.0)
-    (0.75, 1.0, 0.0)
-    """
-    low_s, high_s = sorted((first_s, last_s))
-    if low_s == high_s:
-        return float(low_s > slo_s)
-    return min(1.0, max(0.0, high_s - slo_s) / (high_s - low_s))
-
 
 def _gauges(step: Step, limits: Limits, goal: Goal) -> Iterator[tuple[Series, float | None]]:
     """What one step says of the present; ``None`` is not measured."""
@@ -157,7 +147,8 @@ def _gauges(step: Step, limits: Limits, goal: Goal) -> Iterator[tuple[Series, fl
     yield ("last_turn_timestamp_seconds",), step.at_s
     yield ("min_executors",), limits.min_executors
     yield ("max_executors",), limits.max_executors
-    yield ("slo_seconds",), goal.slo_s
+    asked = seen.queries[0] if seen is not None and seen.queries else None
+    yield ("slo_seconds",), (asked and asked.slo_s) or goal.slo_s
     yield ("max_cost_per_day", goal.currency), goal.max_cost_per_day
     yield ("wanted_executors",), decision.wanted_executors
     yield ("decided_executors",), decision.target_executors

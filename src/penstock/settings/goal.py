@@ -5,6 +5,32 @@ from msgspec import Struct
 from penstock.core.errors import ConfigError
 
 
+class QueryGoal(Struct, frozen=True, forbid_unknown_fields=True):
+    """What is asked of one query of several.
+
+    Parameters
+    ----------
+    name: That of the query, as given to `queryName`.
+    slo_s: Its own SLO; not set: that of all.
+    weight: What its late records cost against those of the others.
+    exclude: Do not scale for this query: what waits for it does not count.
+    """
+
+    name: str
+    slo_s: float | None = None
+    weight: float = 1.0
+    exclude: bool = False
+
+    def __post_init__(self) -> None:
+        if not self.name:
+            raise ConfigError("name must be that of a query, not empty")
+        for name, value in (("slo_s", self.slo_s), ("weight", self.weight)):
+            if value is not None and not 0.0 < value < float("inf"):
+                raise ConfigError(f"{name} must be finite and more than 0, not {value}")
+        if self.exclude and (self.slo_s is not None or self.weight != 1.0):
+            raise ConfigError("an excluded query has neither an SLO nor a weight")
+
+
 class Goal(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """What is asked of a run and what falling short costs.
 
@@ -23,6 +49,7 @@ class Goal(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
         whole run: at 10, one percent of late records costs a tenth of the full fleet.
     move_price: Of starting or removing one executor, on top of what is paid while it starts.
     warmup_s: Run, but not scored.
+    queries: What is asked of single queries.
     """
 
     slo_s: float = 10.0
@@ -36,6 +63,7 @@ class Goal(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     late_price: float = 10.0
     move_price: float = 1.0 / 60.0
     warmup_s: float = 600.0
+    queries: tuple[QueryGoal, ...] = ()
 
     def __post_init__(self) -> None:
         for name in self.__struct_fields__:
@@ -48,6 +76,18 @@ class Goal(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
         if self.max_cost_per_day is not None and not (self.max_cost_per_day > 0.0 < price):
             both = f"{self.max_cost_per_day} and {price}"
             raise ConfigError(f"max_cost_per_day and price must be positive, not {both}")
+        names = [each.name for each in self.queries]
+        for name in names:
+            if names.count(name) > 1:
+                raise ConfigError(f"the query '{name}' is named {names.count(name)} times")
+
+    def of_query(self, name: str) -> QueryGoal:
+        """What is asked of the query of that name.
+
+        >>> Goal(queries=(QueryGoal("audit", exclude=True),)).of_query("audit").exclude
+        True
+        """
+        return next((each for each in self.queries if each.name == name), QueryGoal(name))
 
     @property
     def by_size(self) -> bool:

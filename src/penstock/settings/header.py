@@ -26,11 +26,12 @@ def journal_header(spec: PolicySpec, goal: Goal, **facts: str) -> JournalHeader:
     >>> header.limits["max_executors"], header.goal["slo_s"]
     (8, 20.0)
     """
+    plain = msgspec.json.decode(msgspec.json.encode(goal))  # as it is read back
     return JournalHeader.of(
         {"policy": spec.label, **facts},
         policy=policy_text(spec.policy),
         limits=spec.limits,
-        goal={k: v for k, v in msgspec.structs.asdict(goal).items() if v not in ("", None)},
+        goal={k: v for k, v in plain.items() if v not in ("", None, [])},
     )
 
 

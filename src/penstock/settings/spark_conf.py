@@ -20,7 +20,7 @@ from msgspec.structs import asdict
 
 from penstock.core.errors import ConfigError, unknown
 from penstock.core.model import Limits
-from penstock.settings.goal import Goal
+from penstock.settings.goal import Goal, QueryGoal
 from penstock.settings.notation import keys_of, read_field
 from penstock.settings.toml import (
     FILE_NAME,
@@ -35,6 +35,7 @@ PREFIX = "spark.penstock."
 #: Whether a script that does not import Penstock is scaled, and the file with further settings.
 ENABLED, CONFIG = f"{PREFIX}enabled", f"{PREFIX}config"
 CONF = "the Spark configuration"
+_LISTS = {"schedule": "schedule", "query": "queries"}  #: Lists of tables, and their fields.
 _TABLES = {"limits": Limits, "goal": Goal, "live": LiveSettings, "journal": JournalSettings}
 
 
@@ -49,22 +50,31 @@ def _key(table: str, field: str) -> str:
 KEYS = {_key(name, at): (name, at) for name in _TABLES for at in keys_of(_TABLES[name]).values()}
 KEYS[f"{PREFIX}journal"] = KEYS.pop(f"{PREFIX}journal.path")
 KEYS[f"{PREFIX}policy"] = ("policy", "name")
+del KEYS[f"{PREFIX}queries"]  # each query has keys of its own
+#: ``spark.penstock.query.NAME.slo`` and so on; a name may have dots.
+QUERY_KEY = re.compile(rf"{re.escape(PREFIX)}query\.(.+)\.(slo|weight|exclude)")
 
 
-def read_spark_conf(conf: Mapping[str, str]) -> dict[str, dict[str, Any]]:
+def read_spark_conf(conf: Mapping[str, str]) -> dict[str, Any]:
     """The settings in a Spark configuration, by table and key of ``penstock.toml``."""
     if (enabled := conf.get(ENABLED, "true")).lower() not in ("true", "false"):
         raise ConfigError(f"{ENABLED} must be true or false, not '{enabled}'")
-    tables: dict[str, dict[str, Any]] = {}
+    tables: dict[str, Any] = {}
+    queries: dict[str, dict[str, Any]] = {}
     for key, text in conf.items():
         if not key.startswith(PREFIX) or key in (ENABLED, CONFIG):
+            continue
+        if (of_query := QUERY_KEY.fullmatch(key)) is not None:
+            field = keys_of(QueryGoal)[of_query[2]]
+            value = read_field(QueryGoal, field, text, key)
+            queries.setdefault(of_query[1], {"name": of_query[1]})[field] = value
             continue
         if key not in KEYS:
             raise unknown("key", key, {*KEYS, ENABLED, CONFIG}, CONF)
         table, field = KEYS[key]
         value = read_field(_TABLES[table], field, text, key) if table in _TABLES else text
         tables.setdefault(table, {})[field] = value
-    return tables
+    return tables | ({"query": list(queries.values())} if queries else {})
 
 
 def layers(
@@ -126,8 +136,8 @@ def origins(settings: Settings, layers: Mapping[str, Overrides]) -> dict[str, di
         is_own = table == "limits" and field in spec.given
         place = "the policy text" if is_own else "defaults"
         for name, tables in layers.items():
-            given = {*tables.get(table, {}), *(tables if field == "schedule" else ())}
-            if field in given or (table == "policy" and given):
+            given = {*tables.get(table, {}), *(_LISTS[each] for each in tables.keys() & _LISTS)}
+            if field in given or (table == "policy" and tables.get(table)):
                 place = name
         found.setdefault(place, {})["journal." * (table == "journal") + field] = value
     return found

@@ -30,7 +30,7 @@ from typing import Any, Literal, TypeVar
 
 import msgspec
 from msgspec import Struct
-from msgspec.structs import asdict, replace
+from msgspec.structs import asdict, fields, replace
 
 from penstock.core.errors import ConfigError, unknown
 from penstock.core.journal import FileJournal, Fsync, JournalHeader
@@ -38,7 +38,7 @@ from penstock.core.model import Limits
 from penstock.core.protocols import Policy
 from penstock.core.schedule import ScheduledLimit
 from penstock.policies import DEFAULT_POLICY
-from penstock.settings.goal import Goal
+from penstock.settings.goal import Goal, QueryGoal
 from penstock.settings.notation import address, keys_of, quantity
 from penstock.settings.policy_spec import (
     DEFAULT_BOUNDS,
@@ -50,6 +50,7 @@ from penstock.settings.policy_spec import (
 )
 
 T = TypeVar("T")
+S = TypeVar("S", bound=Struct)
 
 FILE_NAME = "penstock.toml"
 
@@ -61,7 +62,7 @@ Cluster = Literal["fast", "cloud", "on-premise"]
 #: have been seen to. Machines of a cloud take minutes, and are paid for by the minute.
 CLUSTERS: dict[Cluster, dict[str, float]] = {
     "fast": {},
-    "cloud": {"min_lifetime_s": 300.0, "assumed_startup_s": 120.0},
+    "cloud": {"min_lifetime_s": 300.0, "billing_s": 60.0, "assumed_startup_s": 120.0},
     "on-premise": {"min_lifetime_s": 60.0, "assumed_startup_s": 30.0},
 }
 
@@ -104,8 +105,9 @@ class LiveSettings(Struct, frozen=True, forbid_unknown_fields=True):
         Cap each batch to what the fleet gets through in time, so that no backlog is one batch.
     cluster
         "fast" if executors come in seconds, "cloud" if machines have to be started for them,
-        "on-premise" between the two: how long executors are kept (`min_lifetime_s`), and how long
-        they are assumed to take to start until some have been seen to.
+        "on-premise" between the two: how long executors are kept (`min_lifetime_s`), in which spans
+        they are paid for (`billing_s`), and how long they are assumed to take to start until some
+        have been seen to.
     switch
         A file that says "pause", "recommend" or "act", read while the job runs; while it is not
         there, `mode` holds.
@@ -162,6 +164,7 @@ class Document(Struct, frozen=True, forbid_unknown_fields=True):
     journal: dict[str, Any] = {}
     live: dict[str, Any] = {}
     schedule: list[dict[str, Any]] = []
+    query: list[dict[str, Any]] = []
 
 
 @dataclass(frozen=True, slots=True)
@@ -216,7 +219,7 @@ def settle(layers: Mapping[str, Overrides], policy: str | Policy | None = None) 
         if "schedule" in tables.get("limits", {}):
             found.pop("schedule", None)
         for table, keys in tables.items():
-            replaces = table == "schedule" or (table == "policy" and "name" in keys)
+            replaces = isinstance(keys, list) or (table == "policy" and "name" in keys)
             found[table] = keys if replaces else {**found.get(table, {}), **keys}
 
     def where(table: str) -> str:
@@ -228,10 +231,13 @@ def settle(layers: Mapping[str, Overrides], policy: str | Policy | None = None) 
     for price, size in ("core_price", "executor_cores"), ("gb_price", "executor_memory_gb"):
         if getattr(goal, price) is not None and not getattr(goal, size):
             raise ConfigError(f"{where('goal')}: {price} needs {size}, which is not known")
+    if document.query:
+        queries = read_list(QueryGoal, document.query, where("query"))
+        goal = convert(Goal, asdict(goal) | {"queries": queries}, where("query"))
     live = convert(LiveSettings, document.live, where("live"))
     limits = dict(document.limits)
     if document.schedule:
-        limits["schedule"] = read_schedule(document.schedule, where("schedule"))
+        limits["schedule"] = read_list(ScheduledLimit, document.schedule, where("schedule"))
     given = limits.keys() | set()
     if policy is None:
         spec = _read_spec(document.policy, limits, goal, where)
@@ -266,25 +272,28 @@ def _read_spec(
     return PolicySpec(policy_text(policy), policy, both, text.given)
 
 
-def read_schedule(tables: Sequence[Mapping[str, Any]], where: str) -> tuple[ScheduledLimit, ...]:
-    """The tables of a schedule; a duration may be a text such as ``"2h"``.
+def read_list(kind: type[S], tables: Sequence[Mapping[str, Any]], where: str) -> tuple[S, ...]:
+    """Tables such as those of a schedule; a time may be a text such as ``"2h"``.
 
     >>> table = {"cron": "0 8 * * *", "duration": "2h", "min_executors": 4}
-    >>> read_schedule([table], "penstock.toml")[0].duration_s
+    >>> read_list(ScheduledLimit, [table], "penstock.toml [schedule]")[0].duration_s
     7200.0
     """
-    found = []
+    found, keys = [], keys_of(kind)
+    required = [each.name for each in fields(kind) if each.required]
     for number, table in enumerate(tables, start=1):
-        place = f"{where.removesuffix(' [schedule]')} [[schedule]] {number}"
-        values = dict(table)
-        if "duration" in values:
-            duration = values.pop("duration")
-            text = isinstance(duration, str)
-            values["duration_s"] = quantity(duration, f"{place}: duration") if text else duration
-        for key in ("cron", "duration_s"):
+        file, _, name = where.partition(" [")
+        place = f"{file} [[{name.removesuffix(']')}]] {number}"
+        values = {
+            keys.get(key, key): quantity(value, f"{place}: {key}")
+            if keys.get(key, "").endswith("_s") and isinstance(value, str)
+            else value
+            for key, value in table.items()
+        }
+        for key in required:
             if key not in values:
                 raise ConfigError(f"{place} has no {key.removesuffix('_s')}")
-        found.append(convert(ScheduledLimit, values, place))
+        found.append(convert(kind, values, place))
     return tuple(found)
 
 

@@ -29,7 +29,7 @@ from penstock.core.errors import ConfigError
 from penstock.core.journal import FileJournal
 from penstock.core.protocols import Policy
 from penstock.observe.formatting import sentence
-from penstock.settings.goal import Goal
+from penstock.settings.goal import Goal, QueryGoal
 from penstock.settings.notation import quantity
 from penstock.settings.policy_spec import PolicySpec, with_goal
 from penstock.settings.spark_conf import layers
@@ -39,6 +39,7 @@ from penstock.settings.toml import (
     LiveSettings,
     Mode,
     convert,
+    read_list,
     settle,
     with_limits,
 )
@@ -83,6 +84,7 @@ def attach(
     gb_price: float | None = None,
     currency: str | None = None,
     max_cost_per_day: float | None = None,
+    queries: Mapping[str, Mapping[str, Any]] | None = None,
 ) -> Attachment:
     """Scale the streaming queries of a Spark application from inside its driver.
 
@@ -136,6 +138,9 @@ def attach(
     price, core_price, gb_price, currency, max_cost_per_day
         Of one executor-hour, or of one core-hour and one GB-hour of memory; what the fleet of a day
         (UTC) may cost, as far as `min` allows.
+    queries
+        What is asked of single queries, by name: ``{"clicks": {"slo": "5s", "weight": 2.0},
+        "audit": {"exclude": True}}``.
     """
     file = None if switch is None else str(switch)
     wanted = {"mode": mode, "every_s": _seconds("every_s", every_s), "admission": admission}
@@ -147,6 +152,7 @@ def attach(
         "limits": _given(min_executors=_whole("min", min), max_executors=_whole("max", max)),
         "goal": _given(slo_s=_seconds("slo_s", slo_s), **money),
         "live": _given(**wanted, **outlets, cluster=cluster, switch=file),
+        **_given(query=_queries(queries)),
     }
     # A mistake in an argument is named as such.
     LiveSettings(**tables["live"])
@@ -277,8 +283,11 @@ class Attachment:
         slo_s: float | str | None = None,
         mode: Mode | None = None,
         limits: Mapping[str, Any] | None = None,
+        queries: Mapping[str, Mapping[str, Any]] | None = None,
     ) -> None:
         """Change bounds, SLO, mode or other limits while it runs, from the next decision on.
+
+        `queries` replaces what was asked of single queries before.
 
         What cannot work is a `ConfigError`, and nothing changes. A journal begins a new file, whose
         header has the new limits.
@@ -292,13 +301,17 @@ class Attachment:
             if dataclasses.is_dataclass(spec.policy):
                 policy = with_goal(spec.policy, goal, spec.given)
                 spec = dataclasses.replace(spec, policy=policy)
+        if (asked := _queries(queries)) is not None:
+            goal = replace(goal, queries=read_list(QueryGoal, asked, "update [queries]"))
         from penstock.spark.changes import Change
 
         live = LiveSettings(mode=loop.mode if mode is None else mode)
-        named = {"slo_s": slo_s, "mode": mode, **given}
+        named = {"slo_s": slo_s, "mode": mode, "queries": queries, **given}
         words = ", ".join(f"{key} = {value}" for key, value in named.items() if value is not None)
         if not words:
-            raise ConfigError("update needs something to change: min, max, slo_s, mode or limits")
+            raise ConfigError(
+                "update needs something to change: min, max, slo_s, mode, limits or queries"
+            )
         loop.update(Change(spec, goal, live.mode, words))
 
     def stop(self) -> None:
@@ -342,6 +355,19 @@ def _session_conf(spark: Any) -> dict[str, str]:
     from penstock.spark.internals import Driver
 
     return Driver(spark).session_settings()
+
+
+def _queries(queries: object) -> list[dict[str, Any]] | None:
+    """What is asked of queries as the tables of a settings file; ``None`` stays."""
+    if queries is None:
+        return None
+    if not isinstance(queries, Mapping) or not all(
+        isinstance(name, str) and isinstance(table, Mapping) for name, table in queries.items()
+    ):
+        raise ConfigError(
+            f'queries must be tables by name: {{"a": {{"slo": "5s"}}}}, not {queries!r}'
+        )
+    return [{**table, "name": name} for name, table in queries.items()]
 
 
 def _whole(name: str, value: object) -> int | None:

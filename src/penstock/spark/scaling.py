@@ -43,6 +43,7 @@ from penstock.spark.claim import FleetClaim
 from penstock.spark.doctor import HOW_TO_GET_MORE
 from penstock.spark.internals import JVM_ERRORS, Driver, Errors, first_line
 from penstock.spark.outlets import Outlets
+from penstock.spark.sensor.query import query_name
 from penstock.spark.sensor.sensor import SparkSensor
 from penstock.spark.store_journal import StoreFolder, StoreJournal
 
@@ -107,7 +108,8 @@ class ScalingLoop:
         self._has_room = True
         self._journal, past = _open_journal(self._driver, journal, spec, goal)
         self._time = LoopTime(past[-1].at_s if past else 0.0)
-        self._admission = self._admission_control(missing, goal.slo_s)
+        shortest_s = min([goal.slo_s, *(each.slo_s or goal.slo_s for each in goal.queries)])
+        self._admission = self._admission_control(missing, shortest_s)
         self.actuator: SparkActuator | None = None
         if live.log == "json":
             show_log(JsonLines())
@@ -124,6 +126,7 @@ class ScalingLoop:
             kafka={"group.id": live.commit_offsets_to},
             target=self._requested_size,
             ahead_s=self._time.ahead_s,
+            goal=goal,
         )
         actuator = self.actuator or RecommendOnly()
         self._controller = wire(spec, self._sensor, actuator, journal=self._journal, past=past)
@@ -170,6 +173,7 @@ class ScalingLoop:
         while self._changes:
             change = self._changes.popleft()
             rewire(self._controller, change.spec)
+            self._sensor.goal = change.goal
             if self.actuator is not None:
                 self.actuator.limits = change.spec.limits
             self.mode, self._cannot_act = change.mode, False
@@ -249,7 +253,12 @@ class ScalingLoop:
         self.outlets.take(step, new, self.spec.limits, self.goal, acts, turn_s)
         if self._admission is not None and step.snapshot is not None:
             with suppress(*JVM_ERRORS):  # a query ended while it was listed
-                self._admission.reconcile(step.snapshot, self._spark.streams.active)
+                counted = [
+                    query
+                    for query in self._spark.streams.active
+                    if not self.goal.of_query(query_name(query)).exclude
+                ]
+                self._admission.reconcile(step.snapshot, counted)
 
     def _without_room(self, step: Step) -> Iterator[Notice]:
         """A notice when the cluster turns out to have no room; the actuator has logged it."""

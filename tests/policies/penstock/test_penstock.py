@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from functools import cache
 from math import pi, sin
 
@@ -188,8 +189,11 @@ def test_it_says_when_more_executors_would_find_no_partition() -> None:
     ]
     decision = decide(full)
     assert decision.target_executors <= 4
-    assert decision.reasons[0].code == "more_will_not_help"
-    assert "4 executors have all partitions" in decision.reasons[0].text
+    assert decision.reasons[0].code == "out_of_partitions"
+    assert decision.reasons[0].text.endswith(
+        "4 executors have all partitions, more would have none: more partitions would let more of "
+        "them work"
+    )
 
 
 def batch_seen(at_s: float, planning_s: float, work_s: float, records: int) -> Snapshot:
@@ -210,8 +214,11 @@ def test_it_says_when_the_driver_takes_longer_than_the_slo_allows() -> None:
     # Records wait for up to two batches: with 6 s of planning, no fleet is in time.
     decision = decide([batch_seen(10.0 * turn, 6.0, 0.5, 5_000) for turn in range(1, 60)])
     assert decision.target_executors <= 2
-    assert decision.reasons[0].code == "more_will_not_help"
-    assert "the driver takes 6.0 s of each batch" in decision.reasons[0].text
+    assert decision.reasons[0].code == "driver_bound"
+    assert decision.reasons[0].text.endswith(
+        "the driver takes 6.0 s of each batch, which executors do not shorten: give it more cpu, "
+        "and its plan fewer stages"
+    )
 
 
 def test_it_says_when_the_sink_does() -> None:
@@ -222,8 +229,61 @@ def test_it_says_when_the_sink_does() -> None:
         for turn in range(1, 120)
     ]
     decision = decide(snapshots)
-    assert decision.reasons[0].code == "more_will_not_help"
-    assert "the sink or the start of tasks takes" in decision.reasons[0].text
+    assert decision.reasons[0].code == "sink_bound"
+    assert "the sink takes 6.7 s of each batch" in decision.reasons[0].text
+
+
+def with_stage(at_s: float, fixed: str, records: int, load: float = 500.0) -> Snapshot:
+    """A batch on two executors, of which 6 s do not depend on its records; a record takes 1 ms.
+
+    They are in the driver, in a sink that writes after the stage, or in 60 tasks of 0.2 s each.
+    """
+    tasks, overhead_s = (60, 12.0) if fixed == "tasks" else (8, 0.0)
+    ran_s, outside_s = (overhead_s + 1e-3 * records) / 2.0, 0.0 if fixed == "tasks" else 6.0
+    stage = BatchStage(tasks, overhead_s + 1e-3 * records, 0.0, ran_s)
+    phases = {"addBatch": ran_s + (outside_s if fixed == "sink" else 0.0)}
+    phases["queryPlanning"] = outside_s if fixed == "driver" else 0.0
+    batch = Batch(int(at_s), at_s - 20.0, ran_s + outside_s, records, phases, stages=(stage,))
+    return Snapshot(
+        at_s, Fleet(2, 2, 2), trigger_interval_s=0.0, batches=(batch,), arrival_rps=load,
+        delay_s=15.0, partitions=64,
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("fixed", "code"),
+    [("driver", "driver_bound"), ("sink", "sink_bound"), ("tasks", "task_bound")],
+)
+def test_who_takes_the_time_that_executors_do_not_shorten_has_a_code(fixed: str, code: str) -> None:
+    sizes = (3_000, 6_000, 2_000, 9_000, 4_000)
+    turns = [with_stage(1000.0 + 30.0 * n, fixed, sizes[n % 5]) for n in range(60)]
+    reason = decide(turns).reasons[0]
+    assert (reason.code, "which executors do not shorten: " in reason.text) == (code, True)
+    assert float(re.findall(r"takes (\S+) s of each batch", reason.text)[0]) == pytest.approx(
+        6, 0.2
+    )
+
+
+def test_a_trigger_that_is_longer_than_the_slo_is_named_and_does_not_freeze_the_fleet() -> None:
+    """20 s between batches of 3 s: records wait for 40 s, the SLO is 10 s, and 2 of 8 would do.
+
+    8,000 records of 3 ms take 24 core-seconds, so two need 12 of the 20 s.
+    """
+    stage = BatchStage(32, 24.0, 0.0, 3.0)
+    turns = [
+        Snapshot(
+            20.0 * n, Fleet(8, 8, 8), trigger_interval_s=20.0, arrival_rps=400.0, delay_s=20.0,
+            batches=(Batch(n, 20.0 * n - 3.0, 3.0, 8_000, stages=(stage,)),),
+        )
+        for n in range(1, 60)
+    ]  # fmt: skip
+    decision = decide(turns)
+    assert decision.target_executors in (2, 3)
+    assert [reason.code for reason in decision.reasons] == ["plan_shrinks", "trigger_bound"]
+    assert decision.reasons[1].text == (
+        "records wait for up to two triggers of 20 s: the SLO of 10 s cannot be met with any "
+        "fleet; use a shorter trigger"
+    )
 
 
 def test_a_first_surge_is_met_with_more_than_it_shows() -> None:
@@ -269,7 +329,8 @@ def test_at_the_maximum_and_late_it_says_what_holds_it() -> None:
     decision = decide(late, Limits(max_executors=4))
     assert (decision.target_executors, decision.reasons[0].code) == (4, "at_maximum")
     assert decision.reasons[0].text.endswith(
-        "records wait up to 25 s (SLO 10 s): max_executors=4 does not allow more"
+        "records wait up to 25 s (SLO 10 s): max_executors=4 does not allow more; 5 would carry "
+        "the load"
     )
 
 

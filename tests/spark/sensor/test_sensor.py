@@ -15,6 +15,7 @@ import pytest
 from py4j.protocol import Py4JError  # type: ignore[import-untyped]
 
 from penstock.core.errors import SensorError
+from penstock.settings.goal import Goal, QueryGoal
 from penstock.spark.application import Missing, probe
 from penstock.spark.internals import Driver
 from penstock.testbed import wait_until
@@ -190,6 +191,40 @@ def test_several_queries_make_one_snapshot(spark: SparkSession, tmp_path: Path) 
         seen = readings(sensor, lambda seen: len(seen.operators) == 1 and seen.batches)[-1]
         assert seen.operators[0].name == "source"
         assert seen.trigger_interval_s == 1.0
+
+
+def test_an_excluded_query_counts_by_its_slots_only(
+    spark: SparkSession, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    with (
+        running(rate(spark, 100), tmp_path) as light,
+        running(counts(rate(spark, 300)), tmp_path, "update", "2 seconds") as heavy,
+        sensing(spark) as sensor,
+    ):
+        asked = QueryGoal(light.name, slo_s=5.0, weight=2.0), QueryGoal(heavy.name, exclude=True)
+        sensor.goal = Goal(queries=(*asked, QueryGoal(light.name[:-1])))
+        sensor.read(now_s())
+        seen = readings(sensor, lambda seen: seen.operators and seen.batches and seen.arrival_rps)[
+            -1
+        ]
+        assert [each.name for each in seen.operators] == [f"{light.name}/source"]
+        own, other = seen.queries
+        assert (own.name, own.slo_s, own.weight, own.excluded) == (light.name, 5.0, 2.0, False)
+        assert (own.arrival_rps, own.delay_s) == (seen.arrival_rps, seen.delay_s)
+        assert (other.name, other.excluded) == (heavy.name, True)
+        assert seen.arrival_rps is not None
+        assert seen.arrival_rps < 200.0  # 100 and not 400 arrive each second
+        assert seen.trigger_interval_s == 1.0
+        assert seen.partitions == 3 + 4
+        readings(sensor, lambda seen: seen.queries[1].busy_slots)
+        assert {each.query for each in seen.topics} == {light.name, heavy.name}
+        # The other way round, the trigger of two seconds is the one that is planned for.
+        sensor.goal = Goal(queries=(QueryGoal(light.name, exclude=True),))
+        seen = readings(sensor, lambda seen: seen.operators and seen.batches)[-1]
+        assert seen.queries[0].name == heavy.name
+        assert seen.trigger_interval_s == 2.0
+    missing = f"no query '{light.name[:-1]}' runs: did you mean '{light.name}'?"
+    assert caplog.text.count(missing) == 1
 
 
 def test_a_self_join_reads_its_source_once(spark: SparkSession, tmp_path: Path) -> None:

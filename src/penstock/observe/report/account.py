@@ -174,6 +174,47 @@ def processed(before: Snapshot, after: Snapshot) -> tuple[float, float, float]:
     return before.delay_s or 0.0, after.delay_s or 0.0, records
 
 
+def processed_by_query(
+    before: Snapshot, after: Snapshot
+) -> Iterator[tuple[float | None, tuple[float, float, float]]]:
+    """`processed` of each query that counts, with its own SLO; of the whole job where it is one."""
+    if not after.queries:
+        yield None, processed(before, after)
+        return
+    earlier_s = {each.name: each.delay_s for each in before.queries}
+    span_s = max(0.0, after.at_s - before.at_s)
+    for each in after.queries:
+        if not each.excluded and each.delay_s is not None:
+            rps = each.arrival_rps if each.throughput_rps is None else each.throughput_rps
+            first_s = earlier_s.get(each.name)
+            first_s = each.delay_s if first_s is None else first_s
+            yield each.slo_s, (first_s, each.delay_s, (rps or 0.0) * span_s)
+
+
+def share_above(slo_s: float, first_s: float, last_s: float) -> float:
+    """The share of delays above the SLO, where they go evenly from the one to the other.
+
+    >>> share_above(10.0, 5.0, 25.0), share_above(10.0, 12.0, 12.0), share_above(10.0, 3.0, 3.0)
+    (0.75, 1.0, 0.0)
+    """
+    low_s, high_s = sorted((first_s, last_s))
+    if low_s == high_s:
+        return float(low_s > slo_s)
+    return min(1.0, max(0.0, high_s - slo_s) / (high_s - low_s))
+
+
+def late_fraction(seen: Sequence[Snapshot], waited: DelayShares, slo_s: float) -> float | None:
+    """The share of late records, each measured against the SLO of its query."""
+    if not any(each.queries for each in seen):
+        return 1.0 - waited.within(slo_s) if waited.delay_s else None
+    late = total = 0.0
+    for before, after in pairwise(each for each in seen if each.delay_s is not None):
+        for own_s, (first_s, last_s, records) in processed_by_query(before, after):
+            total += records
+            late += records * share_above(own_s or slo_s, first_s, last_s)
+    return late / total if total else None
+
+
 def _ranges(seen: Sequence[Snapshot]) -> Iterator[tuple[float, float, float]]:
     """`processed` between two turns each. Those that wait at the end count with their age."""
     if not seen:
@@ -287,7 +328,7 @@ def figures(
         p95_s=waited.quantile(0.95),
         p99_s=waited.quantile(0.99),
         max_s=waited.delay_s[-1] if waited.delay_s else None,
-        late_fraction=1.0 - waited.within(slo_s) if waited.delay_s else None,
+        late_fraction=late_fraction(seen, waited, slo_s),
         waiting_records=None if last is None else last.backlog_records,
         waiting_s=None if last is None else last.delay_s,
         rescales=len(moves),

@@ -128,7 +128,7 @@ class StageCost(Struct, frozen=True, gc=False, array_like=True):
         )
 
 
-def rounds(tasks: int, slots: int) -> float:
+def rounds(tasks: int, slots: float) -> float:
     """How many tasks one slot runs: five on four slots take two rounds.
 
     Of many rounds the last is half full on average, whatever the number of tasks.

@@ -69,6 +69,8 @@ class CapacityEstimate(Struct, frozen=True, gc=False, omit_defaults=True):
     stages: tuple[StageCost, ...] = ()  #: Of measured batches.
     stretch: float = 1.0  #: How much longer stages take than the rounds of their mean tasks.
     before: CapacityEstimate | None = None  #: Before a change that is not confirmed yet.
+    part: float | None = None  #: Of all records, where several queries share the fleet.
+    others: float | None = None  #: The slots that the other queries use.
 
 
 class WorkMeasurement(NamedTuple):
@@ -92,6 +94,7 @@ class Capacity(Struct, frozen=True, gc=False):
     track: CapacityEstimate
     cores: int
     most: int | None = None  #: Executors beyond these have nothing to do.
+    of_all: bool = False  #: Count the records of all queries, in the mix that they have.
 
     def rps(self, executors: int) -> float:
         known = self.track
@@ -99,15 +102,16 @@ class Capacity(Struct, frozen=True, gc=False):
             executors = self.most
         if known.work_s is None or executors < 1:
             return 0.0
-        wave_s = wave_seconds(known.stages, executors, self.cores)
-        return 1.0 / (known.work_s * wave_s + known.serial_s)
+        wave_s = wave_seconds(known.stages, executors, self.cores, known.others or 0.0)
+        part = known.part if self.of_all and known.part else 1.0
+        return 1.0 / part / (known.work_s * wave_s + known.serial_s)
 
     def fixed_s(self, executors: int) -> float:
         """What a batch costs before its first record."""
         known = self.track
         if known.fixed_s is None or executors < 1:
             return 0.0
-        slots = executors * self.cores
+        slots = slots_left(executors * self.cores, known.others)
         tasks_s = sum(rounds(one.tasks, slots) * one.overhead_s for one in known.stages)
         return known.fixed_s + known.stretch * tasks_s
 
@@ -120,7 +124,33 @@ class Capacity(Struct, frozen=True, gc=False):
         return min(0.5, sqrt(chance**2 + gauges**2) + age_s * 2e-5)
 
 
-def wave_seconds(stages: Sequence[StageCost], executors: int, cores: int) -> float:
+def slots_left(slots: int, others: float | None) -> float:
+    """The slots that other queries leave: at least a tenth, since they take turns.
+
+    >>> slots_left(4, 1.5), slots_left(4, 9.0)
+    (2.5, 0.4)
+    """
+    return max(0.1 * slots, slots - (others or 0.0))
+
+
+def with_others(known: CapacityEstimate, snapshot: Snapshot) -> CapacityEstimate:
+    """The estimate with what a snapshot shows of other queries that share the fleet."""
+    if not snapshot.queries or snapshot.queries[0].excluded:
+        return replace(known, part=None, others=None)
+    own, *rest = snapshot.queries
+    part, others = known.part, known.others
+    if own.arrival_rps and snapshot.arrival_rps:
+        now = own.arrival_rps / snapshot.arrival_rps
+        part = now if part is None else part + PLATFORM * (now - part)
+    if all(each.busy_slots is not None for each in rest):
+        slots = sum(each.busy_slots or 0.0 for each in rest)
+        others = slots if others is None else others + PLATFORM * (slots - others)
+    return replace(known, part=part, others=others)
+
+
+def wave_seconds(
+    stages: Sequence[StageCost], executors: int, cores: int, others: float = 0.0
+) -> float:
     """How long one core-second of work takes on a fleet, contention included.
 
     A stage counts by what a record costs there. Of 100 tasks each of 4 slots runs 25.5 (`rounds`).
@@ -129,7 +159,7 @@ def wave_seconds(stages: Sequence[StageCost], executors: int, cores: int) -> flo
     >>> round(wave_seconds([stage], 2, 2) / (1.0 + CONTENTION), 3)
     0.255
     """
-    slots = executors * cores
+    slots = slots_left(executors * cores, others)
     contention = 1.0 + CONTENTION * (executors - 1)
     work_s = sum(one.record_s for one in stages)
     if work_s <= 0.0:
@@ -151,6 +181,8 @@ def learn(
     if snapshot.fleet.active < 1:
         return known
     settled = _settled(snapshot, previous, warmup_s)
+    if snapshot.queries or known.part is not None:
+        known = with_others(known, snapshot)
     if snapshot.trigger_interval_s is not None:
         return _learn_batches(known, snapshot, previous, settled)
     return _learn_flow(known, snapshot, previous) if settled else known
@@ -182,7 +214,7 @@ def _learn_batch(
     known: CapacityEstimate, batch: Batch, snapshot: Snapshot, settled: bool
 ) -> CapacityEstimate:
     fleet, records = snapshot.fleet, batch.input_records
-    slots = fleet.active * fleet.cores_per_executor
+    slots = slots_left(fleet.active * fleet.cores_per_executor, known.others)
     stages = learn_stages(known.stages, batch)
     core_s = _core_s(stages, batch)
     # How long the stages would take if all tasks were alike.
@@ -192,7 +224,7 @@ def _learn_batch(
     full = sum(one.work_s for one in batch.stages) / slots / max(even_s, 1e-9)
     usual = min(max(longer, full), USUAL_IMBALANCE)
     stretch = usual if known.fixed_s is None else known.stretch + PLATFORM * (usual - known.stretch)
-    wave_s = wave_seconds(stages, fleet.active, fleet.cores_per_executor)
+    wave_s = wave_seconds(stages, fleet.active, fleet.cores_per_executor, known.others or 0.0)
     work_s = core_s * stretch / (1.0 + CONTENTION * (fleet.active - 1))
     serial_s = max(0.0, longer - usual) * even_s / records
     if not settled and not _far_below(known, work_s * wave_s + serial_s, wave_s):

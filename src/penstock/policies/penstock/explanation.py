@@ -4,6 +4,7 @@ from msgspec.structs import replace
 
 from penstock.core.model import Decision, Reason
 from penstock.core.phrases import counted, due, duration, executors, rate
+from penstock.policies.penstock.account import span_s
 from penstock.policies.penstock.planning import PlanInputs
 
 #: The edges of the fan around a forecast, in standard deviations: 8 of 10 lie between them.
@@ -103,18 +104,26 @@ def _action(inputs: PlanInputs, best: int, saved_s: float, rises: bool) -> tuple
     state = f"{fleet} {rate(inputs.capacity.rps(target))}, {_waiting(inputs)}"
     bound = limit_of(inputs) if best <= target else None
     if best < target:
-        why = bound or _why_fewer(inputs, best, rises)
-        code = "plan_shrinks" if bound is None else "more_will_not_help"
+        code, why = bound or ("plan_shrinks", _why_fewer(inputs, best, rises))
         return code, f"{state}; {why}: {_saving(inputs, best, saved_s)}"
     if bound is not None:
-        return "more_will_not_help", f"{state}: {bound}"
+        return bound[0], f"{state}: {bound[1]}"
     if best == target:
         is_late = inputs.waits_s > inputs.slo_s
         if target >= most and (is_late or inputs.load_rps > inputs.capacity.rps(target)):
-            return "at_maximum", f"{state}: max_executors={most} does not allow more"
+            helps = _at_maximum(inputs)
+            return "at_maximum", f"{state}: max_executors={most} does not allow more; {helps}"
         why = "kept until no record is late" if is_late else "no other size is cheaper"
         return "plan_holds", f"{state}: {why}"
     return "plan_grows", f"{state}; {_growth(inputs, best, saved_s)}"
+
+
+def _at_maximum(inputs: PlanInputs) -> str:
+    """Which maximum would carry the load."""
+    for size in range(inputs.start.target + 1, 8 * inputs.start.target + 1):
+        if inputs.capacity.rps(size) > max(inputs.load_rps, *inputs.load.mean):
+            return f"{size} would carry the load"
+    return "no fleet would carry the load"
 
 
 def _why_fewer(inputs: PlanInputs, best: int, rises: bool) -> str:
@@ -196,21 +205,37 @@ def executor_time(seconds: float) -> str:
     return counted(round(minutes, 1) if minutes < 9.95 else round(minutes), "executor-minute")
 
 
-def limit_of(inputs: PlanInputs) -> str | None:
-    """What limits the job where no fleet would do better; ``None`` while one would."""
+def limit_of(inputs: PlanInputs) -> tuple[str, str] | None:
+    """What limits the job where no fleet would do better, as a code and in words with what helps.
+
+    ``None`` while a larger fleet would do better.
+    """
     capacity, target = inputs.capacity, inputs.start.target
     # Records wait for up to two batches, and no batch is shorter than its fixed cost.
     if inputs.trigger_s is not None and 2.0 * inputs.fixed_s > inputs.slo_s:
-        driver_s = capacity.track.fixed_s or 0.0
-        in_sink = 2.0 * driver_s < inputs.fixed_s
-        where = "the sink or the start of tasks" if in_sink else "the driver"
-        return f"{where} takes {inputs.fixed_s:.1f} s of each batch, which executors do not shorten"
+        return _fixed_limit(inputs)
     here, twice = capacity.rps(target), capacity.rps(2 * target)
     if inputs.load_rps < 0.97 * here or twice > 1.05 * here:
         return None
     if capacity.most is not None and target >= capacity.most:
+        helps = _split(inputs) or ": more partitions would let more of them work"
         held = f"{executors(capacity.most, 'have')} all partitions, more would have none"
-        return f"{held}{_split(inputs)}"
+        return "out_of_partitions", f"{held}{helps}"
     if capacity.track.serial_s * here > 0.5:
-        return "one task or key delays the others, and more executors do not speed it up"
-    return "the cost of a record does not shrink with more executors"
+        text = "one task or key delays the others, and more executors do not speed it up"
+        return "skew_bound", f"{text}: split that key or partition"
+    text = "the cost of a record does not shrink with more executors"
+    return "contention_bound", f"{text}: look for what they wait for"
+
+
+def _fixed_limit(inputs: PlanInputs) -> tuple[str, str]:
+    """Who takes the time of each batch that executors do not shorten."""
+    driver_s, batch = inputs.capacity.track.fixed_s or 0.0, inputs.batch
+    stages = () if batch is None else batch.stages
+    takes = f"takes {inputs.fixed_s:.1f} s of each batch, which executors do not shorten"
+    if 2.0 * driver_s < inputs.fixed_s and stages:
+        return "task_bound", f"the start of tasks {takes}: use fewer partitions"
+    outside_s = 0.0 if batch is None else batch.phases.get("addBatch", 0.0) - span_s(stages)
+    if 2.0 * outside_s > driver_s:
+        return "sink_bound", f"the sink {takes}: write from the tasks, or in fewer requests"
+    return "driver_bound", f"the driver {takes}: give it more cpu, and its plan fewer stages"

@@ -1,5 +1,6 @@
 """Our own rule: plan the next quarter of an hour, do the first step, plan again."""
 
+import dataclasses
 from collections.abc import Sequence
 from dataclasses import dataclass
 from math import ceil
@@ -10,7 +11,7 @@ import numpy as np
 from msgspec import Meta, Struct
 
 from penstock.core.knowledge import Knowledge
-from penstock.core.model import Decision, Limits, Reason, Snapshot, not_measured
+from penstock.core.model import Decision, Limits, QuerySample, Reason, Snapshot, not_measured
 from penstock.core.phrases import duration, executors
 from penstock.policies.penstock.capacity import WARM_UP_S, Capacity, CapacityEstimate, learn
 from penstock.policies.penstock.days import Days
@@ -35,6 +36,8 @@ FEWEST_SAMPLES = 4.0  #: With fewer measurements of the capacity the fleet does 
 #: Growing that brought less than this part of what was expected is not repeated for a while. It is
 #: judged this long after the executors have come.
 LEAST_GAIN, INEFFECTIVE_S, SETTLING_S = 0.1, 300.0, 60.0
+#: A plan leaves batches this much time, in triggers for two of them.
+LEAST_TRIGGERS = 2.2
 LOAD_HOLDS_S = 120.0  #: The last rate that was measured holds this long.
 BEFORE_S = 60.0  #: A decision says how the load has changed since this long ago.
 
@@ -50,6 +53,21 @@ class PenstockMemory(Struct, frozen=True, tag=True, omit_defaults=True):
     surges: Surges = Surges()
     days: Days = Days()
     growth: Growth = Growth()
+    query: str = ""
+    others: dict[str, CapacityEstimate] = {}
+
+    def of_query(self, snapshot: Snapshot) -> PenstockMemory:
+        """The memory with what is known of the query that this snapshot is about."""
+        names = [each.name for each in snapshot.queries if not each.excluded]
+        name = names[0] if names else ""
+        if name == self.query:
+            return self
+        known = {**self.others, self.query: self.track}
+        track = known.pop(name, CapacityEstimate())
+        others = {each: known[each] for each in known.keys() & set(names)}
+        return msgspec.structs.replace(
+            self, query=name, track=track, others=others, growth=Growth()
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +86,8 @@ class Penstock:
     likely they begin and end, and how high they rise, is learned from those before, so that the
     fleet keeps the reserve that pays for itself, or grows just before one that comes by the clock.
     What the load does at each time of day is learned over days, and counts as far as it has proved
-    better than the last hours.
+    better than the last hours. Of several queries, it plans for the one that is nearest to missing
+    its SLO, on the slots that the others leave.
 
     Parameters
     ----------
@@ -130,6 +149,26 @@ class Penstock:
     wakes_on_surge: ClassVar[bool] = True
 
     def decide(self, snapshot: Snapshot, knowledge: Knowledge) -> Decision:
+        counted = [each for each in snapshot.queries if not each.excluded]
+        leader, trigger_s = counted[0] if counted else QuerySample(""), snapshot.trigger_interval_s
+        slo_s, late_price = leader.slo_s or self.slo_s, leader.weight * self.late_price
+        # Records wait for two triggers, whatever the fleet: what is more than that can be planned.
+        least_s = LEAST_TRIGGERS * (trigger_s or 0.0)
+        own = dataclasses.replace(self, slo_s=max(slo_s, least_s), late_price=late_price)
+        decision = own._decide(snapshot, knowledge)
+        first, *others = decision.reasons
+        if len(counted) > 1:
+            text = f"{leader.name} is the nearest to its SLO of {duration(slo_s)}: {first.text}"
+            first = msgspec.structs.replace(first, text=text)
+        if least_s > slo_s:
+            text = (
+                f"records wait for up to two triggers of {duration(trigger_s or 0.0)}: the SLO of "
+                f"{duration(slo_s)} cannot be met with any fleet; use a shorter trigger"
+            )
+            others.append(Reason("trigger_bound", text))
+        return msgspec.structs.replace(decision, reasons=(first, *others))
+
+    def _decide(self, snapshot: Snapshot, knowledge: Knowledge) -> Decision:
         target = snapshot.fleet.target
         memory = self._learned(snapshot, knowledge)
         load = self._load(snapshot, knowledge)
@@ -244,9 +283,10 @@ class Penstock:
             earlier=next((one for one in recent if one.arrival_rps is not None), None),
             load=ahead,
             surges=memory.surges,
-            capacity=Capacity(memory.track, fleet.cores_per_executor, most),
+            capacity=Capacity(memory.track, fleet.cores_per_executor, most, of_all=True),
             rescale_s=assumed_s if rescale_s is None else rescale_s,
             state_bytes=snapshot.state_bytes,
+            batch=snapshot.batches[-1] if snapshot.batches else None,
             trigger_s=trigger_s,
             bin_s=self.bin_s,
             slo_s=self.slo_s,
@@ -255,7 +295,7 @@ class Penstock:
 
     def _learned(self, snapshot: Snapshot, knowledge: Knowledge) -> PenstockMemory:
         """The memory with what this turn shows."""
-        memory = knowledge.recall(PenstockMemory)
+        memory = knowledge.recall(PenstockMemory).of_query(snapshot)
         history, rescales = knowledge.history, knowledge.rescales
         previous = history[-2] if len(history) > 1 else None
         gap_s = min(600.0, snapshot.at_s - previous.at_s) if previous is not None else 0.0
@@ -277,6 +317,5 @@ class Penstock:
             hold_up = learn_hold_up(hold_up, track, knowledge.window(100.0), asked_s)
         settling_s = (startup_s or self.assumed_startup_s) + SETTLING_S * self.bin_s / BIN_S
         growth = learn_growth(memory.growth, track, snapshot, rescales, settling_s)
-        return PenstockMemory(
-            track, mean_rps, seen_s, startup_s, hold_up, surges, memory.days, growth
-        )
+        measured = track, mean_rps, seen_s, startup_s, hold_up, surges
+        return PenstockMemory(*measured, memory.days, growth, memory.query, memory.others)

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import numpy as np
 from msgspec import Struct
 
-from penstock.core.model import Limits, Snapshot
+from penstock.core.model import Batch, Limits, Snapshot
 from penstock.policies.penstock.capacity import Capacity
 from penstock.policies.penstock.dynamic_program import (
     NORMAL_POINTS,
@@ -59,6 +59,7 @@ class PlanInputs:
     slo_s: float
     limits: Limits
     state_bytes: float | None = None
+    batch: Batch | None = None
 
     @property
     def pace(self) -> float:

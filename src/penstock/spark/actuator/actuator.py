@@ -14,6 +14,7 @@ from math import inf
 from msgspec import Struct
 
 from penstock.core.errors import ActuatorError
+from penstock.core.guards import is_due
 from penstock.core.model import Limits, Receipt, Snapshot
 from penstock.core.phrases import executors
 from penstock.spark.actuator.locality import Batches, LocalityGuard, StatePartitions
@@ -242,7 +243,9 @@ class SparkActuator:
             return
         began = {each["id"]: parse_instant(each["addTime"]) for each in self._driver.executors()}
         started_at_s = {each: began.get(each, 0.0) for each in fleet.active}
-        victims = choose_leaving(started_at_s, self._state, surplus)
+        billing_s = self.limits.billing_s
+        due = {each for each, at_s in started_at_s.items() if is_due(at_s, now_s, billing_s)}
+        victims = choose_leaving(started_at_s, self._state, surplus, due)
         # The target is lower already: adjusting it would remove other executors too.
         if self._can_decommission:
             gone = self._driver.decommission(victims)
@@ -300,9 +303,14 @@ class SparkActuator:
 
 
 def choose_leaving(
-    started_at_s: Mapping[str, float], state: StatePartitions, count: int
+    started_at_s: Mapping[str, float],
+    state: StatePartitions,
+    count: int,
+    due: Set[str] = frozenset(),
 ) -> list[str]:
     """The executors whose leaving costs least: those with the least state, of these the newest.
+
+    Where executors are paid for in spans, those whose span ends (`due`) leave first.
 
     Others have to load the state of an executor that leaves, and a new executor is still cold.
     Unless the state of all is known, the newest leave: they had the least time to take state.
@@ -312,10 +320,13 @@ def choose_leaving(
     ['3', '2']
     >>> choose_leaving(started_at_s | {"4": 90.0}, state, 2)
     ['4', '3']
+    >>> choose_leaving(started_at_s, state, 2, due={"1"})
+    ['1', '3']
     """
     counted = all(state.get(each) is not None for each in started_at_s)
 
-    def cost(each: str) -> tuple[int, float, str]:
-        return (state.get(each) or 0) if counted else 0, -started_at_s[each], each
+    def cost(each: str) -> tuple[bool, int, float, str]:
+        held = (state.get(each) or 0) if counted else 0
+        return each not in due, held, -started_at_s[each], each
 
     return sorted(started_at_s, key=cost)[: max(0, count)]

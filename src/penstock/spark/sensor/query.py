@@ -100,6 +100,11 @@ class PlainSource:
 SourceProbe: TypeAlias = KafkaWatch | PlainSource
 
 
+def query_name(query: StreamingQuery) -> str:
+    """The name of a query; the begin of its id where it has none."""
+    return query.name or str(query.id)[:8]
+
+
 class QueryView:
     """One run of one query."""
 
@@ -109,7 +114,7 @@ class QueryView:
         self._driver = driver
         self._query = query
         self.run_id = run_id
-        self.name = query.name or str(query.id)[:8]
+        self.name = query_name(query)
         self.trigger = driver.trigger(query)
         self.trigger_interval_s = driver.trigger_interval_s(query)
         self._kafka = {key: text.replace("{query}", self.name) for key, text in kafka.items()}
@@ -119,7 +124,7 @@ class QueryView:
         self._idle_report_at_s: float | None = None
         self.last: Progress | None = None  # of the last batch
         self.latency_s: float | None = None
-        self.demand = 0.0  # mean duration of its batches, in trigger intervals
+        self.batch_s = 0.0  # mean duration of the last batches
         self._batches: list[Batch] = []
         # Of what was committed before, only the offsets of the sources count.
         for progress in map(parse_progress, driver.recent_progress(query)):
@@ -165,11 +170,8 @@ class QueryView:
 
     def batches(self) -> tuple[Batch, ...]:
         batches, self._batches = tuple(self._batches), []
-        if batches and self.trigger_interval_s:
-            mean_s = sum(batch.duration_s for batch in batches) / len(batches)
-            self.demand = mean_s / self.trigger_interval_s
-        elif batches:
-            self.demand = 1.0  # it runs without a pause
+        if batches:
+            self.batch_s = sum(batch.duration_s for batch in batches) / len(batches)
         return batches
 
     def read(self, now_s: float) -> SourceReading:
@@ -196,6 +198,14 @@ class QueryView:
     @property
     def state_partitions(self) -> int:
         return 0 if self.last is None else self.last.state_partitions
+
+    def waits_s(self, delay_s: float | None) -> float:
+        """How long records wait for two batches, or for more; not for the trigger.
+
+        More executors do not shorten a trigger, so what it takes does not count.
+        """
+        pause_s = max(self.trigger_interval_s or 0.0, self.batch_s)
+        return 2.0 * max(self.batch_s, (delay_s or 0.0) - pause_s)
 
     def close(self) -> None:
         for source in self._sources:

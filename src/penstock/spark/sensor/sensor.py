@@ -8,10 +8,11 @@ that a slow store costs details and not the turn. The Kafka brokers know what wa
 A session may run several queries, which share one fleet. They make one snapshot:
 
 - arrival, throughput, backlog and state are sums; if one query's is unknown, so is the sum;
-- delay and latency are the largest of all queries, the mean delay is that over all partitions;
-- trigger and batches are those of the most demanding query, whose batches fill their trigger most;
+- trigger, batches, delay and latency are those of the query that is nearest to missing its SLO; the
+  mean delay is that over all partitions;
 - operators have the name of their query as a prefix;
-- partitions add up, since the queries' tasks run side by side.
+- partitions add up, since the queries' tasks run side by side;
+- of a query that the settings exclude, only what it takes of slots, partitions and state counts.
 
 Queries of other sessions of the same application are not seen, but the time that their tasks take
 is part of how busy executors are.
@@ -23,6 +24,7 @@ import logging
 from collections.abc import Callable, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from concurrent.futures import TimeoutError as NotInTimeError
+from itertools import chain
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -30,12 +32,20 @@ from msgspec import Struct, structs
 
 from penstock.core.clock import JUMP_S
 from penstock.core.errors import SensorError
-from penstock.core.model import Batch, ExecutorSample, OperatorSample, Snapshot, TopicSample
+from penstock.core.model import (
+    Batch,
+    ExecutorSample,
+    OperatorSample,
+    Snapshot,
+    TopicSample,
+)
+from penstock.settings.goal import Goal
 from penstock.spark.internals import JVM_ERRORS, Driver, Errors, first_line
 from penstock.spark.sensor.executors import ExecutorWatch, SchedulerFleet, ShareWatch
 from penstock.spark.sensor.offsets import SourceReading
 from penstock.spark.sensor.progress import Progress, parse_progress
 from penstock.spark.sensor.query import QueryView, combine_sources, if_all_known
+from penstock.spark.sensor.several import nearest_to_miss, not_running, samples
 from penstock.spark.sensor.stages import QueryStages, StageWatch, share_idle_time
 
 if TYPE_CHECKING:
@@ -59,6 +69,7 @@ class Details(Struct, frozen=True):
     slots: int | None = None
     tasks: Mapping[str, int | None] = {}
     queries: Mapping[str, QueryStages] = {}
+    busy_slots: Mapping[str, float] = {}
 
 
 class SparkSensor:
@@ -79,8 +90,11 @@ class SparkSensor:
         store_timeout_s: float = 1.0,
         target: Callable[[], int | None] = lambda: None,
         ahead_s: Callable[[], float] = lambda: 0.0,
+        goal: Goal | None = None,
     ) -> None:
         self._spark = spark
+        self.goal = goal or Goal()
+        self._leader: str | None = None  # the query that was nearest to missing its SLO
         self._driver = driver = driver or Driver(spark)
         self._kafka = dict(kafka or {})
         self._store_timeout_s = store_timeout_s
@@ -126,33 +140,45 @@ class SparkSensor:
         self._take_reports(views, clock_s)
         details = self._details(fleet, views, now_s)
         batches = {view.run_id: _with_stages(view, details, self._ahead_s) for view in views}
-        sources = {_prefix(view, views): self._read_sources(view, clock_s) for view in views}
-        waiting = combine_sources(list(sources.values()))
-        leader = max(views, key=lambda view: view.demand, default=None)
+        sources = {view.run_id: self._read_sources(view, clock_s) for view in views}
+        counted = [view for view in views if not self.goal.of_query(view.name).exclude]
+        waiting = combine_sources([sources[view.run_id] for view in counted])
+        waits_s = {view.name: view.waits_s(sources[view.run_id].delay_s) for view in counted}
+        self._leader = nearest_to_miss(waits_s, self.goal, self._leader)
+        leader = next((view for view in counted if view.name == self._leader), None)
+        for about, hint in not_running(self.goal, [view.name for view in views]):
+            self._warn_once(about, hint)
         self._read_at_s = now_s
+        rates_rps = {run_id: _throughput_rps(each, wall_s) for run_id, each in batches.items()}
         return Snapshot(
             at_s=now_s,
             fleet=fleet.measured(details.slots or self._slots, self._target()),
             trigger_interval_s=None if leader is None else leader.trigger_interval_s,
             batches=() if leader is None else batches[leader.run_id],
             arrival_rps=waiting.arrival_rps,
-            throughput_rps=_throughput_rps(batches, wall_s),
+            throughput_rps=if_all_known([rates_rps[view.run_id] for view in counted], sum),
             backlog_records=waiting.backlog_records,
             partition_backlog_records=waiting.partition_backlog,
-            delay_s=waiting.delay_s,
+            delay_s=None if leader is None else sources[leader.run_id].delay_s,
             mean_delay_s=waiting.mean_delay_s,
-            latency_s=if_all_known([view.latency_s for view in views], max),
+            latency_s=None if leader is None else leader.latency_s,
             executors=self._aged(details.executors),
-            operators=_with_arrivals(details.operators, sources),
+            operators=_with_arrivals(
+                details.operators, {_prefix(view, views): sources[view.run_id] for view in counted}
+            ),
             partitions=_partitions(views, details),
             state_bytes=if_all_known([view.state_bytes for view in views], sum),
             clock_ahead_s=self._ahead_s,
-            topics=waiting.topics,
+            topics=tuple(chain.from_iterable(each.topics for each in sources.values())),
+            queries=samples(views, self._leader, sources, rates_rps, details.busy_slots, self.goal),
         )
 
     def has_surged(self) -> bool:
         """Whether the load has jumped since the last reading; makes no call."""
-        return any(view.has_surged for view in self._views.values())
+        return any(
+            view.has_surged and not self.goal.of_query(view.name).exclude
+            for view in self._views.values()
+        )
 
     def _wall_s(self, before_s: float | None, now_s: float) -> float | None:
         return None if before_s is None or now_s <= before_s else now_s - before_s
@@ -284,14 +310,20 @@ class SparkSensor:
             reported=self._stages.reported,
             done=self._shares.read(queries.values(), stateful=stateful),
         )
-        operators: list[OperatorSample] = []
-        all_slots = slots * len(fleet.active)
-        if wall_s is not None:
-            for view in views:
-                own = queries[view.run_id]
-                operators += own.operators(wall_s, all_slots, _prefix(view, views))
         tasks = {run_id: query.most_tasks for run_id, query in queries.items()}
-        return Details(executors, share_idle_time(operators), slots, tasks, queries)
+        if wall_s is None:
+            return Details(executors, (), slots, tasks, queries)
+        operators: list[OperatorSample] = []
+        excluded: set[str] = set()
+        all_slots = slots * len(fleet.active)
+        for view in views:
+            own = queries[view.run_id].operators(wall_s, all_slots, _prefix(view, views))
+            operators += own
+            if self.goal.of_query(view.name).exclude:
+                excluded |= {each.name for each in own}
+        shared = [each for each in share_idle_time(operators) if each.name not in excluded]
+        busy = {run_id: round(query.busy_s / wall_s, 3) for run_id, query in queries.items()}
+        return Details(executors, tuple(shared), slots, tasks, queries, busy)
 
     def _warn_once(self, about: str, problem: str) -> None:
         if about not in self._warned:
@@ -335,11 +367,8 @@ def _with_arrivals(
     )
 
 
-def _throughput_rps(batches: Mapping[str, tuple[Batch, ...]], wall_s: float | None) -> float | None:
-    if wall_s is None or not batches:
-        return None
-    records = sum(batch.input_records for each in batches.values() for batch in each)
-    return records / wall_s
+def _throughput_rps(batches: tuple[Batch, ...], wall_s: float | None) -> float | None:
+    return None if wall_s is None else sum(batch.input_records for batch in batches) / wall_s
 
 
 def _partitions(views: list[QueryView], details: Details) -> int | None:

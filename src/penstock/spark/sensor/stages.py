@@ -147,6 +147,11 @@ class QueryStages:
         self.most_tasks: int | None = None
         self.places: list[Place] = []
 
+    @property
+    def busy_s(self) -> float:
+        """The time of all tasks that ended in the interval."""
+        return sum(max(0.0, place.tally.run_s) for place in self.places)
+
     def begin(self) -> None:
         """Start a new interval."""
         for place in self.places:
