@@ -7,9 +7,18 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from penstock.core.errors import ModelError
-from penstock.core.guards import chain
+from penstock.core.guards import Billing, chain
 from penstock.core.knowledge import Knowledge
-from penstock.core.model import Decision, Fleet, Limits, Reason, Receipt, Snapshot, Step
+from penstock.core.model import (
+    Decision,
+    ExecutorSample,
+    Fleet,
+    Limits,
+    Reason,
+    Receipt,
+    Snapshot,
+    Step,
+)
 
 
 def seen(at_s: float, fleet: int, **measured: float) -> Snapshot:
@@ -216,3 +225,38 @@ def test_a_fleet_of_none_does_not_stay_where_nothing_can_be_measured() -> None:
     idle = Snapshot(at_s=0.0, fleet=Fleet(0, 0, 0), arrival_rps=0.0)
     assert judge(limits, wanted_size(0), idle).target_executors == 0
     assert judge(Limits(min_executors=2), wanted_size(0), blind).target_executors == 2
+
+
+def test_heap_pressure_is_said_at_the_maximum_too() -> None:
+    """Four of at most four executors collect garbage for 20 % of their time: nothing can grow."""
+    full = tuple(ExecutorSample(str(n), 0.0, gc_fraction=0.2) for n in range(4))
+    snapshot = Snapshot(0.0, Fleet(4, 4, 4), executors=full)
+    for most, codes in ((4, ["at_maximum", "heap_pressure"]), (5, ["at_maximum"])):
+        late = Decision.of(4, Reason("at_maximum", "late"))
+        decision = judge(Limits(max_executors=most), late, snapshot)
+        assert [reason.code for reason in decision.reasons] == codes
+        assert decision.target_executors == 4
+
+
+@pytest.mark.parametrize(
+    ("now_s", "wanted", "target"),
+    [
+        (1_044.0, 1, 4),  # 16 s are left that are paid for
+        (1_045.0, 1, 3),  # the last quarter of the minute of the first executor
+        (1_075.0, 1, 1),  # the spans of the others end as well
+        (1_044.0, 5, 5),  # growing is free
+    ],
+)
+def test_executors_leave_when_the_span_that_is_paid_for_ends(
+    now_s: float, wanted: int, target: int
+) -> None:
+    began_s = {"1": 1_000.0, "2": 1_030.0, "3": 1_030.0, "4": 1_030.0}
+    executors = tuple(ExecutorSample(name, at_s) for name, at_s in began_s.items())
+    snapshot, knowledge = Snapshot(now_s, Fleet(4, 4, 4), executors=executors), Knowledge()
+    knowledge.now_s = now_s
+    judged = judge(Limits(billing_s=60.0), wanted_size(wanted), snapshot, knowledge)
+    assert judged.target_executors == target
+    # Executors that are still starting are not paid for.
+    starting = Snapshot(now_s, Fleet(6, 4, 4), executors=executors)
+    cancelled = Billing(60.0).check(wanted_size(4), starting, knowledge)
+    assert cancelled.target_executors == 4

@@ -7,7 +7,15 @@ from random import Random
 import pytest
 from msgspec.structs import replace
 
-from penstock.core.model import Batch, ExecutorSample, Fleet, Limits, OperatorSample, Snapshot
+from penstock.core.model import (
+    Batch,
+    BatchStage,
+    ExecutorSample,
+    Fleet,
+    Limits,
+    OperatorSample,
+    Snapshot,
+)
 from penstock.lab.experiments.scenario import Scenario, run
 from penstock.policies.penstock.account import StageCost
 from penstock.policies.penstock.capacity import (
@@ -244,3 +252,23 @@ def test_the_simulated_job_is_known_within_three_percent(executors: int) -> None
     job = MicroBatchJob(speed_spread=0.0)
     true_rps = 2.0 * job.capacity_rps(executors) / (2.0 - 0.267)
     assert Capacity(track, 2).rps(executors) == pytest.approx(true_rps, rel=0.05)
+
+
+def two_stages(at_s: float, lost: bool = False) -> Snapshot:
+    """A batch of 4 s on four slots: 0.2 s in the driver, stages of 1.8 s and of 2 s."""
+    stages = (BatchStage(8, 7.2, 0.2, 2.0), BatchStage(8, 8.0, 2.0, 4.0))
+    batch = Batch(int(at_s), at_s - 4.0, 4.0, 8_000, stages=stages[lost:])
+    fleet = Fleet(2, 2, 2, 2)
+    return Snapshot(at_s, fleet, trigger_interval_s=2.0, batches=(batch,), arrival_rps=2_000.0)
+
+
+def test_a_batch_that_lost_a_stage_in_the_status_store_is_left_out() -> None:
+    whole = learned([two_stages(1000.0 + 10.0 * turn) for turn in range(20)])
+    capacity = Capacity(whole, 2)
+    assert capacity.fixed_s(2) == pytest.approx(0.2, abs=0.01)
+    assert capacity.rps(2) == pytest.approx(8_000 / 3.8, rel=0.02)
+    # Its 1.8 s would be the driver's, and half of the work would be gone.
+    assert learned([two_stages(1200.0, lost=True)], whole) == whole
+    # A job that has changed is learned after a while.
+    changed = learned([two_stages(1200.0 + 10.0 * turn, lost=True) for turn in range(30)], whole)
+    assert Capacity(changed, 2).fixed_s(2) == pytest.approx(2.0, abs=0.2)

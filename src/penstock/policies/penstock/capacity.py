@@ -214,6 +214,8 @@ def _learn_batch(
     known: CapacityEstimate, batch: Batch, snapshot: Snapshot, settled: bool
 ) -> CapacityEstimate:
     fleet, records = snapshot.fleet, batch.input_records
+    if _lost_a_stage(known, batch):
+        return known
     slots = slots_left(fleet.active * fleet.cores_per_executor, known.others)
     stages = learn_stages(known.stages, batch)
     core_s = _core_s(stages, batch)
@@ -241,6 +243,17 @@ def _learn_batch(
     largest_s = records * max(core_s, known.work_s or 0.0)
     share = min(1.0, largest_s / sum(one.work_s for one in batch.stages))
     return updated(known, WorkMeasurement(work_s, serial_s, wave_s, fleet.active, at_s, share))
+
+
+def _lost_a_stage(known: CapacityEstimate, batch: Batch) -> bool:
+    """Whether the stages of a batch do not add up: one is missing, and its time is the driver's.
+
+    If that lasts for longer than `FORGET_S`, the job itself has changed.
+    """
+    is_recent = batch.started_at_s - known.at_s < FORGET_S
+    if not is_recent or len(batch.stages) >= len(known.stages) or known.fixed_s is None:
+        return False
+    return driver_s(batch) > known.fixed_s + 0.2 * batch.duration_s
 
 
 def _with_overheads(known: CapacityEstimate, stages: Sequence[StageCost]) -> CapacityEstimate:

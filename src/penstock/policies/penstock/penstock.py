@@ -7,7 +7,6 @@ from math import ceil
 from typing import Annotated, ClassVar
 
 import msgspec
-import numpy as np
 from msgspec import Meta, Struct
 
 from penstock.core.knowledge import Knowledge
@@ -18,7 +17,14 @@ from penstock.policies.penstock.days import Days
 from penstock.policies.penstock.dynamic_program import Prices, StartState
 from penstock.policies.penstock.explanation import catch_up_decision, explain_plan
 from penstock.policies.penstock.forecasters import PAST_BINS, Forecast, load_ahead
-from penstock.policies.penstock.planning import BINS, PlanInputs, costs, largest_useful_fleet, sizes
+from penstock.policies.penstock.planning import (
+    BINS,
+    PlanInputs,
+    costs,
+    largest_useful_fleet,
+    sizes,
+    steady_choice,
+)
 from penstock.policies.penstock.rescaling import (
     ASSUMED_STARTUP_S,
     Growth,
@@ -38,6 +44,9 @@ FEWEST_SAMPLES = 4.0  #: With fewer measurements of the capacity the fleet does 
 LEAST_GAIN, INEFFECTIVE_S, SETTLING_S = 0.1, 300.0, 60.0
 #: A plan leaves batches this much time, in triggers for two of them.
 LEAST_TRIGGERS = 2.2
+#: An executor leaves if that saves this part of what it costs until it could come back: the rest is
+#: the chance that it has to.
+SURE = 0.5
 LOAD_HOLDS_S = 120.0  #: The last rate that was measured holds this long.
 BEFORE_S = 60.0  #: A decision says how the load has changed since this long ago.
 
@@ -193,7 +202,7 @@ class Penstock:
             return self._checked(catch_up_decision(inputs, most, memory), snapshot, memory)
         choices = sizes(inputs)
         cost_s = costs(inputs, choices)
-        best = choices[int(np.argmin(cost_s))]
+        best = steady_choice(choices, cost_s, target, SURE * inputs.start.startup_s)
         # The same holds where the job is late already and stays so up to the horizon.
         if overloaded or inputs.waits_s > self.slo_s:
             best = max(best, min(target, inputs.limits.max_executors))
