@@ -170,21 +170,7 @@ class Lifetime:
 
 @dataclass(frozen=True, slots=True)
 class Billing:
-    """No executor is removed long before the span that is paid for ends: that saves nothing.
-
-    Of three executors at 1,000 s, paid for by the minute, one has 5 s left that are paid for. Two
-    are to go: that one does, and the others have 20 s and 60 s left.
-
-    >>> from penstock.core.model import ExecutorSample, Fleet
-    >>> began_s = {"1": 945.0, "2": 900.0, "3": 880.0}
-    >>> three = tuple(ExecutorSample(name, at_s) for name, at_s in began_s.items())
-    >>> shrink, knowledge = Decision.of(1, Reason("plan_shrinks", "fewer")), Knowledge()
-    >>> knowledge.now_s = 1000.0
-    >>> seen = Snapshot(1000.0, Fleet(3, 3, 3), executors=three)
-    >>> kept = Billing(60.0).check(shrink, seen, knowledge)
-    >>> kept.target_executors, kept.reasons[-1].text
-    (2, 'executors are paid for in spans of 60 s: 1 of 2 stays, its span ends in 20 s')
-    """
+    """No executor is removed long before the span that is paid for ends: that saves nothing."""
 
     seconds: float
 

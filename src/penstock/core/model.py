@@ -191,14 +191,8 @@ class QuerySample(Struct, frozen=True, gc=False, omit_defaults=True):
     busy_slots: float | None = None
 
     def __post_init__(self) -> None:
-        if not (
-            0.0 < self.weight < inf
-            and ((x := self.slo_s) is None or 0.0 < x < inf)
-            and ((x := self.arrival_rps) is None or 0.0 <= x < inf)
-            and ((x := self.throughput_rps) is None or 0.0 <= x < inf)
-            and ((x := self.delay_s) is None or 0.0 <= x < inf)
-            and ((x := self.busy_slots) is None or 0.0 <= x < inf)
-        ):
+        measured = self.slo_s, self.arrival_rps, self.throughput_rps, self.delay_s, self.busy_slots
+        if not all(0.0 <= (x or 0.0) < inf for x in (self.weight, *measured)):
             raise _refusal(self)
 
 

@@ -81,12 +81,11 @@ class Goal(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
             if names.count(name) > 1:
                 raise ConfigError(f"the query '{name}' is named {names.count(name)} times")
 
-    def of_query(self, name: str) -> QueryGoal:
-        """What is asked of the query of that name.
+    @property
+    def excluded(self) -> set[str]:
+        return {each.name for each in self.queries if each.exclude}
 
-        >>> Goal(queries=(QueryGoal("audit", exclude=True),)).of_query("audit").exclude
-        True
-        """
+    def of_query(self, name: str) -> QueryGoal:
         return next((each for each in self.queries if each.name == name), QueryGoal(name))
 
     @property

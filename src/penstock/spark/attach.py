@@ -309,9 +309,7 @@ class Attachment:
         named = {"slo_s": slo_s, "mode": mode, "queries": queries, **given}
         words = ", ".join(f"{key} = {value}" for key, value in named.items() if value is not None)
         if not words:
-            raise ConfigError(
-                "update needs something to change: min, max, slo_s, mode, limits or queries"
-            )
+            raise ConfigError("update needs something to change, such as max, mode or limits")
         loop.update(Change(spec, goal, live.mode, words))
 
     def stop(self) -> None:
@@ -357,17 +355,15 @@ def _session_conf(spark: Any) -> dict[str, str]:
     return Driver(spark).session_settings()
 
 
-def _queries(queries: object) -> list[dict[str, Any]] | None:
+def _queries(queries: Any) -> list[dict[str, Any]] | None:
     """What is asked of queries as the tables of a settings file; ``None`` stays."""
     if queries is None:
         return None
-    if not isinstance(queries, Mapping) or not all(
-        isinstance(name, str) and isinstance(table, Mapping) for name, table in queries.items()
-    ):
-        raise ConfigError(
-            f'queries must be tables by name: {{"a": {{"slo": "5s"}}}}, not {queries!r}'
-        )
-    return [{**table, "name": name} for name, table in queries.items()]
+    try:
+        return [{**table, "name": name} for name, table in queries.items()]
+    except (AttributeError, TypeError):
+        example = '{"clicks": {"slo": "5s"}}'
+        raise ConfigError(f"queries must be tables by name: {example}, not {queries!r}") from None
 
 
 def _whole(name: str, value: object) -> int | None:

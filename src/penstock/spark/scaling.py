@@ -122,11 +122,11 @@ class ScalingLoop:
             raise
         self._sensor = SparkSensor(
             spark,
-            driver=self._driver,
+            goal,
+            self._driver,
             kafka={"group.id": live.commit_offsets_to},
             target=self._requested_size,
             ahead_s=self._time.ahead_s,
-            goal=goal,
         )
         actuator = self.actuator or RecommendOnly()
         self._controller = wire(spec, self._sensor, actuator, journal=self._journal, past=past)
@@ -253,11 +253,8 @@ class ScalingLoop:
         self.outlets.take(step, new, self.spec.limits, self.goal, acts, turn_s)
         if self._admission is not None and step.snapshot is not None:
             with suppress(*JVM_ERRORS):  # a query ended while it was listed
-                counted = [
-                    query
-                    for query in self._spark.streams.active
-                    if not self.goal.of_query(query_name(query)).exclude
-                ]
+                active, excluded = self._spark.streams.active, self.goal.excluded
+                counted = [query for query in active if query_name(query) not in excluded]
                 self._admission.reconcile(step.snapshot, counted)
 
     def _without_room(self, step: Step) -> Iterator[Notice]:

@@ -86,6 +86,14 @@ def test_a_shrink_before_a_rise_says_why(mean_rps: list[float], why: str) -> Non
     )
 
 
+def test_a_shrink_does_not_say_that_the_load_rises() -> None:
+    seen = inputs(2_500.0, 2_300.0, [2_600.0, 2_800.0], target=5)
+    assert reason(seen, 3).text.startswith(
+        "load is 2.5 k/s (was 2.3 k/s 60 s ago) and is expected to reach at most 2.8 k/s in 45 s; "
+    )
+    assert reason(seen, 5).text.startswith("load rises now (2.5 k/s, was 2.3 k/s 60 s ago) and is ")
+
+
 def test_a_late_job_keeps_what_it_has() -> None:
     assert reason(inputs(target=3, lag_s=15.0), 3).text.endswith(
         "records wait up to 15 s (SLO 10 s): kept until no record is late"
@@ -162,7 +170,9 @@ def test_the_words_agree_with_the_evidence(
         r"\bin 0 |\b0\.0+ executor|\b0 executor-|\b1 executors|expected .* now;", text
     )
     assert not re.search(r"\b1 executor carry|\d executors carries", text)
-    if found.code == "plan_shrinks" and ("rises" in text or "expected to rise" in text):
+    if best < target:
+        assert "rise" not in text
+    if found.code == "plan_shrinks" and "reach at most" in text:
         assert re.search("enough for that|start before that|exceeds that can wait|not allow", text)
 
 

@@ -125,11 +125,7 @@ class Capacity(Struct, frozen=True, gc=False):
 
 
 def slots_left(slots: int, others: float | None) -> float:
-    """The slots that other queries leave: at least a tenth, since they take turns.
-
-    >>> slots_left(4, 1.5), slots_left(4, 9.0)
-    (2.5, 0.4)
-    """
+    """The slots that other queries leave: at least a tenth, since they take turns."""
     return max(0.1 * slots, slots - (others or 0.0))
 
 
@@ -141,10 +137,11 @@ def with_others(known: CapacityEstimate, snapshot: Snapshot) -> CapacityEstimate
     part, others = known.part, known.others
     if own.arrival_rps and snapshot.arrival_rps:
         now = own.arrival_rps / snapshot.arrival_rps
-        part = now if part is None else part + PLATFORM * (now - part)
-    if all(each.busy_slots is not None for each in rest):
-        slots = sum(each.busy_slots or 0.0 for each in rest)
-        others = slots if others is None else others + PLATFORM * (slots - others)
+        part = now + (1.0 - PLATFORM) * ((part or now) - now)
+    busy = [each.busy_slots for each in rest if each.busy_slots is not None]
+    if len(busy) == len(rest):
+        now = sum(busy)
+        others = now + (1.0 - PLATFORM) * ((now if others is None else others) - now)
     return replace(known, part=part, others=others)
 
 

@@ -5,7 +5,7 @@ from msgspec.structs import replace
 from penstock.core.model import Decision, Reason
 from penstock.core.phrases import counted, due, duration, executors, rate
 from penstock.policies.penstock.account import span_s
-from penstock.policies.penstock.planning import PlanInputs
+from penstock.policies.penstock.planning import PlanInputs, smallest
 
 #: The edges of the fan around a forecast, in standard deviations: 8 of 10 lie between them.
 FAN = 1.28
@@ -49,13 +49,13 @@ def explain_plan(inputs: PlanInputs, best: int, saved_s: float, memory: object) 
     }
     if inputs.earlier is not None:
         evidence["earlier_rps"] = inputs.earlier.arrival_rps or 0.0
-    load, rises = load_phrase(inputs)
+    load, rises = load_phrase(inputs, shrinks=best < inputs.start.target)
     code, action = _action(inputs, best, saved_s, rises)
     reason = Reason(code, f"{load}; {action}", evidence)
     return Decision.of(best, reason, expected_rps=evidence["capacity_rps"], memory=memory)
 
 
-def load_phrase(inputs: PlanInputs) -> tuple[str, bool]:
+def load_phrase(inputs: PlanInputs, shrinks: bool) -> tuple[str, bool]:
     """The load now, its last minute and what is expected of it; and whether it rises or will."""
     now, earlier, surges = inputs.load_rps, inputs.earlier, inputs.surges
     if inputs.surge_rises:
@@ -65,11 +65,14 @@ def load_phrase(inputs: PlanInputs) -> tuple[str, bool]:
         before = earlier.arrival_rps or 0.0
         trend = _direction(before, now)
         was = f"({rate(now)}, was {rate(before)} {duration(inputs.at_s - earlier.at_s)} ago)"
-        text = {-1: f"load falls now {was}", 0: text, 1: f"load rises now {was}"}[trend]
+        rises = text + was.replace(f"({rate(now)}, ", " (") if shrinks else f"load rises now {was}"
+        text = {-1: f"load falls now {was}", 0: text, 1: rises}[trend]
     peak, lowest = max(inputs.load.mean), min(inputs.load.mean)
     if _direction(now, peak) > 0:
         link = "but" if trend < 0 else "and"
-        text += f" {link} is expected to rise to {rate(peak)} {_when(inputs, peak)}"
+        # That a fleet shrinks because the load rises is not what the words should say.
+        verb = "reach at most" if shrinks else "rise to"
+        text += f" {link} is expected to {verb} {rate(peak)} {_when(inputs, peak)}"
     elif _direction(now, lowest) < 0:
         link = "but" if trend > 0 else "and"
         text += f" {link} is expected to fall to {rate(lowest)} {_when(inputs, lowest)}"
@@ -120,10 +123,10 @@ def _action(inputs: PlanInputs, best: int, saved_s: float, rises: bool) -> tuple
 
 def _at_maximum(inputs: PlanInputs) -> str:
     """Which maximum would carry the load."""
-    for size in range(inputs.start.target + 1, 8 * inputs.start.target + 1):
-        if inputs.capacity.rps(size) > max(inputs.load_rps, *inputs.load.mean):
-            return f"{size} would carry the load"
-    return "no fleet would carry the load"
+    target, peak_rps = inputs.start.target, max(inputs.load_rps, *inputs.load.mean)
+    size = smallest(inputs.capacity, peak_rps, target + 1, 8 * target)
+    is_enough = inputs.capacity.rps(size) >= peak_rps
+    return f"{size} would carry the load" if is_enough else "no fleet would carry the load"
 
 
 def _why_fewer(inputs: PlanInputs, best: int, rises: bool) -> str:

@@ -7,6 +7,7 @@ from math import ceil
 from typing import Annotated, ClassVar
 
 import msgspec
+import numpy as np
 from msgspec import Meta, Struct
 
 from penstock.core.knowledge import Knowledge
@@ -17,14 +18,7 @@ from penstock.policies.penstock.days import Days
 from penstock.policies.penstock.dynamic_program import Prices, StartState
 from penstock.policies.penstock.explanation import catch_up_decision, explain_plan
 from penstock.policies.penstock.forecasters import PAST_BINS, Forecast, load_ahead
-from penstock.policies.penstock.planning import (
-    BINS,
-    PlanInputs,
-    costs,
-    largest_useful_fleet,
-    sizes,
-    steady_choice,
-)
+from penstock.policies.penstock.planning import BINS, PlanInputs, costs, largest_useful_fleet, sizes
 from penstock.policies.penstock.rescaling import (
     ASSUMED_STARTUP_S,
     Growth,
@@ -44,9 +38,9 @@ FEWEST_SAMPLES = 4.0  #: With fewer measurements of the capacity the fleet does 
 LEAST_GAIN, INEFFECTIVE_S, SETTLING_S = 0.1, 300.0, 60.0
 #: A plan leaves batches this much time, in triggers for two of them.
 LEAST_TRIGGERS = 2.2
-#: An executor leaves if that saves this part of what it costs until it could come back: the rest is
-#: the chance that it has to.
-SURE = 0.5
+#: A plan to remove less than this part of the fleet must hold for this long: the next swing of the
+#: load may need it back. A larger part is no swing.
+SMALL, CALM_S = 0.25, 120.0
 LOAD_HOLDS_S = 120.0  #: The last rate that was measured holds this long.
 BEFORE_S = 60.0  #: A decision says how the load has changed since this long ago.
 
@@ -65,7 +59,7 @@ class PenstockMemory(Struct, frozen=True, tag=True, omit_defaults=True):
     query: str = ""
     others: dict[str, CapacityEstimate] = {}
 
-    def of_query(self, snapshot: Snapshot) -> PenstockMemory:
+    def of_query(self, snapshot: Snapshot) -> "PenstockMemory":
         """The memory with what is known of the query that this snapshot is about."""
         names = [each.name for each in snapshot.queries if not each.excluded]
         name = names[0] if names else ""
@@ -202,12 +196,27 @@ class Penstock:
             return self._checked(catch_up_decision(inputs, most, memory), snapshot, memory)
         choices = sizes(inputs)
         cost_s = costs(inputs, choices)
-        best = steady_choice(choices, cost_s, target, SURE * inputs.start.startup_s)
+        best = choices[int(np.argmin(cost_s))]
         # The same holds where the job is late already and stays so up to the horizon.
         if overloaded or inputs.waits_s > self.slo_s:
             best = max(best, min(target, inputs.limits.max_executors))
         saved_s = float(cost_s[choices.index(target)] - cost_s.min()) if target in choices else 0.0
-        return self._checked(explain_plan(inputs, best, saved_s, memory), snapshot, memory)
+        decision = explain_plan(inputs, best, saved_s, memory)
+        return self._calmed(self._checked(decision, snapshot, memory), snapshot, knowledge)
+
+    def _calmed(self, decision: Decision, snapshot: Snapshot, knowledge: Knowledge) -> Decision:
+        """The decision, unless it removes a few executors that were wanted shortly before."""
+        target, best = snapshot.fleet.target, decision.target_executors
+        if not (1.0 - SMALL) * target < best < target <= knowledge.limits.max_executors:
+            return decision
+        calm_s = CALM_S * self.bin_s / BIN_S
+        for past in reversed(knowledge.recommendations):
+            if (since_s := snapshot.at_s - past.at_s) > calm_s:
+                break
+            if past.executors >= target:
+                text = f"{target} were right {duration(since_s)} ago: a small shrink waits"
+                return decision.limited_to(target, Reason("small_shrink_waits", text))
+        return decision
 
     def _checked(self, decision: Decision, snapshot: Snapshot, memory: PenstockMemory) -> Decision:
         """The decision, unless too little is known to shrink, or growing has not helped lately."""

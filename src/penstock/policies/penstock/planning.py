@@ -111,29 +111,6 @@ def sizes(inputs: PlanInputs) -> list[int]:
     return found
 
 
-def steady_choice(choices: list[int], cost_s: Array, target: int, least_s: float) -> int:
-    """The cheapest size; below the target, only as far as each executor fewer saves `least_s`.
-
-    Leaving one turn later loses little, and coming back costs two moves. Of six executors one fewer
-    saves 28 executor-seconds, a second one 2 more: five.
-
-    >>> steady_choice([4, 5, 6, 7], np.array([870.0, 872.0, 900.0, 960.0]), 6, 15.0)
-    5
-    >>> steady_choice([4, 5, 6, 7], np.array([870.0, 872.0, 900.0, 860.0]), 6, 15.0)
-    7
-    """
-    place = int(np.argmin(cost_s))
-    if choices[place] >= target or target not in choices:
-        return choices[place]
-    kept = choices.index(target)
-    while kept > place:
-        fewer = choices[kept] - choices[kept - 1]
-        if cost_s[kept] - cost_s[kept - 1] < least_s * fewer:
-            break
-        kept -= 1
-    return choices[kept]
-
-
 def largest_useful_fleet(inputs: PlanInputs) -> int:
     """The smallest fleet that carries nearly as much as the largest."""
     most = inputs.limits.max_executors

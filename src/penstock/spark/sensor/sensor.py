@@ -32,20 +32,14 @@ from msgspec import Struct, structs
 
 from penstock.core.clock import JUMP_S
 from penstock.core.errors import SensorError
-from penstock.core.model import (
-    Batch,
-    ExecutorSample,
-    OperatorSample,
-    Snapshot,
-    TopicSample,
-)
+from penstock.core.model import Batch, ExecutorSample, OperatorSample, Snapshot, TopicSample
 from penstock.settings.goal import Goal
 from penstock.spark.internals import JVM_ERRORS, Driver, Errors, first_line
 from penstock.spark.sensor.executors import ExecutorWatch, SchedulerFleet, ShareWatch
 from penstock.spark.sensor.offsets import SourceReading
 from penstock.spark.sensor.progress import Progress, parse_progress
 from penstock.spark.sensor.query import QueryView, combine_sources, if_all_known
-from penstock.spark.sensor.several import nearest_to_miss, not_running, samples
+from penstock.spark.sensor.several import nearest_to_miss, not_running, sample
 from penstock.spark.sensor.stages import QueryStages, StageWatch, share_idle_time
 
 if TYPE_CHECKING:
@@ -84,13 +78,13 @@ class SparkSensor:
     def __init__(
         self,
         spark: SparkSession,
-        *,
+        goal: Goal | None = None,
         driver: Driver | None = None,
+        *,
         kafka: Mapping[str, str] | None = None,
         store_timeout_s: float = 1.0,
         target: Callable[[], int | None] = lambda: None,
         ahead_s: Callable[[], float] = lambda: 0.0,
-        goal: Goal | None = None,
     ) -> None:
         self._spark = spark
         self.goal = goal or Goal()
@@ -141,7 +135,7 @@ class SparkSensor:
         details = self._details(fleet, views, now_s)
         batches = {view.run_id: _with_stages(view, details, self._ahead_s) for view in views}
         sources = {view.run_id: self._read_sources(view, clock_s) for view in views}
-        counted = [view for view in views if not self.goal.of_query(view.name).exclude]
+        counted = [view for view in views if view.name not in self.goal.excluded]
         waiting = combine_sources([sources[view.run_id] for view in counted])
         waits_s = {view.name: view.waits_s(sources[view.run_id].delay_s) for view in counted}
         self._leader = nearest_to_miss(waits_s, self.goal, self._leader)
@@ -164,21 +158,25 @@ class SparkSensor:
             latency_s=None if leader is None else leader.latency_s,
             executors=self._aged(details.executors),
             operators=_with_arrivals(
-                details.operators, {_prefix(view, views): sources[view.run_id] for view in counted}
+                details.operators if counted else (),
+                {_prefix(view, views): sources[view.run_id] for view in counted},
             ),
             partitions=_partitions(views, details),
             state_bytes=if_all_known([view.state_bytes for view in views], sum),
             clock_ahead_s=self._ahead_s,
             topics=tuple(chain.from_iterable(each.topics for each in sources.values())),
-            queries=samples(views, self._leader, sources, rates_rps, details.busy_slots, self.goal),
+            queries=tuple(
+                sample(view, self.goal.of_query(view.name), sources[run], rates_rps[run], busy)
+                for view in sorted(views, key=lambda view: view is not leader)
+                for run, busy in [(view.run_id, details.busy_slots.get(view.run_id))]
+                if len(views) > 1 or self.goal.queries
+            ),
         )
 
     def has_surged(self) -> bool:
         """Whether the load has jumped since the last reading; makes no call."""
-        return any(
-            view.has_surged and not self.goal.of_query(view.name).exclude
-            for view in self._views.values()
-        )
+        views, excluded = self._views.values(), self.goal.excluded
+        return any(view.has_surged for view in views if view.name not in excluded)
 
     def _wall_s(self, before_s: float | None, now_s: float) -> float | None:
         return None if before_s is None or now_s <= before_s else now_s - before_s
@@ -314,14 +312,11 @@ class SparkSensor:
         if wall_s is None:
             return Details(executors, (), slots, tasks, queries)
         operators: list[OperatorSample] = []
-        excluded: set[str] = set()
         all_slots = slots * len(fleet.active)
         for view in views:
-            own = queries[view.run_id].operators(wall_s, all_slots, _prefix(view, views))
-            operators += own
-            if self.goal.of_query(view.name).exclude:
-                excluded |= {each.name for each in own}
-        shared = [each for each in share_idle_time(operators) if each.name not in excluded]
+            operators += queries[view.run_id].operators(wall_s, all_slots, _prefix(view, views))
+        excluded = tuple(f"{name}/" for name in self.goal.excluded)
+        shared = [x for x in share_idle_time(operators) if not x.name.startswith(excluded)]
         busy = {run_id: round(query.busy_s / wall_s, 3) for run_id, query in queries.items()}
         return Details(executors, tuple(shared), slots, tasks, queries, busy)
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from penstock.core.errors import unknown
 from penstock.core.model import QuerySample
-from penstock.settings.goal import Goal
+from penstock.settings.goal import Goal, QueryGoal
 from penstock.spark.sensor.offsets import SourceReading
 from penstock.spark.sensor.query import QueryView
 
@@ -17,7 +17,6 @@ LEADER_STAYS = 1.25
 def nearest_to_miss(waits_s: Mapping[str, float], goal: Goal, last: str | None) -> str | None:
     """The query whose records wait longest against its SLO; the `last` one unless it is clear.
 
-    >>> from penstock.settings.goal import QueryGoal
     >>> goal = Goal(slo_s=60.0, queries=(QueryGoal("clicks", slo_s=5.0),))
     >>> nearest_to_miss({"clicks": 4.0, "audit": 30.0}, goal, None)  # 0.8 and 0.5 of their SLOs
     'clicks'
@@ -32,36 +31,21 @@ def nearest_to_miss(waits_s: Mapping[str, float], goal: Goal, last: str | None) 
     return max(waits_s, key=nearness, default=None)
 
 
-def samples(
-    views: Sequence[QueryView],
-    leader: str | None,
-    sources: Mapping[str, SourceReading],
-    rates_rps: Mapping[str, float | None],
-    busy_slots: Mapping[str, float],
-    goal: Goal,
-) -> tuple[QuerySample, ...]:
-    """Each query by itself, where there are several or one has settings of its own."""
-    if len(views) < 2 and not goal.queries:
-        return ()
-    return tuple(
-        QuerySample(
-            view.name,
-            (asked := goal.of_query(view.name)).slo_s,
-            asked.weight,
-            asked.exclude,
-            sources[view.run_id].arrival_rps,
-            rates_rps[view.run_id],
-            sources[view.run_id].delay_s,
-            busy_slots.get(view.run_id),
-        )
-        for view in sorted(views, key=lambda view: view.name != leader)
-    )
+def sample(
+    view: QueryView,
+    asked: QueryGoal,
+    at: SourceReading,
+    done_rps: float | None,
+    slots: float | None,
+) -> QuerySample:
+    """One query by itself."""
+    goal = asked.slo_s, asked.weight, asked.exclude
+    return QuerySample(view.name, *goal, at.arrival_rps, done_rps, at.delay_s, slots)
 
 
 def not_running(goal: Goal, names: Sequence[str]) -> Iterator[tuple[str, str]]:
     """The queries that the settings name and of which none runs, with the nearest name of one.
 
-    >>> from penstock.settings.goal import QueryGoal
     >>> list(not_running(Goal(queries=(QueryGoal("cliks"),)), ["clicks", "audit"]))
     [("no query 'cliks' runs:", "did you mean 'clicks'? Known: audit, clicks")]
     """
