@@ -5,6 +5,7 @@ from msgspec.structs import replace
 from penstock.core.model import Decision, Reason
 from penstock.core.phrases import counted, due, duration, executors, rate
 from penstock.policies.penstock.account import span_s
+from penstock.policies.penstock.days import rounded
 from penstock.policies.penstock.planning import PlanInputs, smallest
 
 #: The edges of the fan around a forecast, in standard deviations: 8 of 10 lie between them.
@@ -51,7 +52,8 @@ def explain_plan(inputs: PlanInputs, best: int, saved_s: float, memory: object) 
         evidence["earlier_rps"] = inputs.earlier.arrival_rps or 0.0
     load, rises = load_phrase(inputs, shrinks=best < inputs.start.target)
     code, action = _action(inputs, best, saved_s, rises)
-    reason = Reason(code, f"{load}; {action}", evidence)
+    short = {name: rounded(value, 6) for name, value in evidence.items()}
+    reason = Reason(code, f"{load}; {action}", short)
     return Decision.of(best, reason, expected_rps=evidence["capacity_rps"], memory=memory)
 
 

@@ -38,9 +38,6 @@ FEWEST_SAMPLES = 4.0  #: With fewer measurements of the capacity the fleet does 
 LEAST_GAIN, INEFFECTIVE_S, SETTLING_S = 0.1, 300.0, 60.0
 #: A plan leaves batches this much time, in triggers for two of them.
 LEAST_TRIGGERS = 2.2
-#: A plan to remove less than this part of the fleet must hold for this long: the next swing of the
-#: load may need it back. A larger part is no swing.
-SMALL, CALM_S = 0.25, 120.0
 LOAD_HOLDS_S = 120.0  #: The last rate that was measured holds this long.
 BEFORE_S = 60.0  #: A decision says how the load has changed since this long ago.
 
@@ -201,22 +198,7 @@ class Penstock:
         if overloaded or inputs.waits_s > self.slo_s:
             best = max(best, min(target, inputs.limits.max_executors))
         saved_s = float(cost_s[choices.index(target)] - cost_s.min()) if target in choices else 0.0
-        decision = explain_plan(inputs, best, saved_s, memory)
-        return self._calmed(self._checked(decision, snapshot, memory), snapshot, knowledge)
-
-    def _calmed(self, decision: Decision, snapshot: Snapshot, knowledge: Knowledge) -> Decision:
-        """The decision, unless it removes a few executors that were wanted shortly before."""
-        target, best = snapshot.fleet.target, decision.target_executors
-        if not (1.0 - SMALL) * target < best < target <= knowledge.limits.max_executors:
-            return decision
-        calm_s = CALM_S * self.bin_s / BIN_S
-        for past in reversed(knowledge.recommendations):
-            if (since_s := snapshot.at_s - past.at_s) > calm_s:
-                break
-            if past.executors >= target:
-                text = f"{target} were right {duration(since_s)} ago: a small shrink waits"
-                return decision.limited_to(target, Reason("small_shrink_waits", text))
-        return decision
+        return self._checked(explain_plan(inputs, best, saved_s, memory), snapshot, memory)
 
     def _checked(self, decision: Decision, snapshot: Snapshot, memory: PenstockMemory) -> Decision:
         """The decision, unless too little is known to shrink, or growing has not helped lately."""
