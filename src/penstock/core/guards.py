@@ -185,24 +185,16 @@ class Billing:
         due = sum(is_due(at_s, now_s, self.seconds) for at_s in began_s)
         if due >= surplus:
             return decision
-        stay = "stays, its span ends" if surplus - due == 1 else "stay, the first span ends"
-        text = (
-            f"executors are paid for in spans of {duration(self.seconds)}: {surplus - due} of "
-            f"{surplus} {stay} in {duration(left_s[due])}"
-        )
+        paid = f"executors are paid for in spans of {duration(self.seconds)}"
+        text = f"{paid}: removing {surplus - due} more saves nothing for {duration(left_s[due])}"
         reason = Reason("billing", text, {"left_s": left_s[due]})
         return decision.limited_to(min(fleet, len(began_s) - due), reason)
 
 
 def is_due(started_at_s: float, now_s: float, billing_s: float) -> bool:
-    """Whether the span that an executor is paid for has nearly ended: its last quarter or minute.
-
-    >>> [is_due(0.0, now_s, 60.0) for now_s in (44.0, 46.0, 104.0, 106.0)]
-    [False, True, False, True]
-    """
-    if billing_s <= 0.0:
-        return True
-    return billing_s - (now_s - started_at_s) % billing_s <= min(60.0, NEARLY * billing_s)
+    """Whether the span that an executor is paid for has nearly ended: the last quarter."""
+    last_s = min(60.0, NEARLY * billing_s)
+    return billing_s <= 0.0 or billing_s - (now_s - started_at_s) % billing_s <= last_s
 
 
 @dataclass(frozen=True, slots=True)

@@ -174,21 +174,16 @@ class TopicSample(Struct, frozen=True, gc=False, omit_defaults=True):
 
 
 class QuerySample(Struct, frozen=True, gc=False, omit_defaults=True):
-    """One query of several that share a fleet, over the last interval.
-
-    `slo_s` is its own SLO, if it has one, and `weight` what its late records cost against those of
-    others. An `excluded` one is not scaled for; `busy_slots`, how many slots its tasks used in the
-    mean, count all the same.
-    """
+    """One query of several that share a fleet, over the last interval."""
 
     name: str
-    slo_s: float | None = None
-    weight: float = 1.0
-    excluded: bool = False
+    slo_s: float | None = None  #: Its own, if it has one.
+    weight: float = 1.0  #: What its late records cost against those of others.
+    excluded: bool = False  #: Not scaled for; the slots that it uses count all the same.
     arrival_rps: float | None = None
     throughput_rps: float | None = None
     delay_s: float | None = None
-    busy_slots: float | None = None
+    busy_slots: float | None = None  #: How many its tasks used in the mean.
 
     def __post_init__(self) -> None:
         measured = self.slo_s, self.arrival_rps, self.throughput_rps, self.delay_s, self.busy_slots

@@ -77,9 +77,8 @@ class Goal(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
             both = f"{self.max_cost_per_day} and {price}"
             raise ConfigError(f"max_cost_per_day and price must be positive, not {both}")
         names = [each.name for each in self.queries]
-        for name in names:
-            if names.count(name) > 1:
-                raise ConfigError(f"the query '{name}' is named {names.count(name)} times")
+        if twice := [name for name in names if names.count(name) > 1]:
+            raise ConfigError(f"the query '{twice[0]}' is named {len(twice)} times")
 
     @property
     def excluded(self) -> set[str]:

@@ -181,13 +181,12 @@ def processed_by_query(
     if not after.queries:
         yield None, processed(before, after)
         return
-    earlier_s = {each.name: each.delay_s for each in before.queries}
+    earlier_s = {each.name: each.delay_s for each in before.queries if each.delay_s is not None}
     span_s = max(0.0, after.at_s - before.at_s)
     for each in after.queries:
         if not each.excluded and each.delay_s is not None:
             rps = each.arrival_rps if each.throughput_rps is None else each.throughput_rps
-            first_s = earlier_s.get(each.name)
-            first_s = each.delay_s if first_s is None else first_s
+            first_s = earlier_s.get(each.name, each.delay_s)
             yield each.slo_s, (first_s, each.delay_s, (rps or 0.0) * span_s)
 
 
