@@ -117,11 +117,16 @@ def _increments(
             yield (f"{prefix}cost_total", goal.currency), cost
     if seen.fleet.target >= limits.max_executors:
         yield ("at_max_seconds_total",), span_s
-    if step.snapshot is not None and step.snapshot.delay_s is not None:
-        for own_s, (first_s, last_s, records) in processed_by_query(seen, step.snapshot):
-            late = records * share_above(own_s or goal.slo_s, first_s, last_s)
-            yield ("records_total",), records
-            yield ("late_records_total",), late
+    yield from _records(seen, step.snapshot, goal)
+
+
+def _records(before: Snapshot, seen: Snapshot | None, goal: Goal) -> Iterator[tuple[Series, float]]:
+    """The records that were processed in between, and those that were late."""
+    if seen is None or seen.delay_s is None:
+        return
+    for own_s, (first_s, last_s, records) in processed_by_query(before, seen):
+        yield ("records_total",), records
+        yield ("late_records_total",), records * share_above(own_s or goal.slo_s, first_s, last_s)
 
 
 def recommended_account(values: Values, goal: Goal) -> str:
@@ -138,7 +143,6 @@ def recommended_account(values: Values, goal: Goal) -> str:
         f"{change} {'fewer' if saved_h >= 0.0 else 'more'}{money}; "
         "how late records would have been then is not known"
     )
-
 
 
 def _gauges(step: Step, limits: Limits, goal: Goal) -> Iterator[tuple[Series, float | None]]:

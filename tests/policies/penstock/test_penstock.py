@@ -338,7 +338,9 @@ def test_a_shrink_under_a_rise_says_why() -> None:
     decision = decide(ramp(4_000.0, 14_000.0, 8))
     reason = decision.reasons[0]
     assert reason.code == "plan_shrinks"
-    assert reason.text.startswith("load is 14.0 k/s (was 13.3 k/s 60 s ago) and is expected to reach ")
+    assert reason.text.startswith(
+        "load is 14.0 k/s (was 13.3 k/s 60 s ago) and is expected to reach "
+    )
     assert ", which is enough for that: " in reason.text
 
 
