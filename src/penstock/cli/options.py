@@ -70,6 +70,7 @@ PolicyText = Annotated[str | None, about("policy")]
 Processes = Annotated[int | None, whole(1, MAX_PROCESSES), about("processes")]
 Master = Annotated[str | None, about("master")]
 CpuShare = Annotated[float | None, amount(zero=False, unit="SHARE"), about("cpu_share")]
+DashboardAt = Annotated[str | None, about("dashboard_at")]
 Slo = Annotated[float | None, amount(zero=False)]
 
 #: Options that stand for a setting: its table and key.

@@ -276,12 +276,41 @@ class Reason(Struct, frozen=True, gc=False, omit_defaults=True):
     evidence: dict[str, float] = {}
 
 
+class Outlook(Struct, frozen=True, gc=False, omit_defaults=True):
+    """What a policy expects from now on, for people to look at.
+
+    Parameters
+    ----------
+    ahead_s
+        The instants, in seconds from now.
+    load_rps, low_rps, high_rps
+        The load expected at each, and the range that 8 of 10 loads would lie in.
+    executors
+        The fleet planned at each; empty where there is no plan.
+    sizes, late_fractions
+        Other sizes of the fleet, and the share of records that would be late with each of them
+        up to the last instant.
+    limit
+        Where more executors would not help, what the job waits for instead: "partitions", "skew",
+        "sink", "driver" or "records" (each costs as much on a larger fleet).
+    """
+
+    ahead_s: tuple[float, ...]
+    load_rps: tuple[float, ...]
+    low_rps: tuple[float, ...]
+    high_rps: tuple[float, ...]
+    executors: tuple[int, ...] = ()
+    sizes: tuple[int, ...] = ()
+    late_fractions: tuple[float, ...] = ()
+    limit: str = ""
+
+
 class Decision(Struct, frozen=True, omit_defaults=True):
     """How many executors there should be, and why; holding is a decision too.
 
     `wanted_executors` is what the policy recommends. Guards may override `target_executors`, and
     each that does adds its reason. `expected_rps` is what the policy expects the fleet to process,
-    to be checked later. `memory` is what the policy gets back next turn.
+    to be checked later. `memory` is what the policy gets back next turn, `outlook` what it expects.
 
     >>> wanted = Decision.of(20, Reason("load_rises", "load rises to 9 k/s"))
     >>> overridden = wanted.limited_to(16, Reason("max_executors", "16 is the most allowed"))
@@ -296,6 +325,7 @@ class Decision(Struct, frozen=True, omit_defaults=True):
     wanted_executors: int
     expected_rps: float | None = None
     memory: Any = None
+    outlook: Outlook | None = None
 
     def __post_init__(self) -> None:
         if self.target_executors < 0 or self.wanted_executors < 0 or not self.reasons:
@@ -308,9 +338,10 @@ class Decision(Struct, frozen=True, omit_defaults=True):
         *reasons: Reason,
         expected_rps: float | None = None,
         memory: Any = None,
+        outlook: Outlook | None = None,
     ) -> Decision:
         """A policy's own decision, before any guard has seen it."""
-        return cls(target_executors, reasons, target_executors, expected_rps, memory)
+        return cls(target_executors, reasons, target_executors, expected_rps, memory, outlook)
 
     def limited_to(self, target_executors: int, reason: Reason) -> Decision:
         """The same decision with another target; what the policy wanted, and why, stays in it."""
@@ -320,6 +351,7 @@ class Decision(Struct, frozen=True, omit_defaults=True):
             self.wanted_executors,
             self.expected_rps,
             self.memory,
+            self.outlook,
         )
 
 

@@ -116,6 +116,10 @@ class LiveSettings(Struct, frozen=True, forbid_unknown_fields=True):
         serves none.
     spark_metrics
         Give the same metrics to Spark's own metrics system, and so to the sinks of the cluster.
+    dashboard
+        HOST:PORT at which the driver serves a live page, such as "127.0.0.1:4041"; empty serves
+        none. Another address than loopback needs a token in the environment variable
+        PENSTOCK_DASHBOARD_TOKEN.
     log
         "json" logs one JSON object per line on standard error; "text" leaves the log as it is.
     webhook
@@ -135,6 +139,7 @@ class LiveSettings(Struct, frozen=True, forbid_unknown_fields=True):
     switch: str = ""
     metrics: str = ""
     spark_metrics: bool = False
+    dashboard: str = ""
     log: Literal["text", "json"] = "text"
     webhook: str = ""
     commit_offsets_to: str = ""
@@ -149,6 +154,8 @@ class LiveSettings(Struct, frozen=True, forbid_unknown_fields=True):
             raise unknown("cluster", self.cluster, CLUSTERS)
         if self.metrics:
             address(self.metrics, "metrics")
+        if self.dashboard:
+            address(self.dashboard, "dashboard")
         if self.log not in ("text", "json"):
             raise ConfigError(f"log must be text or json, not '{self.log}'")
         if self.webhook and not re.match(r"https?://[^/]", self.webhook):

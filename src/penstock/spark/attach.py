@@ -76,6 +76,7 @@ def attach(
     cluster: Cluster | None = None,
     metrics: str | None = None,
     spark_metrics: bool | None = None,
+    dashboard: str | None = None,
     log: Literal["text", "json"] | None = None,
     webhook: str | None = None,
     commit_offsets_to: str | None = None,
@@ -129,6 +130,8 @@ def attach(
     metrics, spark_metrics
         HOST:PORT at which the driver serves metrics for Prometheus, such as ``"127.0.0.1:9404"``;
         whether Spark's own metrics system gets them too.
+    dashboard
+        HOST:PORT at which the driver serves a live page, such as ``"127.0.0.1:4041"``.
     log, webhook
         ``json`` for a log of JSON lines; an http(s) address that gets rescales, refusals, loss of
         sight and lack of room.
@@ -145,7 +148,7 @@ def attach(
     file = None if switch is None else str(switch)
     wanted = {"mode": mode, "every_s": _seconds("every_s", every_s), "admission": admission}
     outlets = {"metrics": metrics, "spark_metrics": spark_metrics, "log": log, "webhook": webhook}
-    outlets["commit_offsets_to"] = commit_offsets_to
+    outlets |= {"dashboard": dashboard, "commit_offsets_to": commit_offsets_to}
     prices = {"price": price, "core_price": core_price, "gb_price": gb_price}
     money = {**prices, "currency": currency, "max_cost_per_day": max_cost_per_day}
     tables = {

@@ -8,7 +8,9 @@ from collections.abc import Callable, Iterable
 from contextlib import suppress
 from math import nan
 
+from penstock.core.errors import ConfigError
 from penstock.core.model import Limits, Step
+from penstock.observe.dashboard.live import LiveDashboard
 from penstock.observe.endpoint import Endpoint
 from penstock.observe.metrics import MetricTotals, Series, Values, fold
 from penstock.observe.notices import Notice
@@ -66,9 +68,17 @@ class Outlets:
 
     def __init__(self, driver: Driver, live: LiveSettings, now: Callable[[], Values]) -> None:
         self._now, self._totals, self._has_failed = now, MetricTotals(), False
-        self._endpoint = Endpoint(live.metrics, self.values) if live.metrics else None
         self._gauges: SparkGauges | None = None
         self._senders: list[NoticeSender] = []
+        self.dashboard: LiveDashboard | None = None
+        self._endpoint = Endpoint(live.metrics, self.values) if live.metrics else None
+        if live.dashboard:
+            try:
+                name = driver.conf("spark.app.name", "a Spark job")
+                self.dashboard = LiveDashboard(live.dashboard, name, now)
+            except ConfigError:
+                self.close()
+                raise
         if live.webhook:
             self._senders.append(Webhook(live.webhook, str(driver.context.applicationId())))
         try:
@@ -94,6 +104,8 @@ class Outlets:
         turn_s: float,
     ) -> None:
         """Publish one turn."""
+        if self.dashboard is not None:
+            self.dashboard.take([step], limits, goal)
         try:
             self._totals = fold(self._totals, step, limits, goal, acts=acts, turn_s=turn_s)
             if self._gauges is not None:
@@ -109,9 +121,9 @@ class Outlets:
 
     def close(self) -> None:
         """May be repeated."""
-        for each in (self._endpoint, self._gauges, *self._senders):
+        for each in (self.dashboard, self._endpoint, self._gauges, *self._senders):
             with suppress(Exception):  # the application may be gone already
                 if each is not None:
                     each.close()
-        self._endpoint = self._gauges = None
+        self.dashboard = self._endpoint = self._gauges = None
         self._senders = []

@@ -114,6 +114,8 @@ class ScalingLoop:
         if live.log == "json":
             show_log(JsonLines())
         self.outlets = Outlets(self._driver, live, self._now)
+        if self.outlets.dashboard is not None:
+            self.outlets.dashboard.take(past, spec.limits, goal)
         try:
             if live.mode == "act":
                 self.actuator = self._take_over(missing, last_target(past))

@@ -10,7 +10,7 @@ from typing import Annotated
 
 from rich.console import Console
 
-from penstock.cli.options import CpuShare, PolicyText, about, amount, whole
+from penstock.cli.options import CpuShare, DashboardAt, PolicyText, about, amount, whole
 from penstock.cli.output import check_new, console, facts_table, interrupt_on_sigterm, print_json
 from penstock.cli.views.demo_view import PlainView, live_view
 from penstock.core.clock import WallClock
@@ -18,6 +18,7 @@ from penstock.core.errors import ConfigError
 from penstock.core.files import check_place, write_whole
 from penstock.core.model import Step
 from penstock.core.phrases import executors
+from penstock.observe.dashboard.server import DashboardServer, JobBoard
 from penstock.observe.formatting import rate, seconds
 from penstock.observe.report.page import page, summary
 from penstock.policies import DEFAULT_POLICY
@@ -47,11 +48,14 @@ def demo(
     journal: Annotated[Path | None, about("demo.journal")] = None,
     out: Annotated[Path | None, about("demo.out")] = None,
     kafka_port: Annotated[int | None, whole(1, 65535), about("demo.kafka_port")] = None,
+    dashboard: DashboardAt = None,
     json: Annotated[bool, about("demo.json")] = False,
 ) -> int:
     """Watch the fleet of a real job follow its load: a broker, a Spark cluster, a Nexmark query."""
     plan = make_plan(job, minutes, fast, cpu_share, cluster)
     entry = with_scaled_time(policy or DEFAULT_POLICY, plan)
+    if dashboard is not None:
+        DashboardServer(dashboard, JobBoard()).close()  # refused now, not when the cluster is up
     journal, out = _places(journal, out)
     interrupt_on_sigterm()
     screen = console(stderr=json)
@@ -64,7 +68,12 @@ def demo(
     steps: list[Step] = []
     sent: Report | None = None
     try:
-        with attached_demo(plan, entry, journal, say, kafka_port=kafka_port) as live:
+        if dashboard is not None:
+            say(f"the live page will be at http://{dashboard}/")
+        starting = attached_demo(
+            plan, entry, journal, say, kafka_port=kafka_port, dashboard=dashboard or ""
+        )
+        with starting as live:
             steps = live.steps
             _watch(live, screen, entry.label)
             sent = live.environment.producer.report()

@@ -10,14 +10,15 @@ from typing import Annotated
 
 from cyclopts import Parameter
 
-from penstock.cli.options import Master, PolicyText, ScaleOptions, about
+from penstock.cli.options import DashboardAt, Master, PolicyText, ScaleOptions, about
 from penstock.cli.output import note, print_json
 from penstock.core.errors import ConfigError, PenstockError
 from penstock.core.files import check_place
 from penstock.core.phrases import counted
+from penstock.observe.dashboard.server import DashboardServer, JobBoard
 from penstock.observe.endpoint import Endpoint
 from penstock.observe.notices import show_log
-from penstock.settings.toml import Settings, settle
+from penstock.settings.toml import LiveSettings, Settings, settle
 from penstock.testbed.java import find_java
 
 
@@ -31,6 +32,7 @@ def run(
     master: Master = None,
     journal: Annotated[str | None, about("run.journal")] = None,
     recommend: Annotated[bool, about("run.recommend")] = False,
+    dashboard: DashboardAt = None,
     json: Annotated[bool, about("run.json")] = False,
 ) -> int:
     """Run an unmodified PySpark script, or a class of a jar, and scale its queries.
@@ -42,12 +44,11 @@ def run(
     options = options or ScaleOptions()
 
     def load(conf: Mapping[str, str]) -> Settings:
-        return _settings(options, policy, journal, recommend, conf)
+        return _settings(options, policy, journal, recommend, conf, dashboard)
 
     # A mistake of the command line or the file is said before anything starts.
     options.settings(policy)
-    if endpoint := load({}).live.metrics:
-        Endpoint(endpoint, dict).close()  # refused now, not at the first query
+    _check_ports(load({}).live)
     os.environ["JAVA_HOME"] = str(find_java().home)
     from penstock.spark.java_job import run_main_class
     from penstock.spark.launch import Launch
@@ -75,15 +76,26 @@ def run(
     return code
 
 
+def _check_ports(live: LiveSettings) -> None:
+    """Refuse an address now that could not be served at the first query."""
+    if live.metrics:
+        Endpoint(live.metrics, dict).close()
+    if live.dashboard:
+        DashboardServer(live.dashboard, JobBoard()).close()
+
+
 def _settings(
     options: ScaleOptions,
     policy: str | None,
     journal: str | None,
     recommend: bool,
     conf: Mapping[str, str],
+    dashboard: str | None = None,
 ) -> Settings:
     """What the file and the Spark configuration say, and what the command line says instead."""
     given: dict[str, dict[str, str]] = {"live": {"mode": "recommend"}} if recommend else {}
+    if dashboard is not None:
+        given.setdefault("live", {})["dashboard"] = dashboard
     if journal is not None:
         if "://" not in journal:
             check_place(Path(journal))

@@ -92,8 +92,8 @@ def begin_s(steps: Sequence[Step]) -> float:
     return first if first >= EPOCH_BEGINS_S else 0.0
 
 
-def lines(steps: Sequence[Step]) -> RunSeries:
-    """The curves of a run."""
+def lines(steps: Sequence[Step], most: int = MOST_POINTS) -> RunSeries:
+    """The curves of a run, of at most about `most` points each."""
     zero_s = begin_s(steps)
     at_s = [step.at_s - zero_s for step in steps]
 
@@ -101,14 +101,14 @@ def lines(steps: Sequence[Step]) -> RunSeries:
         return [None if step.snapshot is None else read(step.snapshot) for step in steps]
 
     return RunSeries(
-        load=thin(at_s, seen(lambda s: s.arrival_rps)),
-        throughput=thin(at_s, seen(lambda s: s.throughput_rps)),
-        promised=levels(at_s, promises(steps)),
-        requested=levels(at_s, seen(lambda s: s.fleet.target)),
-        registered=levels(at_s, seen(lambda s: s.fleet.registered)),
-        active=levels(at_s, seen(lambda s: s.fleet.active)),
-        delay=thin(at_s, seen(lambda s: s.delay_s)),
-        backlog=thin(at_s, seen(lambda s: s.backlog_records)),
+        load=thin(at_s, seen(lambda s: s.arrival_rps), most),
+        throughput=thin(at_s, seen(lambda s: s.throughput_rps), most),
+        promised=levels(at_s, promises(steps), most),
+        requested=levels(at_s, seen(lambda s: s.fleet.target), most),
+        registered=levels(at_s, seen(lambda s: s.fleet.registered), most),
+        active=levels(at_s, seen(lambda s: s.fleet.active), most),
+        delay=thin(at_s, seen(lambda s: s.delay_s), most),
+        backlog=thin(at_s, seen(lambda s: s.backlog_records), most),
     )
 
 

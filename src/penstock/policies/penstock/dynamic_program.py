@@ -11,6 +11,7 @@ from typing import NamedTuple
 
 import numpy as np
 from msgspec import Struct
+from msgspec.structs import replace
 from numpy.typing import NDArray
 
 from penstock.core.model import Snapshot
@@ -160,15 +161,6 @@ class LoadScenarios(Struct, frozen=True):
     changes: Array | None = None
 
 
-class CostToGo(Struct, frozen=True):
-    """The least cost from every state on: `values[step][scenario, size, lag]`."""
-
-    job: JobModel
-    prices: Prices
-    lags_s: Array
-    values: list[Array]
-
-
 class StartState(Struct, frozen=True):
     """Where a plan starts from."""
 
@@ -205,6 +197,21 @@ class _Transition(NamedTuple):
         place = first + self.place[step][:, *extra]
         low = flat.take(place)
         return np.asarray(low + (flat.take(place + 1) - low) * self.part[step][:, *extra])
+
+
+class CostToGo(Struct, frozen=True):
+    """The least cost from every state on: `values[step][scenario, size, lag]`.
+
+    `stay`, `move` and `end_late` are what the steps cost, with and without a change of the fleet.
+    """
+
+    job: JobModel
+    prices: Prices
+    lags_s: Array
+    values: list[Array]
+    stay: _Transition
+    move: _Transition
+    end_late: Array
 
 
 def solve(
@@ -246,7 +253,7 @@ def solve(
             value = (scenarios.changes[step] @ value.reshape(shape[0], -1)).reshape(shape)
         values.append(value)
     values.reverse()
-    return CostToGo(job, prices, lags_s, values)
+    return CostToGo(job, prices, lags_s, values, stay, move, end_late)
 
 
 def _transition(
@@ -278,6 +285,53 @@ def _move_costs(sizes: Array, price: float) -> tuple[Array, Array]:
     to, before = np.arange(len(sizes))[:, None], np.arange(len(sizes))[None, :]
     grow, shrink = np.where(to > before, gap, np.inf), np.where(to < before, gap, np.inf)
     return grow[None, :, :, None], shrink[None, :, :, None]
+
+
+def planned_sizes(plan: CostToGo, size: int, lag_s: float, steps_s: Sequence[float]) -> list[int]:
+    """The size in each step, from a size and a lag on, if the load follows the first scenario."""
+    sizes, lags_s, found = plan.job.sizes, plan.lags_s, []
+    all_sizes, move_cost = np.arange(len(sizes)), plan.prices.move * sizes
+    here = int(np.argmin(np.abs(sizes - size)))
+    # In the first scenario, [step, size, lag]; lateness may be the same for all sizes.
+    stay, move = (
+        (kind.place[:, 0], kind.part[:, 0], np.broadcast_to(kind.late[:, 0], kind.part[:, 0].shape))
+        for kind in (plan.stay, plan.move)
+    )
+    for step, length_s in enumerate(steps_s):
+        near = int(np.argmin(np.abs(lags_s - lag_s)))
+        row = np.minimum(all_sizes, here)  # one that grows works at its old size until the next
+        place, part, late = (each[step, row, near] for each in move)
+        place[here], part[here], late[here] = (each[step, here, near] for each in stay)
+        value = plan.values[step + 1][0] + plan.end_late[step][0]
+        low, high = value[all_sizes, place], value[all_sizes, place + 1]
+        cost = sizes * length_s + np.abs(move_cost - move_cost[here]) + late
+        here = int(np.argmin(cost + low + (high - low) * part))
+        end_s = lags_s[place[here]] + (lags_s[place[here] + 1] - lags_s[place[here]]) * part[here]
+        lag_s = max(float(lags_s[0]), lag_s + float(end_s - lags_s[near]))
+        found.append(int(sizes[here]))
+    return found
+
+
+def late_if_held(
+    plan: CostToGo, start: StartState, bins_rps: Array, loads_rps: Array, spans_s: Sequence[float],
+    bin_s: float,
+) -> tuple[Array, Array]:  # fmt: skip
+    """Records that are late if the fleet has each size from now on, and all that arrive.
+
+    `loads_rps` has a column for each span that follows the start of new executors. The results have
+    a row per scenario and a column per size.
+    """
+    job = plan.job
+    counted = replace(plan, prices=Prices(1.0, 0.0, 1.0))  # a late record costs 1
+    lag_s, late = _until_started(counted, start, bins_rps, bin_s, 0)
+    arrived = np.full_like(late, start.startup_s) * bins_rps[:, :1]
+    for rate, span_s in zip(np.maximum(loads_rps, 1e-6).T[:, :, None], spans_s, strict=True):
+        fixed, length = job.size_fixed_s, np.asarray(span_s)
+        after_s = advance(job, lag_s, rate, job.capacity_rps, length, fixed)
+        late = late + rate * span_s * _late_between(job, lag_s, after_s)
+        arrived = arrived + rate * span_s
+        lag_s = after_s
+    return late, arrived
 
 
 def first_costs(

@@ -2,14 +2,13 @@
 
 from msgspec.structs import replace
 
-from penstock.core.model import Decision, Reason
+from penstock.core.model import Decision, Outlook, Reason
 from penstock.core.phrases import counted, due, duration, executors, rate
 from penstock.policies.penstock.account import span_s
 from penstock.policies.penstock.days import rounded
+from penstock.policies.penstock.outlook import FAN, expect
 from penstock.policies.penstock.planning import PlanInputs, smallest
 
-#: The edges of the fan around a forecast, in standard deviations: 8 of 10 lie between them.
-FAN = 1.28
 NOTICED_S = 1.0  #: A shorter hold-up is not mentioned.
 CHANGE = 0.05  #: A smaller relative change of the load is none.
 
@@ -25,10 +24,13 @@ def catch_up_decision(inputs: PlanInputs, grown: int, memory: object) -> Decisio
     text = f"{seen}: {executors(grown, 'carry')} {rate(carries_rps)}, {why}"
     evidence = {"lag_s": inputs.start.lag_s, "load_rps": inputs.load_rps}
     reason = Reason("far_behind", text, evidence)
-    return Decision.of(grown, reason, expected_rps=carries_rps, memory=memory)
+    outlook = expect(inputs, grown)
+    return Decision.of(grown, reason, expected_rps=carries_rps, memory=memory, outlook=outlook)
 
 
-def explain_plan(inputs: PlanInputs, best: int, saved_s: float, memory: object) -> Decision:
+def explain_plan(
+    inputs: PlanInputs, best: int, saved_s: float, memory: object, outlook: Outlook | None = None
+) -> Decision:
     """Why the fleet should have `best` executors, which saves `saved_s` executor-seconds."""
     mean = inputs.load.mean
     peak_rps = max(mean)
@@ -54,7 +56,8 @@ def explain_plan(inputs: PlanInputs, best: int, saved_s: float, memory: object) 
     code, action = _action(inputs, best, saved_s, rises)
     short = {name: rounded(value, 6) for name, value in evidence.items()}
     reason = Reason(code, f"{load}; {action}", short)
-    return Decision.of(best, reason, expected_rps=evidence["capacity_rps"], memory=memory)
+    carries_rps = evidence["capacity_rps"]
+    return Decision.of(best, reason, expected_rps=carries_rps, memory=memory, outlook=outlook)
 
 
 def load_phrase(inputs: PlanInputs, shrinks: bool) -> tuple[str, bool]:

@@ -18,7 +18,14 @@ from penstock.policies.penstock.days import Days
 from penstock.policies.penstock.dynamic_program import Prices, StartState
 from penstock.policies.penstock.explanation import catch_up_decision, explain_plan
 from penstock.policies.penstock.forecasters import PAST_BINS, Forecast, load_ahead
-from penstock.policies.penstock.planning import BINS, PlanInputs, costs, largest_useful_fleet, sizes
+from penstock.policies.penstock.outlook import expect
+from penstock.policies.penstock.planning import (
+    BINS,
+    PlanInputs,
+    compare,
+    largest_useful_fleet,
+    sizes,
+)
 from penstock.policies.penstock.rescaling import (
     ASSUMED_STARTUP_S,
     Growth,
@@ -192,13 +199,15 @@ class Penstock:
         if (overloaded or inputs.start.lag_s > FAR_BEHIND * self.slo_s) and most > target:
             return self._checked(catch_up_decision(inputs, most, memory), snapshot, memory)
         choices = sizes(inputs)
-        cost_s = costs(inputs, choices)
+        solved = compare(inputs, choices)
+        cost_s = solved.cost_s
         best = choices[int(np.argmin(cost_s))]
         # The same holds where the job is late already and stays so up to the horizon.
         if overloaded or inputs.waits_s > self.slo_s:
             best = max(best, min(target, inputs.limits.max_executors))
         saved_s = float(cost_s[choices.index(target)] - cost_s.min()) if target in choices else 0.0
-        return self._checked(explain_plan(inputs, best, saved_s, memory), snapshot, memory)
+        decision = explain_plan(inputs, best, saved_s, memory, expect(inputs, best, solved))
+        return self._checked(decision, snapshot, memory)
 
     def _checked(self, decision: Decision, snapshot: Snapshot, memory: PenstockMemory) -> Decision:
         """The decision, unless too little is known to shrink, or growing has not helped lately."""

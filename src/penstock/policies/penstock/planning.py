@@ -16,6 +16,7 @@ from penstock.policies.penstock.dynamic_program import (
     NORMAL_POINTS,
     NORMAL_WEIGHTS,
     Array,
+    CostToGo,
     JobModel,
     LoadScenarios,
     Prices,
@@ -131,8 +132,20 @@ class SurgeScenario(Struct, frozen=True):
     goes: Array
 
 
-def costs(inputs: PlanInputs, choices: list[int]) -> Array:
-    """What each of these sizes leads to, over all scenarios, in executor-seconds."""
+class SolvedPlan(Struct, frozen=True):
+    """What each size leads to, in executor-seconds over all scenarios, and what that came from."""
+
+    sizes: list[int]
+    cost_s: Array
+    plan: CostToGo
+    bins_rps: Array
+    weights: Array
+    loads_rps: Array
+    lengths_s: list[float]
+
+
+def compare(inputs: PlanInputs, choices: list[int]) -> SolvedPlan:
+    """What each of these sizes leads to."""
     carried_rps = np.asarray([inputs.capacity.rps(size) for size in choices])
     timing_s = inputs.fixed_s, inputs.trigger_s, inputs.rescale_s, inputs.slo_s
     noise = inputs.capacity.track.noise
@@ -144,7 +157,8 @@ def costs(inputs: PlanInputs, choices: list[int]) -> Array:
     lengths_s = [max(inputs.bin_s, inputs.start.startup_s) * step for step in STEPS]
     bins_rps, weights, scenarios = _scenarios(inputs, lengths_s)
     plan = solve(job, inputs.prices, scenarios, lengths_s)
-    return np.asarray(weights @ first_costs(plan, inputs.start, bins_rps, inputs.bin_s))
+    cost_s = np.asarray(weights @ first_costs(plan, inputs.start, bins_rps, inputs.bin_s))
+    return SolvedPlan(choices, cost_s, plan, bins_rps, weights, scenarios.load_rps, lengths_s)
 
 
 def _scenarios(inputs: PlanInputs, lengths_s: list[float]) -> tuple[Array, Array, LoadScenarios]:

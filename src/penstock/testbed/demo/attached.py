@@ -78,6 +78,7 @@ def attached_demo(
     settings: dict[str, str] | None = None,
     admission: bool = True,
     warmup_s: float = parts.WARM_UP_TIMEOUT_S,
+    dashboard: str = "",
 ) -> Iterator[AttachedDemo]:
     """Start a `demo_environment` and attach; hand both over when the load begins, and end them."""
     goal = Goal(slo_s=sizes.SLO_S)
@@ -96,7 +97,9 @@ def attached_demo(
             entry,
             goal=goal,
             # A backlog in one batch would hide for minutes what new executors are good for.
-            live=LiveSettings(mode=mode, every_s=plan.every_s, admission=admission),
+            live=LiveSettings(
+                mode=mode, every_s=plan.every_s, admission=admission, dashboard=dashboard
+            ),
             journal=book,
             # Short batches leave a gap soon; a demo of minutes cannot wait a minute for one.
             patience=Patience(look_every_s=0.5, quiet_s=5.0),

@@ -1,0 +1,166 @@
+"""Journals as they grow: files, folders of them, and folders of parts as a store has them."""
+
+from __future__ import annotations
+
+import logging
+import re
+import threading
+from collections.abc import Sequence
+from pathlib import Path
+
+import msgspec
+
+from penstock.core.errors import ConfigError
+from penstock.core.journal import JournalHeader, read_header
+from penstock.core.model import Step
+from penstock.observe.dashboard.server import JobBoard
+from penstock.observe.dashboard.state import KEPT_TURNS, WatchedJob
+from penstock.settings.header import recorded_goal, recorded_limits
+
+log = logging.getLogger(__name__)
+
+LOOK_EVERY_S = 1.0
+#: Of a long journal, the files that hold about this much are read at the start.
+MOST_BYTES = 64 * 1024 * 1024
+#: The files that a store has of one application: they are one journal.
+PART = re.compile(r"\d{8}T\d{6}-\d{4}(-\d{12})?\.jsonl")
+
+_decode = msgspec.json.Decoder(Step).decode
+_decode_header = msgspec.json.Decoder(JournalHeader).decode
+
+
+class FollowedJournal:
+    """One journal: its file and those it was rotated into, or all parts in a folder."""
+
+    def __init__(self, place: Path, job: WatchedJob) -> None:
+        self.place, self.job = place, job
+        self._read_upto: dict[int, int] = {}
+        sizes = [(file.stat().st_ino, file.stat().st_size) for file in self._files()]
+        total = 0
+        for inode, size in reversed(sizes):  # newest first: older ones are left out
+            if total > MOST_BYTES:
+                self._read_upto[inode] = size
+            total += size
+
+    def look(self) -> bool:
+        """Take over what was written since the last look; returns whether there was something."""
+        before = self.job.version
+        for file in self._files():
+            try:
+                self._look_at(file)
+            except FileNotFoundError:  # a rotation goes on
+                continue
+        return self.job.version != before
+
+    def _files(self) -> list[Path]:
+        """The files in the order in which they were written."""
+        if self.place.is_dir():
+            return sorted(each for each in self.place.iterdir() if PART.fullmatch(each.name))
+        found, number = [self.place], 1
+        while (older := self.place.with_name(f"{self.place.name}.{number}")).exists():
+            found.append(older)
+            number += 1
+        return [file for file in reversed(found) if file.exists()]
+
+    def _look_at(self, file: Path) -> None:
+        known = file.stat()
+        begin = self._read_upto.get(known.st_ino, 0)
+        if known.st_size == begin:
+            return
+        begin = begin if known.st_size > begin else 0  # it was written again from its start
+        with file.open("rb") as opened:
+            opened.seek(begin)
+            data = opened.read()
+        whole = data[: data.rfind(b"\n") + 1]
+        self._read_upto[known.st_ino] = begin + len(whole)
+        lines = whole.splitlines()
+        if begin == 0 and lines:
+            self._begin(lines.pop(0))
+        steps = [step for line in lines[-KEPT_TURNS:] if (step := _step(line)) is not None]
+        if begin == 0 and steps and steps[-1].at_s < self.job.last_at_s:
+            self.job.forget()
+        for step in steps:
+            self.job.take(step)
+
+    def _begin(self, line: bytes) -> None:
+        """What the header says of the steps below it."""
+        try:
+            header = _decode_header(line)
+            limits, goal = recorded_limits(header), recorded_goal(header)
+        except (msgspec.MsgspecError, ConfigError):
+            return
+        self.job.policy = header.run.get("policy", header.policy)
+        self.job.limits, self.job.goal = limits or self.job.limits, goal or self.job.goal
+
+
+def _step(line: bytes) -> Step | None:
+    """A line of a journal; a damaged one is left out."""
+    try:
+        return _decode(line)
+    except (msgspec.MsgspecError, UnicodeDecodeError):
+        return None
+
+
+class JournalFollower:
+    """Shows all journals of some places on a board, also those that begin later."""
+
+    def __init__(self, places: Sequence[Path], board: JobBoard) -> None:
+        self._places, self._board = places, board
+        self._followed: dict[Path, FollowedJournal] = {}
+        self._closing = threading.Event()
+        for place in places:
+            if not place.is_dir():
+                read_header(place)  # what cannot be read is said before the page is there
+                self._follow(place, place.name)
+            else:
+                try:
+                    next(place.iterdir(), None)
+                except OSError as error:
+                    raise ConfigError(f"cannot read {place}: {error.strerror}") from None
+        self.look()
+        self._thread = threading.Thread(target=self._run, name="penstock-journals", daemon=True)
+
+    def start(self) -> None:
+        self._thread.start()
+
+    def close(self) -> None:
+        self._closing.set()
+        self._thread.join(timeout=5.0)
+
+    def look(self) -> None:
+        """Find new journals, and take over what is new in all of them."""
+        for place in self._places:
+            if place.is_dir():
+                self._find(place)
+        looks = [each.look() for each in self._followed.values()]
+        if any(looks):
+            self._board.changed()
+
+    def _find(self, folder: Path) -> None:
+        for file in sorted(folder.rglob("*.jsonl")):
+            place = file.parent if PART.fullmatch(file.name) else file
+            if place not in self._followed and _is_journal(file):
+                own = place.relative_to(folder)
+                self._follow(place, folder.name if own == Path() else str(own))
+
+    def _follow(self, place: Path, name: str) -> None:
+        if place in self._followed:
+            return
+        job = WatchedJob(f"{len(self._followed)}-{name}", name)
+        self._followed[place] = FollowedJournal(place, job)
+        self._board.add(job)
+
+    def _run(self) -> None:
+        while not self._closing.wait(LOOK_EVERY_S):
+            try:
+                self.look()
+            except Exception as error:  # a folder may be away for a while
+                log.debug("the journals cannot be read now: %s", error)
+
+
+def _is_journal(file: Path) -> bool:
+    try:
+        read_header(file)
+    except ConfigError:
+        return False
+    return True

@@ -1,0 +1,94 @@
+"""What keeps a job from doing better right now, from the codes of its last decisions."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from msgspec import Struct
+
+from penstock.core.model import Step
+from penstock.core.phrases import duration, executors
+
+#: Requested executors that have not come for this long do not come.
+NO_ROOM_AFTER_S = 120.0
+
+#: What may limit a job, and what to do about it.
+LIMITS = {
+    "load": "The load: the fleet has the size that is cheapest for it.",
+    "partitions": "Partitions: all are in use, and more executors would have none. Add partitions.",
+    "max": "max_executors: the job would get more executors if it were higher.",
+    "min": "min_executors: the load would need fewer executors.",
+    "no room": "Room: the cluster does not give the executors that were requested. It has no free "
+    "node, or a quota (of the namespace, the queue, spark.cores.max) is used up.",
+    "budget": "The budget: max_cost_per_day withholds executors.",
+    "skew": "Skew: one task or key delays the others, and more executors do not speed it up.",
+    "sink": "The sink, or the start of tasks: it takes much of each batch. Executors do not help.",
+    "driver": "The driver: it takes much of each batch, which executors do not shorten.",
+    "records": "The cost of a record: it does not shrink with more executors. Look for what tasks "
+    "wait for.",
+    "heap": "Memory: executors collect garbage for much of their time. Give them more of it.",
+    "guard": "A guard: the change waits for its time (cooldown, stabilization, largest step).",
+    "unknown": "Not known: what the policy needs was not measured at the last turn.",
+}
+#: Which of them a code stands for; the last reason of a decision that has one counts.
+CODES = {
+    "parallelism_cap": "partitions",
+    **dict.fromkeys(("max_executors", "at_maximum", "scheduled_max"), "max"),
+    **dict.fromkeys(("min_executors", "scheduled_min"), "min"),
+    "budget": "budget",
+    "growth_ineffective": "records",
+    **dict.fromkeys(("heap_pressure", "memory_pressure"), "heap"),
+    **dict.fromkeys(
+        ("cooldown", "cooling_down", "stabilization", "stabilized", "stabilizing", "step_limit",
+         "dead_band", "min_lifetime", "rate_limited", "scheduled_quiet", "capacity_unsure"),
+        "guard",
+    ),
+    **dict.fromkeys(("sensor_blind", "stale_data", "not_measured"), "unknown"),
+}  # fmt: skip
+
+
+class Limit(Struct, frozen=True):
+    """What limits a job, in a word and in a sentence."""
+
+    name: str
+    text: str
+
+
+def limit_now(steps: Sequence[Step], max_executors: int) -> Limit:
+    """What limits the job at the last of these steps.
+
+    >>> from penstock.core.model import Decision, Fleet, Reason, Snapshot
+    >>> full = Decision.of(9, Reason("plan_grows", "9")).limited_to(8, Reason("max_executors", "8"))
+    >>> limit_now([Step(0.0, Snapshot(0.0, Fleet(8, 8, 8)), full)], 8).name
+    'max'
+    """
+    last = steps[-1]
+    receipt, decision, seen = last.receipt, last.decision, last.snapshot
+    if seen is not None and (short_s := _short_for(steps)) >= NO_ROOM_AFTER_S:
+        text = f"{seen.fleet.registered} of {executors(seen.fleet.target)} for {duration(short_s)}"
+        return Limit("no room", f"{LIMITS['no room']} ({text})")
+    if receipt is not None and not receipt.accepted and "cluster gave only" in receipt.text:
+        return Limit("no room", f"{LIMITS['no room']} ({receipt.text})")
+    codes = [CODES[each.code] for each in decision.reasons if each.code in CODES]
+    name = codes[-1] if codes else ""
+    if decision.outlook is not None and name in ("", "guard"):
+        name = decision.outlook.limit or name
+    catching_up = decision.reasons[0].code == "far_behind"
+    if not name and catching_up and decision.target_executors >= max_executors:
+        name = "max"
+    return Limit(name or "load", LIMITS[name or "load"])
+
+
+def _short_for(steps: Sequence[Step]) -> float:
+    """For how long there have been fewer executors than were requested, and no more came."""
+    last = steps[-1].snapshot
+    if last is None or last.fleet.registered >= last.fleet.target:
+        return 0.0
+    since_s = last.at_s
+    for step in reversed(steps):
+        if (seen := step.snapshot) is None:
+            continue
+        if seen.fleet.registered != last.fleet.registered or seen.fleet.target != last.fleet.target:
+            break
+        since_s = seen.at_s
+    return last.at_s - since_s
