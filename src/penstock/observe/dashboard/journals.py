@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import msgspec
+from msgspec import Struct
 
 from penstock.core.errors import ConfigError
 from penstock.core.journal import JournalHeader, read_header
@@ -22,6 +23,8 @@ log = logging.getLogger(__name__)
 LOOK_EVERY_S = 1.0
 #: Of a long journal, the files that hold about this much are read at the start.
 MOST_BYTES = 64 * 1024 * 1024
+#: A file is known by so much of its beginning, which has the time of its first step.
+HEAD_BYTES = 4096
 #: The files that a store has of one application: they are one journal.
 PART = re.compile(r"\d{8}T\d{6}-\d{4}(-\d{12})?\.jsonl")
 
@@ -29,18 +32,28 @@ _decode = msgspec.json.Decoder(Step).decode
 _decode_header = msgspec.json.Decoder(JournalHeader).decode
 
 
+class FilePart(Struct, frozen=True):
+    """How far a file was read, how it begins, and what it was like then."""
+
+    upto: int = 0
+    head: bytes = b""
+    size: int = 0
+    changed_ns: int = 0
+
+
 class FollowedJournal:
     """One journal: its file and those it was rotated into, or all parts in a folder."""
 
     def __init__(self, place: Path, job: WatchedJob) -> None:
         self.place, self.job = place, job
-        self._read_upto: dict[int, int] = {}
-        sizes = [(file.stat().st_ino, file.stat().st_size) for file in self._files()]
+        self._read: dict[int, FilePart] = {}
         total = 0
-        for inode, size in reversed(sizes):  # newest first: older ones are left out
+        for file in reversed(self._files()):  # newest first: the oldest of many are left out
+            known = file.stat()
             if total > MOST_BYTES:
-                self._read_upto[inode] = size
-            total += size
+                part = FilePart(known.st_size, b"", known.st_size, known.st_mtime_ns)
+                self._read[known.st_ino] = part
+            total += known.st_size
 
     def look(self) -> bool:
         """Take over what was written since the last look; returns whether there was something."""
@@ -64,15 +77,18 @@ class FollowedJournal:
 
     def _look_at(self, file: Path) -> None:
         known = file.stat()
-        begin = self._read_upto.get(known.st_ino, 0)
-        if known.st_size == begin:
+        read = self._read.get(known.st_ino, FilePart())
+        if read.size == known.st_size and read.changed_ns == known.st_mtime_ns:
             return
-        begin = begin if known.st_size > begin else 0  # it was written again from its start
         with file.open("rb") as opened:
+            head = opened.read(HEAD_BYTES)
+            # A new file may have the inode of one that was removed.
+            begin = read.upto if read.head and head.startswith(read.head) else 0
             opened.seek(begin)
             data = opened.read()
         whole = data[: data.rfind(b"\n") + 1]
-        self._read_upto[known.st_ino] = begin + len(whole)
+        upto = begin + len(whole)
+        self._read[known.st_ino] = FilePart(upto, head, known.st_size, known.st_mtime_ns)
         lines = whole.splitlines()
         if begin == 0 and lines:
             self._begin(lines.pop(0))

@@ -14,21 +14,20 @@ NO_ROOM_AFTER_S = 120.0
 
 #: What may limit a job, and what to do about it.
 LIMITS = {
-    "load": "The load: the fleet has the size that is cheapest for it.",
-    "partitions": "Partitions: all are in use, and more executors would have none. Add partitions.",
-    "max": "max_executors: the job would get more executors if it were higher.",
-    "min": "min_executors: the load would need fewer executors.",
-    "no room": "Room: the cluster does not give the executors that were requested. It has no free "
-    "node, or a quota (of the namespace, the queue, spark.cores.max) is used up.",
-    "budget": "The budget: max_cost_per_day withholds executors.",
-    "skew": "Skew: one task or key delays the others, and more executors do not speed it up.",
-    "sink": "The sink, or the start of tasks: it takes much of each batch. Executors do not help.",
-    "driver": "The driver: it takes much of each batch, which executors do not shorten.",
-    "records": "The cost of a record: it does not shrink with more executors. Look for what tasks "
-    "wait for.",
-    "heap": "Memory: executors collect garbage for much of their time. Give them more of it.",
-    "guard": "A guard: the change waits for its time (cooldown, stabilization, largest step).",
-    "unknown": "Not known: what the policy needs was not measured at the last turn.",
+    "load": "the fleet has the size that is cheapest for the load",
+    "partitions": "all are in use, and more executors would have none: add partitions",
+    "max": "the job would get more executors if max_executors were higher",
+    "min": "the load needs fewer executors than min_executors",
+    "no room": "the cluster does not give the executors that were requested: it has no free node, "
+    "or a quota (of the namespace, the queue, spark.cores.max) is used up",
+    "budget": "max_cost_per_day withholds executors",
+    "skew": "one task or key delays the others, and more executors do not speed it up",
+    "sink": "the sink, or the start of tasks, takes much of each batch: executors do not help",
+    "driver": "it takes much of each batch, which executors do not shorten",
+    "records": "a record costs as much on a larger fleet: look for what tasks wait for",
+    "heap": "executors collect garbage for much of their time: give them more memory",
+    "guard": "a change waits for its time (cooldown, stabilization, largest step)",
+    "unknown": "what the policy needs was not measured at the last turn",
 }
 #: Which of them a code stands for; the last reason of a decision that has one counts.
 CODES = {

@@ -88,7 +88,7 @@ def page(
     return framed(
         title,
         body,
-        script=template("charts.js") + template("page.js"),
+        script="".join(map(template, ("charts.js", "decisions.js", "page.js"))),
         data={"slo_s": slo_s, "runs": runs},
         controls='<button type="button" id="unzoom" hidden>Whole run</button>',
     )

@@ -30,7 +30,9 @@ def expect(inputs: PlanInputs, best: int, solved: SolvedPlan | None = None) -> O
     plan, start = solved.plan, inputs.start
     later = planned_sizes(plan, best, start.lag_s, solved.lengths_s)
     begins_s = list(accumulate(solved.lengths_s, initial=start.startup_s))
-    executors = [[best, *later, later[-1]][bisect_right(begins_s, at_s)] for at_s in ahead_s]
+    # A fleet that is given up in the last step would be needed after it.
+    planned = [best, *later[:-1], *later[-2:-1] * 2]
+    executors = tuple(planned[bisect_right(begins_s, at_s)] for at_s in ahead_s)
     spans_s = np.asarray(solved.lengths_s).reshape(-1, MERGED_STEPS)
     records = (solved.loads_rps * solved.lengths_s).reshape(-1, *spans_s.shape)
     loads_rps, merged_s = records.sum(axis=2) / spans_s.sum(axis=1), spans_s.sum(axis=1)
@@ -39,5 +41,5 @@ def expect(inputs: PlanInputs, best: int, solved: SolvedPlan | None = None) -> O
     )
     shares = solved.weights @ late / np.maximum(solved.weights @ arrived, 1e-9)
     late_fractions = tuple(round(min(1.0, float(share)), 4) for share in shares)
-    planned = tuple(executors), tuple(solved.sizes), late_fractions
-    return Outlook(tuple(ahead_s), load, low, high, *planned)
+    compared = tuple(solved.sizes), late_fractions
+    return Outlook(tuple(ahead_s), load, low, high, executors, *compared)

@@ -55,8 +55,11 @@ function span(value) {
 
 const cut = (text, most) => (text.length <= most ? text : `${text.slice(0, most - 1)}…`);
 
+// A page that shows the time of day sets it to that of a day.
+let dayLength = Infinity;
+
 function clock(at, parts = "h:min:s") {
-  const whole = Math.round(at);
+  const whole = Math.round(at) % dayLength;
   const two = (number) => String(Math.floor(number)).padStart(2, "0");
   const [hours, minutes, rest] = [two(whole / 3600), two((whole % 3600) / 60), two(whole % 60)];
   if (parts === "h:min") return `${hours}:${minutes}`;
@@ -283,6 +286,10 @@ function timeChart(figure, spec, range) {
     const line = one.worst ? worst(one.line, bucketOf(range, inner)) : one.line;
     draw("path", { d: path(line.at_s, line.values, x, y, one.stepped), class: `line ${one.className || ""}` }, group);
   }
+  if (spec.now != null) {
+    draw("line", { x1: x(spec.now), x2: x(spec.now), y1: inner.top - 6, y2: inner.bottom, class: "now" }, root);
+    label(root, x(spec.now) + 4, inner.top + 4, "now", "start", "strong");
+  }
   for (const mark of spec.marks || []) {
     if (mark.at < range[0] || mark.at > range[1]) continue;
     const group = draw("g", { class: mark.color }, root);
@@ -290,9 +297,82 @@ function timeChart(figure, spec, range) {
     const bad = mark.kind === "refused" || mark.kind === "blind";
     draw("path", { d: sign(mark.kind, x(mark.at), at, spec.markSize || 5), class: bad ? "event bad" : "event" }, group);
   }
+  root.setAttribute("tabindex", "0");
   const cursor = draw("line", { y1: inner.top, y2: inner.bottom, class: "cursor", visibility: "hidden" }, root);
   const brush = draw("rect", { y: inner.top, height: inner.bottom - inner.top, class: "brush", visibility: "hidden" }, root);
   return { root, x, inner, cursor, brush };
+}
+
+// A cursor over charts that share their time axis, by pointer or by the arrow keys; dragging zooms.
+function timeCursor(tip, { charts, tell, zoom, whole, after = () => {} }) {
+  let keyed = null;
+
+  function point(at, page) {
+    for (const chart of charts()) {
+      const x = chart.x(at);
+      const inside = x >= chart.inner.left - 1 && x <= chart.inner.right + 1;
+      chart.cursor.setAttribute("visibility", inside ? "visible" : "hidden");
+      chart.cursor.setAttribute("x1", x);
+      chart.cursor.setAttribute("x2", x);
+    }
+    if (!page) return;
+    tell(at);
+    tip.hidden = false;
+    const right = page.pageX + 18 + tip.offsetWidth > scrollX + document.documentElement.clientWidth;
+    tip.style.left = `${Math.max(scrollX + 6, right ? page.pageX - tip.offsetWidth - 14 : page.pageX + 16)}px`;
+    tip.style.top = `${page.pageY + 16}px`;
+  }
+
+  function unpoint() {
+    tip.hidden = true;
+    keyed = null;
+    for (const chart of charts()) chart.cursor.setAttribute("visibility", "hidden");
+    after();
+  }
+
+  function listen(chart) {
+    const { root, inner } = chart;
+    let from = null;
+    const scale = () => root.viewBox.baseVal.width / root.getBoundingClientRect().width;
+    const pixel = (event) => Math.min(inner.right, Math.max(inner.left, (event.clientX - root.getBoundingClientRect().left) * scale()));
+    root.addEventListener("pointermove", (event) => {
+      const at = pixel(event);
+      if (from != null) {
+        chart.brush.setAttribute("x", Math.min(from, at));
+        chart.brush.setAttribute("width", Math.abs(at - from));
+        chart.brush.setAttribute("visibility", "visible");
+      }
+      point(chart.x.back(at), event);
+    });
+    root.addEventListener("pointerdown", (event) => {
+      if (zoom && event.pointerType === "mouse" && event.button === 0) {
+        from = pixel(event);
+        root.setPointerCapture(event.pointerId);
+      }
+      point(chart.x.back(pixel(event)), event);
+    });
+    root.addEventListener("pointerup", (event) => {
+      const [begin, to] = [from, pixel(event)];
+      from = null;
+      chart.brush.setAttribute("visibility", "hidden");
+      if (begin != null && Math.abs(to - begin) > 8) zoom([chart.x.back(Math.min(begin, to)), chart.x.back(Math.max(begin, to))]);
+    });
+    root.addEventListener("pointerleave", unpoint);
+    root.addEventListener("blur", unpoint);
+    if (zoom) root.addEventListener("dblclick", () => zoom(whole));
+    root.addEventListener("keydown", (event) => {
+      if (event.key === "Escape") unpoint();
+      if (event.key !== "ArrowLeft" && event.key !== "ArrowRight") return;
+      event.preventDefault();
+      const step = (inner.right - inner.left) / 60;
+      keyed = Math.min(inner.right, Math.max(inner.left, (keyed ?? inner.right) + (event.key === "ArrowLeft" ? -step : step)));
+      const box = root.getBoundingClientRect();
+      point(chart.x.back(keyed), { pageX: scrollX + box.left + keyed / scale(), pageY: scrollY + box.top + 20 });
+    });
+    return chart;
+  }
+
+  return { listen, point, unpoint };
 }
 
 function sign(kind, x, y, half) {

@@ -173,7 +173,7 @@ function drawAll() {
   byId("foresight").hidden = !given;
   if (given) specs.push(foresightChart());
   const figures = [...document.querySelectorAll("figure.over-time")];
-  charts = specs.map((spec, index) => listen(timeChart(figures[index], spec, range)));
+  charts = specs.map((spec, index) => cursor.listen(timeChart(figures[index], spec, range)));
   drawShares();
   drawCosts();
   byId("unzoom").hidden = range === WHOLE;
@@ -181,66 +181,12 @@ function drawAll() {
 
 // The cursor ------------------------------------------------------------------------------------
 
-function listen(chart) {
-  let from = null;
-  const pixel = (event) => {
-    const box = chart.root.getBoundingClientRect();
-    const scale = chart.root.viewBox.baseVal.width / box.width;
-    return Math.min(chart.inner.right, Math.max(chart.inner.left, (event.clientX - box.left) * scale));
-  };
-  chart.root.addEventListener("pointermove", (event) => {
-    const at = pixel(event);
-    if (from != null) {
-      chart.brush.setAttribute("x", Math.min(from, at));
-      chart.brush.setAttribute("width", Math.abs(at - from));
-      chart.brush.setAttribute("visibility", "visible");
-    }
-    point(chart.x.back(at), event);
-  });
-  chart.root.addEventListener("pointerdown", (event) => {
-    if (event.pointerType === "mouse" && event.button === 0) {
-      from = pixel(event);
-      chart.root.setPointerCapture(event.pointerId);
-    }
-    point(chart.x.back(pixel(event)), event);
-  });
-  chart.root.addEventListener("pointerup", (event) => {
-    const to = pixel(event);
-    const begin = from;
-    from = null;
-    chart.brush.setAttribute("visibility", "hidden");
-    if (begin != null && Math.abs(to - begin) > 8) zoom([chart.x.back(Math.min(begin, to)), chart.x.back(Math.max(begin, to))]);
-  });
-  chart.root.addEventListener("pointerleave", unpoint);
-  chart.root.addEventListener("dblclick", () => zoom(WHOLE));
-  return chart;
-}
+const cursor = timeCursor(tip, { charts: () => charts, tell, zoom, whole: WHOLE });
 
 function zoom(to) {
   range = to;
-  unpoint();
+  cursor.unpoint();
   drawAll();
-}
-
-function point(at, event) {
-  for (const chart of charts) {
-    const x = chart.x(at);
-    const inside = x >= chart.inner.left - 1 && x <= chart.inner.right + 1;
-    chart.cursor.setAttribute("visibility", inside ? "visible" : "hidden");
-    chart.cursor.setAttribute("x1", x);
-    chart.cursor.setAttribute("x2", x);
-  }
-  if (!event) return;
-  tell(at);
-  tip.hidden = false;
-  const right = event.pageX + 18 + tip.offsetWidth > scrollX + document.documentElement.clientWidth;
-  tip.style.left = `${Math.max(scrollX + 6, right ? event.pageX - tip.offsetWidth - 14 : event.pageX + 16)}px`;
-  tip.style.top = `${event.pageY + 16}px`;
-}
-
-function unpoint() {
-  tip.hidden = true;
-  for (const chart of charts) chart.cursor.setAttribute("visibility", "hidden");
 }
 
 // The decision to tell of: a move right under the cursor, else what held at that instant.
@@ -288,13 +234,6 @@ const KINDS = {
   all: ["All", () => true],
 };
 
-function move(row) {
-  if (row.kind === "blind") return "blind";
-  const wanted = row.wanted === row.after ? "" : ` (wanted ${row.wanted})`;
-  const sign = row.kind === "hold" ? `${row.after} ${row.after === 1 ? "stays" : "stay"}` : `${row.before} → ${row.after}`;
-  return `${sign}${wanted}${row.kind === "refused" ? ", refused" : ""}`;
-}
-
 function when(run, at) {
   if (!run.begin_s) return clock(at);
   const date = new Date((run.begin_s + at) * 1000).toISOString();
@@ -315,19 +254,12 @@ function listRows() {
   const body = byId("rows");
   body.replaceChildren();
   for (const { run, row } of found.slice(0, shownRows)) {
-    const line = say("tr", "", undefined, body);
-    say("td", "", when(run, row.at_s), line);
-    const who = say("td", "who", undefined, line);
+    const who = say("td", "who");
     say("span", `swatch ${run.color}`, undefined, who);
     who.append(run.name);
-    say("td", `move ${row.kind}`, move(row), line);
-    say("td", "", amount(row.load_rps, "/s"), line);
-    say("td", "", seconds(row.delay_s), line);
-    const why = say("td", "", row.text, line);
-    const turns = row.turns > 1 ? `, ${row.turns} turns until ${when(run, row.until_s)}` : "";
-    say("span", "code", ` ${row.codes.join(", ")}${turns}`, why);
-    line.addEventListener("pointerenter", () => point(row.at_s));
-    line.addEventListener("pointerleave", unpoint);
+    const line = decisionRow(body, row, when(run, row.at_s), when(run, row.until_s), who);
+    line.addEventListener("pointerenter", () => cursor.point(row.at_s));
+    line.addEventListener("pointerleave", cursor.unpoint);
   }
   const lost = RUNS.reduce((sum, run) => sum + run.rows_left_out, 0);
   const left = lost ? ` ${lost} more ${lost === 1 ? "hold was" : "holds were"} left out to keep the page small.` : "";
