@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import logging
 import os
+import re
 import sys
 from collections import deque
 from collections.abc import Iterable, Iterator
@@ -31,6 +32,8 @@ from penstock.core.model import Limits, Step
 
 FORMAT = "penstock-journal"
 VERSION = 1
+#: The files that a store has of one application; together they are one journal.
+PART = re.compile(r"\d{8}T\d{6}-\d{4}(-\d{12})?\.jsonl")
 _FIRST_WORDS = f'{{"format":"{FORMAT}"'.encode()
 
 #: How much is forced to disk, not only to the operating system: each line, or those of a rescale.

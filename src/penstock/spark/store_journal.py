@@ -17,7 +17,7 @@ from tempfile import TemporaryDirectory
 from threading import Event, Thread
 from typing import Any
 
-from penstock.core.journal import FileJournal, JournalHeader, LiveJournal, read_tail
+from penstock.core.journal import PART, FileJournal, JournalHeader, LiveJournal, read_tail
 from penstock.core.knowledge import HISTORY_SNAPSHOTS
 from penstock.core.model import Step
 from penstock.spark.internals import JVM_ERRORS, Driver, first_line
@@ -33,8 +33,6 @@ PARTS_WAITING = 16
 #: Seconds that a start waits for what the journal knows, and a stop for its end to be copied.
 RECALL_S = 2.0
 STOP_S = 5.0
-
-_PART = re.compile(r"\d{8}T\d{6}-\d{4}(-\d{12})?\.jsonl")
 
 
 class StoreFolder:
@@ -160,7 +158,7 @@ class StoreJournal:
 
     def _waiting(self) -> list[Path]:
         """The parts on the disk, oldest first."""
-        return sorted(path for path in Path(self._disk.name).iterdir() if _PART.match(path.name))
+        return sorted(path for path in Path(self._disk.name).iterdir() if PART.match(path.name))
 
     def _copy(self, store: StoreFolder) -> None:
         current = self._file.path
@@ -181,6 +179,23 @@ class StoreJournal:
 
 def parts_of(names: Iterable[str]) -> Iterator[list[str]]:
     """The files of each part, newest part and largest file first."""
-    found = sorted((name for name in names if _PART.fullmatch(name)), reverse=True)
+    found = sorted((name for name in names if PART.fullmatch(name)), reverse=True)
     for _, files in groupby(found, key=lambda name: name[:20]):
         yield list(files)
+
+
+def copy_parts(driver: Driver, uri: str, to: Path) -> None:
+    """Copy the parts of all applications below a folder that are new or have grown."""
+    path: Any = driver.jvm.org.apache.hadoop.fs.Path
+    store = path(uri).getFileSystem(driver.context.hadoopConfiguration())
+    found = store.listFiles(path(uri), True)
+    while found.hasNext():
+        each = found.next()
+        name = str(each.getPath().getName())
+        copy = to / str(each.getPath().getParent().getName()) / name
+        is_known = copy.exists() and copy.stat().st_size == each.getLen()
+        if PART.fullmatch(name) and not is_known:
+            copy.parent.mkdir(exist_ok=True)
+            partial = copy.with_suffix(".partial")
+            store.copyToLocalFile(False, each.getPath(), path(partial.as_uri()), True)
+            partial.replace(copy)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import re
 import threading
 from collections.abc import Sequence
 from pathlib import Path
@@ -12,7 +11,7 @@ import msgspec
 from msgspec import Struct
 
 from penstock.core.errors import ConfigError
-from penstock.core.journal import JournalHeader, read_header
+from penstock.core.journal import PART, JournalHeader, read_header
 from penstock.core.model import Step
 from penstock.observe.dashboard.server import JobBoard
 from penstock.observe.dashboard.state import KEPT_TURNS, WatchedJob
@@ -25,8 +24,6 @@ LOOK_EVERY_S = 1.0
 MOST_BYTES = 64 * 1024 * 1024
 #: A file is known by so much of its beginning, which has the time of its first step.
 HEAD_BYTES = 4096
-#: The files that a store has of one application: they are one journal.
-PART = re.compile(r"\d{8}T\d{6}-\d{4}(-\d{12})?\.jsonl")
 
 _decode = msgspec.json.Decoder(Step).decode
 _decode_header = msgspec.json.Decoder(JournalHeader).decode
