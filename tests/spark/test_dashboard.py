@@ -54,6 +54,7 @@ def test_the_page_of_a_real_job_has_its_fleet_and_forecast_and_continues_after_a
         found = wait_until(planned, 150.0, f"no forecast on the page: {data(port)}")
         job, (summary,) = found["job"], found["jobs"]
         assert (summary["state"], job["max_executors"], job["slo_s"]) == ("acts", 3, 10.0)
+        assert job["policy"] == POLICY
         assert summary["name"] == spark.sparkContext.appName
         assert job["outlook"]["load"][-1] > 0.0
         assert [row["name"] for row in job["executors"]] != []

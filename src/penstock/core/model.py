@@ -277,31 +277,17 @@ class Reason(Struct, frozen=True, gc=False, omit_defaults=True):
 
 
 class Outlook(Struct, frozen=True, gc=False, omit_defaults=True):
-    """What a policy expects from now on, for people to look at.
+    """What a policy expects from now on, for people to look at."""
 
-    Parameters
-    ----------
-    ahead_s
-        The instants, in seconds from now.
-    load_rps, low_rps, high_rps
-        The load expected at each, and the range that 8 of 10 loads would lie in.
-    executors
-        The fleet planned at each; empty where there is no plan.
-    sizes, late_fractions
-        Other sizes of the fleet, and the share of records that would be late with each of them
-        up to the last instant.
-    limit
-        Where more executors would not help, what the job waits for instead: "partitions", "skew",
-        "sink", "driver" or "records" (each costs as much on a larger fleet).
-    """
-
-    ahead_s: tuple[float, ...]
-    load_rps: tuple[float, ...]
-    low_rps: tuple[float, ...]
-    high_rps: tuple[float, ...]
-    executors: tuple[int, ...] = ()
-    sizes: tuple[int, ...] = ()
-    late_fractions: tuple[float, ...] = ()
+    ahead_s: tuple[float, ...]  #: The instants, in seconds from now.
+    load_rps: tuple[float, ...]  #: The load expected at each.
+    low_rps: tuple[float, ...]  #: Of 10 loads, 8 would lie between this
+    high_rps: tuple[float, ...]  #: and this.
+    executors: tuple[int, ...] = ()  #: The fleet planned at each; empty where there is no plan.
+    sizes: tuple[int, ...] = ()  #: Other sizes of the fleet,
+    late_fractions: tuple[float, ...] = ()  #: and the share of records late with each until then.
+    #: What the job waits for where more executors would not help: "partitions", "skew", "sink",
+    #: "driver" or "records" (each costs as much on a larger fleet).
     limit: str = ""
 
 

@@ -115,7 +115,7 @@ class ScalingLoop:
             show_log(JsonLines())
         self.outlets = Outlets(self._driver, live, self._now)
         if self.outlets.dashboard is not None:
-            self.outlets.dashboard.take(past, spec.limits, goal)
+            self.outlets.dashboard.begin(spec.label, past, spec.limits, goal)
         try:
             if live.mode == "act":
                 self.actuator = self._take_over(missing, last_target(past))

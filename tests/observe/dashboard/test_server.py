@@ -145,7 +145,6 @@ def test_events_carry_the_jobs_and_each_new_turn(open_server: DashboardServer) -
         job = board.find("orders")
         assert job is not None
         job.take(recorded_run()[1][20])
-        board.changed()
         later = next(data for name, data in iter(lambda: read_event(answer), None) if name == "job")
         assert later["now_s"] > before
 
@@ -241,7 +240,7 @@ def test_a_client_that_does_not_read_is_dropped_and_the_turns_go_on(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(served.DashboardRequest, "timeout", 1.0)
-    monkeypatch.setattr(served, "PAUSE_S", 0.0)
+    monkeypatch.setattr(served, "BEAT_S", 0.0)
     with serving() as server:
         job = server.board.find("orders")
         assert job is not None
@@ -258,7 +257,6 @@ def test_a_client_that_does_not_read_is_dropped_and_the_turns_go_on(
                 nonlocal at_s
                 at_s += 5.0
                 job.take(type(last)(at_s, last.snapshot, last.decision))
-                server.board.changed()
                 return bool(free._value == MOST_CLIENTS)
 
             wait_until(is_dropped, 120.0, "it is still served", every_s=0.02)

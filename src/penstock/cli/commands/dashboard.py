@@ -1,7 +1,5 @@
 """``penstock dashboard``: a live page of journals, finished and growing."""
 
-from __future__ import annotations
-
 import threading
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, suppress

@@ -1,7 +1,5 @@
 """Journals as they grow: files, folders of them, and folders of parts as a store has them."""
 
-from __future__ import annotations
-
 import logging
 import threading
 from collections.abc import Sequence
@@ -52,15 +50,13 @@ class FollowedJournal:
                 self._read[known.st_ino] = part
             total += known.st_size
 
-    def look(self) -> bool:
-        """Take over what was written since the last look; returns whether there was something."""
-        before = self.job.version
+    def look(self) -> None:
+        """Take over what was written since the last look."""
         for file in self._files():
             try:
                 self._look_at(file)
             except FileNotFoundError:  # a rotation goes on
                 continue
-        return self.job.version != before
 
     def _files(self) -> list[Path]:
         """The files in the order in which they were written."""
@@ -145,9 +141,8 @@ class JournalFollower:
         for place in self._places:
             if place.is_dir():
                 self._find(place)
-        looks = [each.look() for each in self._followed.values()]
-        if any(looks):
-            self._board.changed()
+        for each in self._followed.values():
+            each.look()
 
     def _find(self, folder: Path) -> None:
         for file in sorted(folder.rglob("*.jsonl")):

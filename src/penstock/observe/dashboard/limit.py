@@ -1,7 +1,5 @@
 """What keeps a job from doing better right now, from the codes of its last decisions."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 from msgspec import Struct

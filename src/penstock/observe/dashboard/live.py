@@ -1,7 +1,5 @@
 """The dashboard of one running job, fed by its loop. Whatever fails here, the loop goes on."""
 
-from __future__ import annotations
-
 import logging
 from collections.abc import Callable, Iterable
 
@@ -18,11 +16,16 @@ class LiveDashboard:
     """Serves the page of one job; `now` is what no step says."""
 
     def __init__(self, where: str, name: str, now: Callable[[], Values]) -> None:
-        self._board, self._has_failed = JobBoard(), False
+        board, self._has_failed = JobBoard(), False
         self._job = WatchedJob("live", name, lambda: state_of(now()))
-        self._board.add(self._job)
-        self._server = DashboardServer(where, self._board)
+        board.add(self._job)
+        self._server = DashboardServer(where, board)
         log.info("the dashboard is at http://%s/", where)
+
+    def begin(self, policy: str, past: Iterable[Step], limits: Limits, goal: Goal) -> None:
+        """Show the turns that the journal of the job has already."""
+        self._job.policy = policy
+        self.take(past, limits, goal)
 
     def take(self, steps: Iterable[Step], limits: Limits, goal: Goal) -> None:
         """Show further turns."""
@@ -30,7 +33,6 @@ class LiveDashboard:
             self._job.limits, self._job.goal = limits, goal
             for step in steps:
                 self._job.take(step)
-            self._board.changed()
         except Exception as error:  # a page is no reason to stop scaling
             if not self._has_failed:
                 log.warning("the dashboard is incomplete: %s", error)

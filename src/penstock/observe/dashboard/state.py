@@ -1,10 +1,9 @@
 """What the page shows of one job: kept turn by turn, and drawn together when somebody looks."""
 
-from __future__ import annotations
-
 import threading
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
+from typing import Any
 
 import msgspec
 from msgspec import Struct
@@ -13,7 +12,6 @@ from msgspec.structs import replace
 from penstock.core.model import (
     Decision,
     ExecutorSample,
-    Fleet,
     Limits,
     OperatorSample,
     Outlook,
@@ -22,10 +20,10 @@ from penstock.core.model import (
     Step,
 )
 from penstock.core.phrases import rate
-from penstock.observe.dashboard.limit import Limit, limit_now
+from penstock.observe.dashboard.limit import limit_now
 from penstock.observe.metrics import MetricTotals, Values, fold
-from penstock.observe.report.account import DecisionRow, rows
-from penstock.observe.report.series import RunSeries, begin_s, lines
+from penstock.observe.report.account import rows
+from penstock.observe.report.series import begin_s, lines
 from penstock.settings.goal import Goal
 
 #: Turns that the charts reach back: half a day of the default policy, about a kilobyte each.
@@ -61,54 +59,6 @@ class SizeRow(Struct, frozen=True):
     executor_hours: float
     money: str
     late_fraction: float
-
-
-class JobAccount(Struct, frozen=True):
-    """What was paid, saved against `max_executors` all the time, and late."""
-
-    since_s: float
-    paid_executor_hours: float
-    saved_executor_hours: float
-    paid: str
-    saved: str
-    records: float
-    late_fraction: float | None
-
-
-class JobSummary(Struct, frozen=True):
-    """A job in the list of jobs."""
-
-    id: str
-    name: str
-    state: str
-    slo_s: float
-    limit: str = ""
-    at_s: float | None = None
-    fleet: Fleet | None = None
-    arrival_rps: float | None = None
-    delay_s: float | None = None
-    backlog_records: float | None = None
-
-
-class JobView(Struct, frozen=True):
-    """All that the page shows of a job. Instants are seconds since `begin_s`."""
-
-    id: str
-    policy: str
-    begin_s: float
-    now_s: float
-    slo_s: float
-    min_executors: int
-    max_executors: int
-    lines: RunSeries
-    outlook: OutlookLines | None
-    horizon_s: float
-    sizes: list[SizeRow]
-    limit: Limit
-    executors: list[HeatRow]
-    stages: list[HeatRow]
-    account: JobAccount
-    rows: list[DecisionRow]
 
 
 class WatchedJob:
@@ -147,20 +97,19 @@ class WatchedJob:
             self._whole.append(step)
             self.version += 1
 
-    def summary(self) -> JobSummary:
-        """The job as an entry of the list."""
+    def summary(self) -> dict[str, Any]:
+        """The job as an entry of the list of jobs."""
         with self._lock:
             recent = list(self._whole)
-        state, slo_s = self._state(), self.goal.slo_s
-        if not recent:
-            return JobSummary(self.key, self.name, state or "no turn yet", slo_s)
+        found = {"id": self.key, "name": self.name, "state": self._state()}
         seen = next((step.snapshot for step in reversed(recent) if step.snapshot), None)
-        limit = limit_now(recent, self.limits.max_executors).name
-        found = JobSummary(self.key, self.name, state, slo_s, limit, recent[-1].at_s)
-        if seen is None:
-            return found
-        names = ("arrival_rps", "delay_s", "backlog_records")
-        return replace(found, fleet=seen.fleet, **{name: getattr(seen, name) for name in names})
+        measured = ("fleet", "arrival_rps", "delay_s", "backlog_records")
+        return found | {
+            "slo_s": self.goal.slo_s,
+            "at_s": recent[-1].at_s if recent else None,
+            "limit": limit_now(recent, self.limits.max_executors).name if recent else "",
+            **{name: getattr(seen, name, None) for name in measured},
+        }
 
     def drawn(self) -> bytes:
         """The view as JSON, ``null`` before the first turn; made once for all who look."""
@@ -171,28 +120,29 @@ class WatchedJob:
             self._drawn = version, msgspec.json.encode(self._view(steps, whole, totals))
         return self._drawn[1] if steps else b"null"
 
-    def _view(self, steps: Sequence[Step], whole: Sequence[Step], totals: Values) -> JobView:
+    def _view(self, steps: Sequence[Step], whole: Sequence[Step], totals: Values) -> dict[str, Any]:
+        """All that the page shows of the job. Instants are seconds since `begin_s`."""
         zero_s, last = begin_s(steps), whole[-1]
         ahead, limits, goal = last.decision.outlook, self.limits, self.goal
         seen = [step.snapshot for step in whole if step.snapshot is not None]
-        return JobView(
-            id=self.key,
-            policy=self.policy,
-            begin_s=zero_s,
-            now_s=round(last.at_s - zero_s, 2),
-            slo_s=goal.slo_s,
-            min_executors=limits.min_executors,
-            max_executors=limits.max_executors,
-            lines=lines(steps, MOST_POINTS),
-            outlook=None if ahead is None else outlook_lines(last, ahead, zero_s),
-            horizon_s=0.0 if ahead is None else ahead.ahead_s[-1],
-            sizes=[] if ahead is None else size_rows(ahead, goal),
-            limit=limit_now(whole, limits.max_executors),
-            executors=executor_heat(seen),
-            stages=stage_heat(seen),
-            account=account_of(totals, goal, self._since_s),
-            rows=rows(steps)[-MOST_ROWS:],
-        )
+        return {
+            "id": self.key,
+            "policy": self.policy,
+            "begin_s": zero_s,
+            "now_s": round(last.at_s - zero_s, 2),
+            "slo_s": goal.slo_s,
+            "min_executors": limits.min_executors,
+            "max_executors": limits.max_executors,
+            "lines": lines(steps, MOST_POINTS),
+            "outlook": None if ahead is None else outlook_lines(last, ahead, zero_s),
+            "horizon_s": 0.0 if ahead is None else ahead.ahead_s[-1],
+            "sizes": [] if ahead is None else size_rows(ahead, goal),
+            "limit": limit_now(whole, limits.max_executors),
+            "executors": executor_heat(seen),
+            "stages": stage_heat(seen),
+            "account": {"since_s": self._since_s, **account_of(totals, goal)},
+            "rows": rows(steps)[-MOST_ROWS:],
+        }
 
 
 def slim(step: Step) -> Step:
@@ -236,25 +186,18 @@ def size_rows(ahead: Outlook, goal: Goal) -> list[SizeRow]:
     return found
 
 
-def account_of(totals: Values, goal: Goal, since_s: float) -> JobAccount:
-    """What was paid and saved, and how much of it was late, from the counters of the metrics."""
-    paid, saved, records, late = (
-        totals.get((name,), 0.0)
-        for name in (
-            "executor_seconds_total", "saved_executor_seconds_total", "records_total",
-            "late_records_total",
-        )
-    )  # fmt: skip
-    paid_hours, saved_hours = paid / 3600.0, saved / 3600.0
-    return JobAccount(
-        since_s=since_s,
-        paid_executor_hours=paid_hours,
-        saved_executor_hours=saved_hours,
-        paid=goal.money(paid_hours) if goal.is_priced else "",
-        saved=goal.money(saved_hours) if goal.is_priced else "",
-        records=records,
-        late_fraction=late / records if records else None,
-    )
+def account_of(totals: Values, goal: Goal) -> dict[str, Any]:
+    """What was paid, saved against `max_executors` all the time, and late: from the counters."""
+    found: dict[str, Any] = {}
+    for name, counter in (
+        ("paid", "executor_seconds_total"),
+        ("saved", "saved_executor_seconds_total"),
+    ):
+        hours = totals.get((counter,), 0.0) / 3600.0
+        found[f"{name}_executor_hours"] = hours
+        found[name] = goal.money(hours) if goal.is_priced else ""
+    records, late = (totals.get((f"{name}_total",), 0.0) for name in ("records", "late_records"))
+    return found | {"records": records, "late_fraction": late / records if records else None}
 
 
 def executor_heat(seen: Sequence[Snapshot]) -> list[HeatRow]:

@@ -1,7 +1,5 @@
 """What a plan expects, for people: the load, the fleet that follows it, and other sizes."""
 
-from __future__ import annotations
-
 from bisect import bisect_right
 from itertools import accumulate
 

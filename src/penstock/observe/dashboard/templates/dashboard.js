@@ -89,7 +89,7 @@ function listJobs() {
     line.setAttribute("aria-current", String(one.id === current));
     const link = say("a", "", one.name, say("th", "", undefined, line));
     link.href = `#${encodeURIComponent(one.id)}`;
-    say("td", "", one.state, line);
+    say("td", "", one.state || "journal", line);
     say("td", "", amount(one.arrival_rps, "/s"), line);
     say("td", "", one.fleet ? `${one.fleet.registered} of ${one.fleet.target}` : "–", line);
     say("td", one.delay_s > one.slo_s ? "late-value" : "", seconds(one.delay_s), line);
