@@ -46,7 +46,7 @@ def spark(tmp_path: Path) -> Iterator[SparkSession]:
 
     end_driver()
     builder = SparkSession.builder.master("local[2]").appName("orders")
-    settings = {"spark.ui.enabled": "false", "spark.sql.shuffle.partitions": "2"}
+    settings: dict[str, Any] = {"spark.ui.enabled": "false", "spark.sql.shuffle.partitions": "2"}
     session = builder.config(map=settings).getOrCreate()
     session.sparkContext.setLogLevel("OFF")
     stream = session.readStream.format("rate").option("rowsPerSecond", 100).load()
