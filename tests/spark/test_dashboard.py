@@ -72,21 +72,15 @@ def test_the_page_of_a_real_job_has_its_fleet_and_forecast_and_continues_after_a
     with penstock.attach(spark, POLICY, journal=path, price=0.36, currency="EUR", **options):
 
         def planned() -> Any:
-            found = data(port)
-            return found and found["job"] and found["job"]["sizes"] and found
+            job = (data(port) or {}).get("job")
+            return job and job["sizes"] and job["stages"] and job["outlook"] and data(port)
 
         found = wait_until(planned, UP_S, f"no forecast on the page: {data(port)}")
         job, (summary,) = found["job"], found["jobs"]
-        assert (summary["state"], job["max_executors"], job["slo_s"]) == (
-            "recommends only",
-            3,
-            10.0,
-        )
-        assert job["policy"] == POLICY
-        assert summary["name"] == "orders"
+        assert (summary["name"], summary["state"]) == ("orders", "recommends only")
+        assert (job["policy"], job["max_executors"], job["slo_s"]) == (POLICY, 3, 10.0)
         assert job["outlook"]["load"][-1] > 0.0
         assert [row["name"] for row in job["executors"]] != []
-        assert job["stages"] != []
         assert job["account"]["paid"].endswith(" EUR")
         assert max(len(line) for line in path.read_bytes().splitlines()) < 6000
         with pytest.raises(ConfigError, match=f"dashboard cannot be served at 127.0.0.1:{port}"):
