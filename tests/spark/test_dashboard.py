@@ -72,8 +72,8 @@ def test_the_page_of_a_real_job_has_its_fleet_and_forecast_and_continues_after_a
     with penstock.attach(spark, POLICY, journal=path, price=0.36, currency="EUR", **options):
 
         def planned() -> Any:
-            job = (data(port) or {}).get("job")
-            return job and job["sizes"] and job["stages"] and job["outlook"] and data(port)
+            found = data(port) or {"job": None}
+            return found["job"] and found["job"]["sizes"] and found["job"]["stages"] and found
 
         found = wait_until(planned, UP_S, f"no forecast on the page: {data(port)}")
         job, (summary,) = found["job"], found["jobs"]
