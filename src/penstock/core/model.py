@@ -286,9 +286,6 @@ class Outlook(Struct, frozen=True, gc=False, omit_defaults=True):
     executors: tuple[int, ...] = ()  #: The fleet planned at each; empty where there is no plan.
     sizes: tuple[int, ...] = ()  #: Other sizes of the fleet,
     late_fractions: tuple[float, ...] = ()  #: and the share of records late with each until then.
-    #: What the job waits for where more executors would not help: "partitions", "skew", "sink",
-    #: "driver" or "records" (each costs as much on a larger fleet).
-    limit: str = ""
 
 
 class Decision(Struct, frozen=True, omit_defaults=True):

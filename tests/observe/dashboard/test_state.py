@@ -6,7 +6,6 @@ import json
 from typing import Any
 
 import pytest
-from msgspec.structs import replace
 
 from penstock.core.model import (
     Decision,
@@ -133,10 +132,8 @@ def test_the_last_reason_that_limits_is_named(codes: tuple[str, ...], name: str)
     assert (found.name, found.text) == (name, LIMITS[name])
 
 
-@pytest.mark.parametrize("limit", ["partitions", "skew", "sink", "driver", "records"])
-def test_where_more_would_not_help_the_outlook_says_why(limit: str) -> None:
-    step = turn(0.0, "more_will_not_help", outlook=replace(AHEAD, limit=limit))
-    assert limit_now([step], 8).name == limit
+def test_a_job_that_is_bound_is_not_limited_by_a_guard() -> None:
+    assert limit_now([turn(0.0, "skew_bound", "cooldown")], 8).name == "skew"
 
 
 def test_catching_up_with_the_largest_fleet_is_limited_by_the_maximum() -> None:

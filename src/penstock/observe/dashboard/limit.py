@@ -20,8 +20,8 @@ LIMITS = {
     "or a quota (of the namespace, the queue, spark.cores.max) is used up",
     "budget": "max_cost_per_day withholds executors",
     "skew": "one task or key delays the others, and more executors do not speed it up",
-    "sink": "the sink, or the start of tasks, takes much of each batch: executors do not help",
-    "driver": "it takes much of each batch, which executors do not shorten",
+    "sink": "it takes much of each batch, which executors do not shorten",
+    "driver": "it takes much of each batch, or starting tasks does: executors do not help",
     "records": "a record costs as much on a larger fleet: look for what tasks wait for",
     "heap": "executors collect garbage for much of their time: give them more memory",
     "guard": "a change waits for its time (cooldown, stabilization, largest step)",
@@ -29,11 +29,14 @@ LIMITS = {
 }
 #: Which of them a code stands for; the last reason of a decision that has one counts.
 CODES = {
-    "parallelism_cap": "partitions",
+    **dict.fromkeys(("parallelism_cap", "out_of_partitions"), "partitions"),
     **dict.fromkeys(("max_executors", "at_maximum", "scheduled_max"), "max"),
     **dict.fromkeys(("min_executors", "scheduled_min"), "min"),
     "budget": "budget",
-    "growth_ineffective": "records",
+    **dict.fromkeys(("growth_ineffective", "contention_bound"), "records"),
+    "skew_bound": "skew",
+    "sink_bound": "sink",
+    **dict.fromkeys(("driver_bound", "task_bound"), "driver"),
     **dict.fromkeys(("heap_pressure", "memory_pressure"), "heap"),
     **dict.fromkeys(
         ("cooldown", "cooling_down", "stabilization", "stabilized", "stabilizing", "step_limit",
@@ -67,9 +70,9 @@ def limit_now(steps: Sequence[Step], max_executors: int) -> Limit:
     if receipt is not None and not receipt.accepted and "cluster gave only" in receipt.text:
         return Limit("no room", f"{LIMITS['no room']} ({receipt.text})")
     codes = [CODES[each.code] for each in decision.reasons if each.code in CODES]
-    name = codes[-1] if codes else ""
-    if decision.outlook is not None and name in ("", "guard"):
-        name = decision.outlook.limit or name
+    # What waits for its time would not help either where the job is bound by something else.
+    bounds = [name for name in codes if name != "guard"]
+    name = (bounds or codes or [""])[-1]
     catching_up = decision.reasons[0].code == "far_behind"
     if not name and catching_up and decision.target_executors >= max_executors:
         name = "max"
