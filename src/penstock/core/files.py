@@ -7,6 +7,7 @@ line is dropped with a warning.
 import fcntl
 import warnings
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from io import FileIO
 from mmap import ACCESS_READ, mmap
 from pathlib import Path
@@ -19,6 +20,21 @@ from penstock.core.errors import ConfigError
 Value = TypeVar("Value")
 
 
+@contextmanager
+def file_errors(what: str) -> Iterator[None]:
+    """Errors of the file system as a `ConfigError`: what failed, and why.
+
+    >>> with file_errors("cannot read load.csv"):
+    ...     Path("no-such-folder", "load.csv").read_bytes()
+    Traceback (most recent call last):
+    penstock.core.errors.ConfigError: cannot read load.csv: No such file or directory
+    """
+    try:
+        yield
+    except OSError as error:
+        raise ConfigError(f"{what}: {error.strerror}") from error
+
+
 def check_place(path: Path) -> None:
     """Refuse before hours of work what could not be written after them."""
     if path.is_dir():
@@ -26,11 +42,9 @@ def check_place(path: Path) -> None:
     if not path.absolute().parent.is_dir():
         raise ConfigError(f"cannot write {path}: {path.parent} is not a folder")
     beside = path.with_name(path.name + ".partial")
-    try:
+    with file_errors(f"cannot write {path}"):
         beside.open("ab").close()
         beside.unlink()
-    except OSError as error:
-        raise ConfigError(f"cannot write {path}: {error.strerror}") from error
 
 
 def write_whole(path: Path, pieces: Iterable[bytes]) -> None:
@@ -44,11 +58,10 @@ def write_whole(path: Path, pieces: Iterable[bytes]) -> None:
     """
     partial = path.with_name(path.name + ".partial")
     try:
-        with partial.open("wb") as file:
-            file.writelines(pieces)
-        partial.replace(path)
-    except OSError as error:
-        raise ConfigError(f"cannot write {path}: {error.strerror}") from error
+        with file_errors(f"cannot write {path}"):
+            with partial.open("wb") as file:
+                file.writelines(pieces)
+            partial.replace(path)
     finally:
         partial.unlink(missing_ok=True)
 

@@ -26,7 +26,13 @@ import msgspec
 from msgspec import Struct
 
 from penstock.core.errors import ConfigError
-from penstock.core.files import cut_torn_line, decode_lines, open_locked, write_whole
+from penstock.core.files import (
+    cut_torn_line,
+    decode_lines,
+    file_errors,
+    open_locked,
+    write_whole,
+)
 from penstock.core.knowledge import HISTORY_SNAPSHOTS
 from penstock.core.model import Limits, Step
 
@@ -143,10 +149,8 @@ class FileJournal:
         self._file: FileIO | None = None
         self.size = 0
         self.header = header or (read_header(path) if _is_begun(path) else JournalHeader.of())
-        try:
+        with file_errors(f"cannot write journal {path}"):
             self._open()
-        except OSError as error:
-            raise ConfigError(f"cannot write journal {path}: {error.strerror}") from error
 
     def begin(self, header: JournalHeader, path: Path | None = None) -> None:
         """What is written from now on belongs to this header; if it is another, to a new file."""
@@ -260,11 +264,8 @@ class LiveJournal:
 
 def read_header(path: Path) -> JournalHeader:
     """The first line of a journal, or one clear sentence about what the file is instead."""
-    try:
-        with path.open("rb") as file:
-            first = file.readline(1 << 20)
-    except OSError as error:
-        raise ConfigError(f"cannot read journal {path}: {error.strerror}") from error
+    with file_errors(f"cannot read journal {path}"), path.open("rb") as file:
+        first = file.readline(1 << 20)
     if not first:
         raise ConfigError(f"journal {path} is empty")
     try:

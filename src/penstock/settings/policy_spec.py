@@ -16,6 +16,7 @@ import msgspec
 
 from penstock.core.controller import Controller
 from penstock.core.errors import ConfigError, ModelError, unknown
+from penstock.core.files import file_errors
 from penstock.core.guards import chain
 from penstock.core.knowledge import Knowledge
 from penstock.core.model import Limits, Step
@@ -120,9 +121,8 @@ def _with_profile(policy: Policy) -> Policy:
     if not isinstance(policy, NeedsProfile) or not policy.profile:
         return policy
     try:
-        found = ProfilingResult.from_json(Path(policy.profile).read_bytes())
-    except OSError as error:
-        raise ConfigError(f"cannot read profile {policy.profile}: {error.strerror}") from None
+        with file_errors(f"cannot read profile {policy.profile}"):
+            found = ProfilingResult.from_json(Path(policy.profile).read_bytes())
     except ModelError as error:
         raise ConfigError(f"{policy.profile}: {error}") from None
     return policy.with_profile(found.capacity, found.latency, found.downtime_s)

@@ -19,6 +19,7 @@ from typing import Literal, get_args
 from msgspec import Struct
 
 from penstock.core.errors import ConfigError
+from penstock.core.files import file_errors
 from penstock.core.phrases import counted, executors
 from penstock.settings.notation import quantity
 
@@ -321,9 +322,8 @@ class Script(Struct, frozen=True):
 def read_script(path: Path) -> Script:
     """The script in a file, or one sentence on why it cannot be read."""
     try:
-        text = path.read_text(encoding="utf-8")
-    except OSError as error:
-        raise ConfigError(f"cannot read {path}: {error.strerror}") from error
+        with file_errors(f"cannot read {path}"):
+            text = path.read_text(encoding="utf-8")
     except UnicodeDecodeError:
         raise ConfigError(f"{path} is not a text file in UTF-8") from None
     try:

@@ -110,7 +110,7 @@ def test_a_line_that_was_being_written_is_done_again(tmp_path: Path) -> None:
 
 def test_two_sweeps_cannot_share_a_file_at_once(tmp_path: Path) -> None:
     path = tmp_path / "done.jsonl"
-    with ResumeFile(path), pytest.raises(ConfigError, match="is in use by another sweep"):
+    with ResumeFile(path), pytest.raises(ConfigError, match="another process or attachment writes"):
         ResumeFile(path)
     with ResumeFile(path) as kept:
         assert kept.rows == {}

@@ -11,7 +11,7 @@ from penstock.cli.options import CpuShare, Listed, about, amount, listed, whole
 from penstock.cli.output import console, file_size, interrupt_on_sigterm, note, print_json
 from penstock.cli.views.live_page import COLUMNS, cell, live_page, mean_with_interval, title
 from penstock.core.errors import ConfigError
-from penstock.core.files import write_whole
+from penstock.core.files import file_errors, write_whole
 from penstock.lab.live_comparison import contest
 from penstock.lab.live_comparison.contest import Result
 from penstock.lab.live_comparison.plan import WAVE, LivePlan
@@ -40,10 +40,8 @@ def compare_live(
     plan.rates_rps()  # a load without records is refused before anything starts
     names = [scaler_of(text, plan).name for text in listed(policy or DEFAULT_SCALERS)]
     runs = contest.order(list(dict.fromkeys(names)), repeats, plan)
-    try:
+    with file_errors(f"cannot make {out}"):
         out.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise ConfigError(f"cannot make {out}: {error.strerror}") from error
     interrupt_on_sigterm()
     try:
         for _ in contest.play_missing(out, plan, runs, note, at_most_s=at_most):

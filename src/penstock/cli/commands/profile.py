@@ -11,7 +11,7 @@ from rich.table import Table
 from penstock.cli.options import Listed, about, amount, listed
 from penstock.cli.output import check_new, console, interrupt_on_sigterm, print_json
 from penstock.core.errors import ConfigError
-from penstock.core.files import write_whole
+from penstock.core.files import file_errors, write_whole
 from penstock.core.phrases import executors
 from penstock.lab.profile import (
     HOLD_S,
@@ -85,12 +85,8 @@ def _whole(text: str) -> int:
 def _check_places(out: Path, journals: Iterable[Path]) -> None:
     """Refuse now what could not be written after minutes of work."""
     if out.parent == Path("runs"):
-        try:
+        with file_errors(f"cannot make {out.parent}, name a file with --out"):
             out.parent.mkdir(exist_ok=True)
-        except OSError as error:
-            raise ConfigError(
-                f"cannot make {out.parent}: {error.strerror}; name a file with --out"
-            ) from error
     for path in (out, *journals):
         check_new(path, advice="name another file with --out")
 

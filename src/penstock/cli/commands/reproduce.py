@@ -14,7 +14,7 @@ from penstock.cli.options import Processes, about
 from penstock.cli.output import console, file_size, note, print_json
 from penstock.cli.views.study_page import aim, study_page, titled
 from penstock.core.errors import ConfigError, unknown
-from penstock.core.files import write_whole
+from penstock.core.files import file_errors, write_whole
 from penstock.lab.studies import STUDIES, check_lab_extra
 from penstock.lab.studies import reproduce as run_again
 from penstock.lab.studies.study import Calibration, Claim, Comparison, Distance, Number, Study
@@ -65,10 +65,8 @@ def _places(names: list[str], html: Path | None, *, in_directory: bool) -> list[
         places = [html]
     if places[0].is_dir():
         raise ConfigError(f"--html {places[0]} is a directory: name a file in it")
-    try:
+    with file_errors(f"cannot write {places[0]}"):
         places[0].parent.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise ConfigError(f"cannot write {places[0]}: {error.strerror}") from error
     return places
 
 

@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from html import escape
 
 from penstock.lab.studies.study import (
-    Boxes,
+    Bars,
     Calibration,
     Claim,
     Comparison,
@@ -85,12 +85,10 @@ def figure_grid(shown: Sequence[Figure], page: list[Figure]) -> str:
     """Places for figures side by side; `page` is the list of all of the page, which grows."""
     sections = ""
     for one in shown:
-        is_wide = not isinstance(one, Boxes) and one.wide
+        is_wide = isinstance(one, Bars) and one.wide
         sections += (
             f"<section{' class=wide' if is_wide else ''}>"
-            f'<figure data-figure="{len(page)}"></figure>'
-            + (f'<p class="hint">{escape(one.note)}</p>' if one.note else "")
-            + "</section>"
+            f'<figure data-figure="{len(page)}"></figure></section>'
         )
         page.append(one)
     return f'<div class="figures">{sections}</div>' if shown else ""

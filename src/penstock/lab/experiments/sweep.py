@@ -24,8 +24,8 @@ import msgspec
 from msgspec import Struct
 
 import penstock
+from penstock.core import files
 from penstock.core.errors import ConfigError
-from penstock.core.files import check_place, cut_torn_line, decode_lines, write_whole
 from penstock.lab.experiments import lab_module
 from penstock.lab.experiments.process_pool import Progress
 from penstock.lab.experiments.tournament import Cell, Row, play
@@ -69,12 +69,9 @@ class ResumeFile:
     def __init__(self, path: Path) -> None:
         self.path = path
         self.rows: dict[str, Row] = {}
+        with files.file_errors(f"cannot keep finished runs in {path}"):
+            self._file = files.open_locked(path)
         try:
-            self._file = path.open("ab")
-        except OSError as error:
-            raise ConfigError(f"cannot keep finished runs in {path}: {error.strerror}") from error
-        try:
-            self._lock()
             self._read()
         except BaseException:
             self._file.close()
@@ -90,16 +87,6 @@ class ResumeFile:
         self.rows[key] = row
         self._write(msgspec.json.encode(Finished(key, row)) + b"\n")
 
-    def _lock(self) -> None:
-        try:
-            import fcntl
-        except ImportError:  # not a Unix: nothing keeps two sweeps from using one file
-            return
-        try:
-            fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:
-            raise ConfigError(f"{self.path} is in use by another sweep") from None
-
     def _read(self) -> None:
         if self.path.stat().st_size == 0:
             self._write(HEADER)
@@ -110,15 +97,14 @@ class ResumeFile:
                     f"{self.path} does not hold finished runs of this version of Penstock: "
                     "name a new file, or one that --resume wrote"
                 )
-        cut_torn_line(self.path)
+        files.cut_torn_line(self.path)
         with self.path.open("rb") as file:
             lines = islice(enumerate(file, start=1), 1, None)
-            for done in decode_lines(self.path, lines, _decode, "a finished run"):
+            for done in files.decode_lines(self.path, lines, _decode, "a finished run"):
                 self.rows[done.key] = done.row
 
     def _write(self, line: bytes) -> None:
         self._file.write(line)
-        self._file.flush()
         os.fsync(self._file.fileno())
 
 
@@ -234,13 +220,15 @@ def check_table(path: Path) -> None:
         raise ConfigError(f"--out must end in {' or '.join(SUFFIXES)}, not '{path}'")
     if path.suffix == ".parquet":
         lab_module("pyarrow.parquet", f"--out {path}")
-    check_place(path)
+    files.check_place(path)
 
 
 def write_table(path: Path, kind: type[Struct], rows: Sequence[Struct]) -> None:
     """The whole table or nothing."""
     check_table(path)
-    write_whole(path, [as_csv(kind, rows) if path.suffix == ".csv" else as_parquet(kind, rows)])
+    files.write_whole(
+        path, [as_csv(kind, rows) if path.suffix == ".csv" else as_parquet(kind, rows)]
+    )
 
 
 def as_csv(kind: type[Struct], rows: Sequence[Struct]) -> bytes:

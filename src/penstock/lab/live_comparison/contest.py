@@ -18,7 +18,7 @@ from msgspec import Struct
 
 from penstock.core.clock import SimulatedClock
 from penstock.core.errors import ConfigError, PenstockError
-from penstock.core.files import write_whole
+from penstock.core.files import file_errors, write_whole
 from penstock.core.model import Batch
 from penstock.lab.experiments.statistics import Ecdf, interval_95
 from penstock.lab.live_comparison.observer import Observation, startups_s
@@ -78,9 +78,8 @@ def read_trials(directory: Path) -> list[Trial]:
     found = []
     for path in sorted(directory.glob("*.json")):
         try:
-            found.append(_decode(path.read_bytes()))
-        except OSError as error:
-            raise ConfigError(f"cannot read {path}: {error.strerror}") from error
+            with file_errors(f"cannot read {path}"):
+                found.append(_decode(path.read_bytes()))
         except msgspec.MsgspecError as error:
             raise ConfigError(f"{path} is not a live run: {error}") from None
     return sorted(found, key=lambda trial: trial.began_at)

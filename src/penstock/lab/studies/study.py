@@ -88,7 +88,6 @@ class ChartLine(Struct, frozen=True):
     name: str
     x: list[float]
     y: list[Number]
-    dashed: bool = False
 
 
 class Chart(Struct, frozen=True, tag="chart", tag_field="kind"):
@@ -103,9 +102,7 @@ class Chart(Struct, frozen=True, tag="chart", tag_field="kind"):
     log_y: bool = False
     diagonal: bool = False  #: The line on which both sides are the same.
     trend: tuple[float, float] | None = None  #: Intercept and slope of a line.
-    wide: bool = False
     labels: list[list[str]] = field(default_factory=list)  #: Of points.
-    note: str = ""
 
 
 class Box(Struct, frozen=True):
@@ -123,8 +120,6 @@ class Boxes(Struct, frozen=True, tag="boxes", tag_field="kind"):
     title: str
     unit: str
     boxes: tuple[Box, ...]
-    log_y: bool = False
-    note: str = ""
 
 
 class Bar(Struct, frozen=True):
@@ -143,7 +138,6 @@ class Bars(Struct, frozen=True, tag="bars", tag_field="kind"):
     unit: str
     bars: tuple[Bar, ...]
     wide: bool = False
-    note: str = ""
 
 
 Figure = Chart | Boxes | Bars

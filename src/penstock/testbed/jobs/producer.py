@@ -28,6 +28,7 @@ from msgspec import structs
 
 from penstock.core.clock import WallClock
 from penstock.core.errors import ConfigError, PenstockError, unknown
+from penstock.core.files import file_errors
 from penstock.core.protocols import Clock
 from penstock.simulation.workloads.expressions import parse_workload
 from penstock.testbed.jobs.image_records import require_packages
@@ -245,10 +246,8 @@ def _pair(text: str) -> tuple[str, str]:
 
 
 def _file(path: str) -> str:
-    try:
+    with file_errors(f"cannot read the rates in {path}"):
         return Path(path).read_text()
-    except OSError as error:
-        raise ConfigError(f"cannot read the rates in {path}: {error.strerror}") from error
 
 
 def _parser() -> argparse.ArgumentParser:
