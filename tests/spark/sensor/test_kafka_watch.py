@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import logging
 import subprocess
+from bisect import bisect_left
 from collections.abc import Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
 from threading import enumerate as threads
@@ -76,6 +78,21 @@ def test_a_certificate_that_is_gone_for_a_while_does_not_end_the_watch(
         assert followers() == before + 1
 
 
+def test_two_threads_may_ask_at_once_while_nobody_answers() -> None:
+    """Each failure makes a new client; the other thread still waits for the answer of the old."""
+    (port,) = free_ports(1)
+    brokers = Brokers({"bootstrap.servers": f"127.0.0.1:{port}"}, timeout_s=0.02)
+
+    def ask(_: int) -> str:
+        with pytest.raises(SensorError) as found:
+            brokers.end_offsets([PLACE])
+        return str(found.value)
+
+    with ThreadPoolExecutor(2) as pool:
+        said = list(pool.map(ask, range(40)))
+    assert {sentence.partition(":")[0] for sentence in said} == {"Kafka offsets cannot be read"}
+
+
 def certificate() -> str:
     """A certificate of our own, valid for a day."""
     made = subprocess.run(
@@ -141,6 +158,55 @@ def test_a_clock_that_is_set_to_another_time_makes_no_delay(by_s: float) -> None
         assert brokers.asked_at_s[0] == pytest.approx(brokers.now_s + by_s - 1.0)
     finally:
         watch.close()
+
+
+class DatedBrokers(Brokers):
+    """One partition whose records have these ages; counts the questions about the past."""
+
+    def __init__(self, *ages_s: float) -> None:
+        self.now_s, self.questions = 1_000_000_000.0, 0
+        self._came_at_s = [self.now_s - age_s for age_s in ages_s]
+
+    def end_offsets(self, partitions: Iterable[Partition]) -> Offsets:
+        return {place: len(self._came_at_s) for place in partitions}
+
+    def offsets_at(self, partitions: Iterable[Partition], at_s: float) -> Offsets:
+        self.questions += 1
+        first = bisect_left(self._came_at_s, at_s)
+        return {place: first for place in partitions if first < len(self._came_at_s)}
+
+
+@contextmanager
+def watching_past(brokers: DatedBrokers, done: int) -> Iterator[KafkaWatch]:
+    time = LoopTime(wall=lambda: brokers.now_s, steady=lambda: brokers.now_s)
+    watch = KafkaWatch(brokers, every_s=3600.0, time=time)
+    try:
+        watch.take(*processed({"0": done}))
+        yield watch
+    finally:
+        watch.close()
+
+
+@pytest.mark.parametrize("done", [10, 100, 1000, 3990])
+def test_the_age_of_many_records_that_came_at_once_is_found(done: int) -> None:
+    """Of 8,000 records half came an hour ago, the others ten minutes ago.
+
+    Their number says nothing about when they came, so the interval has to be halved: between 2,048
+    and 4,096 s ago, six times, which leaves 32 s.
+    """
+    with watching_past(DatedBrokers(*[3600.0] * 4000, *[600.0] * 4000), done) as watch:
+        seen = read(watch)
+    assert seen.backlog_records == 8000 - done
+    assert seen.delay_s == pytest.approx(3600.0, abs=32.0)
+
+
+def test_records_that_are_older_than_can_be_asked_for_are_asked_for_once() -> None:
+    """They came 100 days ago; the age is then the oldest that was asked for, six days."""
+    brokers = DatedBrokers(*[100 * 86_400.0] * 50)
+    with watching_past(brokers, 10) as watch:
+        for _ in range(3):
+            assert read(watch).delay_s == pytest.approx(6.07 * 86_400.0, rel=0.01)
+    assert brokers.questions <= 20
 
 
 @pytest.mark.slow

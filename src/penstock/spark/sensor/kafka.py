@@ -34,10 +34,10 @@ from penstock.spark.sensor.progress import Partition, SourceProgress, partition_
 
 log = logging.getLogger(__name__)
 
-#: If the curve does not reach back far enough, earlier offsets are asked for: up to 12 days.
-FIRST_AGE_S = 1.0
-DOUBLINGS = 20
-HALVINGS = 4  #: Then the interval of the oldest record is halved this often.
+#: If the curve does not reach back far enough, offsets at these ages are asked for: up to 6 days.
+AGES_S = tuple(2.0**doubling for doubling in range(20))
+#: Then the interval in which the oldest record came is halved this often.
+HALVINGS = 6
 
 NO_RECORD = -1  #: The answer of a broker if no record is that young.
 
@@ -249,18 +249,14 @@ class KafkaWatch:
 
     def _reach_back(self, processed: Offsets) -> None:
         """Extend the curve into the past: ask for offsets by time."""
-        known_s, known = self._curve.first
+        (known_s, known), now_s = self._curve.first, self._time.now()
         try:
-            for doubling in range(DOUBLINGS):
-                at_s = known_s - FIRST_AGE_S * 2.0**doubling
+            for at_s in (now_s - age_s for age_s in AGES_S if now_s - age_s < known_s):
                 self._add_past(at_s, known)
                 if self._curve.reaches(processed):
-                    break
-            for _ in range(HALVINGS):
-                oldest_s = self._curve.oldest_at_s(processed)
-                if oldest_s is None or oldest_s >= known_s:
+                    for _ in range(HALVINGS):
+                        self._add_past(self._curve.halfway_s(processed), known)
                     return
-                self._add_past(oldest_s, known)
         except SensorError:
             return  # what is known so far is used; the next sample warns
 

@@ -111,12 +111,21 @@ class OffsetCurve:
 
     def forget_before(self, processed: Offsets) -> None:
         """Drop instants before the oldest waiting record, except the last of them."""
+        del self._instants[: self._waits_after(processed)]
+
+    def halfway_s(self, processed: Offsets) -> float:
+        """The middle of the two instants between which the oldest waiting record came."""
+        place = self._waits_after(processed)
+        return (self._instants[place][0] + self._instants[place + 1][0]) / 2
+
+    def _waits_after(self, processed: Offsets) -> int:
+        """Which instant is the last at which no waiting record had come; 0 if none is."""
         kept = 0
         for place, (_, ends) in enumerate(self._instants[:-1]):
             if any(ends.get(name, 0) > offset for name, offset in processed.items()):
                 break
             kept = place
-        del self._instants[:kept]
+        return kept
 
     def backlog(self, processed: Offsets) -> dict[Partition, int]:
         ends = self._instants[-1][1]
