@@ -2,20 +2,31 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import msgspec
 import pytest
 
 from penstock.core.errors import ConfigError
-from penstock.core.files import TornLineWarning, cut_torn_line, decode_lines, write_whole
+from penstock.core.files import (
+    MOST_LINE_BYTES,
+    TornLineWarning,
+    check_place,
+    cut_torn_line,
+    decode_lines,
+    numbered_lines,
+    open_locked,
+    write_whole,
+)
+from penstock.core.journal import FileJournal, JournalHeader
 
 decode = msgspec.json.Decoder(int).decode
 
 
 def read(path: Path) -> list[int]:
     with path.open("rb") as file:
-        return list(decode_lines(path, enumerate(file, start=1), decode, "a number"))
+        return list(decode_lines(path, numbered_lines(file), decode, "a number"))
 
 
 def test_a_torn_last_line_is_dropped_with_a_warning(tmp_path: Path) -> None:
@@ -63,3 +74,45 @@ def test_a_file_is_written_whole_or_not_at_all(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match=r"cannot write .*: Is a directory"):
         write_whole(tmp_path, [b"fourth"])
     assert [path.name for path in tmp_path.iterdir()] == ["report.html"]
+
+
+def test_a_line_without_an_end_is_refused_before_it_fills_the_memory(tmp_path: Path) -> None:
+    path = tmp_path / "numbers.jsonl"
+    path.write_bytes(b"1\n" + b"2" * (MOST_LINE_BYTES + 1))
+    with pytest.raises(ConfigError, match=r"line 2 of .*numbers.jsonl has over 16 MiB"):
+        read(path)
+
+
+@pytest.mark.parametrize("umask", [0o022, 0o077])
+def test_files_have_the_permissions_that_the_umask_leaves(tmp_path: Path, umask: int) -> None:
+    before = os.umask(umask)
+    try:
+        write_whole(tmp_path / "page.html", [b"x"])
+        open_locked(tmp_path / "live.jsonl").close()
+    finally:
+        os.umask(before)
+    for file in tmp_path.iterdir():
+        assert file.stat().st_mode & 0o777 == 0o666 & ~umask
+
+
+def test_nothing_is_written_through_a_link_that_somebody_put_into_a_shared_directory(
+    tmp_path: Path,
+) -> None:
+    shared, victim = tmp_path / "shared", tmp_path / "victim"
+    shared.mkdir()
+    shared.chmod(0o1777)
+    victim.write_text("precious")
+    for name in ("page.html", "page.html.partial", "live.jsonl"):
+        (shared / name).symlink_to(victim)
+    check_place(shared / "page.html")
+    write_whole(shared / "page.html", [b"x"])
+    assert (shared / "page.html").read_text() == "x"
+    assert not (shared / "page.html").is_symlink()
+    with pytest.raises(OSError, match="link in a directory that everybody may write to"):
+        open_locked(shared / "live.jsonl")
+    with pytest.raises(ConfigError, match=r"cannot write journal .*live.jsonl: it is a link"):
+        FileJournal(shared / "live.jsonl", JournalHeader.of())
+    assert victim.read_text() == "precious"
+    # In a directory of the user's own a link is the user's will.
+    shared.chmod(0o755)
+    open_locked(shared / "live.jsonl").close()

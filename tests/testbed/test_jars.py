@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import zipfile
 from pathlib import Path
 
@@ -9,7 +10,16 @@ import pytest
 
 from penstock.core.errors import ConfigError
 from penstock.testbed import jars as jars_module
-from penstock.testbed.jars import BROKER, CONNECTORS, JarSet, cache_directory, fetch, missing
+from penstock.testbed.clusters.yarn import HADOOP
+from penstock.testbed.jars import (
+    BROKER,
+    CONNECTORS,
+    JarSet,
+    cache_directory,
+    fetch,
+    missing,
+    pinned,
+)
 from penstock.testbed.java import JavaRuntime, find_java
 
 NO_JAVA = JavaRuntime(Path("/nowhere"), 17)
@@ -21,6 +31,21 @@ SETTINGS = """<ivysettings>
     <artifact pattern="{repository}/[artifact]-[revision].[ext]"/>
   </filesystem></resolvers>
 </ivysettings>"""
+
+
+WRONG = "arrived damaged or changed: its SHA-256 is not the pinned one"
+
+
+def hash_of(path: Path) -> str:
+    return hashlib.sha256(path.read_bytes()).hexdigest()
+
+
+@pytest.fixture
+def pin_demo(repository: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The repository has the jar of the demo, and it is pinned."""
+    make_jar(repository / "demo-1.0.jar")
+    hashes = {"demo-1.0.jar": hash_of(repository / "demo-1.0.jar")}
+    monkeypatch.setattr(jars_module, "pinned", lambda: hashes)
 
 
 def make_jar(path: Path) -> None:
@@ -70,18 +95,37 @@ def test_the_connector_is_named_with_all_that_pyspark_lacks() -> None:
 
 
 def test_a_damaged_jar_is_thrown_away_so_that_the_next_try_gets_it_again(tmp_path: Path) -> None:
-    (tmp_path / "demo-1.0.jar").write_bytes(b"<html>busy, come back later</html>")
-    assert missing(DEMO, tmp_path) == "demo-1.0.jar arrived damaged"
+    jar = tmp_path / "demo-1.0.jar"
+    jar.write_bytes(b"<html>busy, come back later</html>")
+    assert missing(DEMO, tmp_path) == f"{jar.name} {WRONG}"
     assert missing(DEMO, tmp_path) == "demo-1.0.jar did not arrive"
-    make_jar(tmp_path / "demo-1.0.jar")
-    assert missing(DEMO, tmp_path) == ""
+    make_jar(jar)
+    assert missing(DEMO, tmp_path, {jar.name: hash_of(jar)}) == ""
+
+
+def test_a_jar_that_somebody_changed_or_added_is_refused(tmp_path: Path) -> None:
+    jar, other = tmp_path / "demo-1.0.jar", tmp_path / "other-2.0.jar"
+    make_jar(jar)
+    hashes = {jar.name: hash_of(jar)}
+    with zipfile.ZipFile(jar, "a") as archive:
+        archive.writestr("Evil.class", b"...")
+    assert missing(DEMO, tmp_path, hashes) == f"{jar.name} {WRONG}"
+    make_jar(jar)
+    hashes = {jar.name: hash_of(jar)}
+    make_jar(other)
+    assert missing(DEMO, tmp_path, hashes) == f"{other.name} {WRONG}"
+    assert missing(DEMO, tmp_path, hashes) == ""
+
+
+def test_the_roots_of_all_sets_are_pinned() -> None:
+    roots = [root for jars in (BROKER, *CONNECTORS.values(), HADOOP) for root in jars.roots]
+    assert [root for root in roots if f"{root}.jar" not in pinned()] == []
+    assert all(len(digest) == 64 for digest in pinned().values())
 
 
 @pytest.mark.slow
-def test_a_set_is_fetched_once_and_leaves_nothing_half_done(
-    tmp_path: Path, repository: Path
-) -> None:
-    make_jar(repository / "demo-1.0.jar")
+@pytest.mark.usefixtures("pin_demo")
+def test_a_set_is_fetched_once_and_leaves_nothing_half_done(tmp_path: Path) -> None:
     said: list[str] = []
     for _ in range(2):
         place = fetch(DEMO, find_java(), tmp_path / "cache", said.append)
@@ -94,13 +138,15 @@ def test_a_set_is_fetched_once_and_leaves_nothing_half_done(
 
 
 @pytest.mark.slow
+@pytest.mark.usefixtures("pin_demo")
 def test_a_jar_that_is_not_there_is_tried_again_and_then_named(
     tmp_path: Path, repository: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(jars_module, "TRIES", 2)
+    (repository / "demo-1.0.jar").rename(tmp_path / "away.jar")
     with pytest.raises(
         ConfigError, match=r"the demo in 2 tries: org\.example#demo;1\.0: not found"
     ):
         fetch(DEMO, find_java(), tmp_path / "cache", lambda _: None)
-    make_jar(repository / "demo-1.0.jar")
+    (tmp_path / "away.jar").rename(repository / "demo-1.0.jar")
     assert fetch(DEMO, find_java(), tmp_path / "cache", lambda _: None).is_dir()

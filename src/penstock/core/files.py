@@ -1,23 +1,29 @@
 """Files that are there as a whole or not at all, and files of JSON lines that are appended to.
 
 A line is written whole, so a crash loses at most the line that was being written: a torn last
-line is dropped with a warning.
+line is dropped with a warning. Files get the permissions that the user's umask leaves, and are not
+created through links that others may have put in their place.
 """
 
+import errno
 import fcntl
+import stat
 import warnings
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from io import FileIO
 from mmap import ACCESS_READ, mmap
 from pathlib import Path
-from typing import TypeVar
+from typing import BinaryIO, TypeVar
 
 import msgspec
 
 from penstock.core.errors import ConfigError
 
 Value = TypeVar("Value")
+
+#: A longer line is not one of ours: a step with a thousand executors has half a megabyte.
+MOST_LINE_BYTES = 16 * 1024 * 1024
 
 
 @contextmanager
@@ -43,7 +49,8 @@ def check_place(path: Path) -> None:
         raise ConfigError(f"cannot write {path}: {path.parent} is not a folder")
     beside = path.with_name(path.name + ".partial")
     with file_errors(f"cannot write {path}"):
-        beside.open("ab").close()
+        beside.unlink(missing_ok=True)
+        beside.open("xb").close()
         beside.unlink()
 
 
@@ -59,7 +66,8 @@ def write_whole(path: Path, pieces: Iterable[bytes]) -> None:
     partial = path.with_name(path.name + ".partial")
     try:
         with file_errors(f"cannot write {path}"):
-            with partial.open("wb") as file:
+            partial.unlink(missing_ok=True)
+            with partial.open("xb") as file:  # never through a link
                 file.writelines(pieces)
             partial.replace(path)
     finally:
@@ -68,6 +76,8 @@ def write_whole(path: Path, pieces: Iterable[bytes]) -> None:
 
 def open_locked(path: Path) -> FileIO:
     """Open a file to append to, for one writer at a time; the lock goes with the process."""
+    if path.is_symlink() and path.parent.stat().st_mode & stat.S_IWOTH:
+        raise OSError(errno.ELOOP, "it is a link in a directory that everybody may write to")
     file = FileIO(path, "ab")
     try:
         fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -93,6 +103,8 @@ def decode_lines(
 ) -> Iterator[Value]:
     """The values of numbered lines of `path`; one that is not `what` is an error, or left out."""
     for number, line in lines:
+        if len(line) > MOST_LINE_BYTES:
+            raise ConfigError(f"line {number} of {path} has over {MOST_LINE_BYTES >> 20} MiB")
         try:
             yield decode(line)
         except (msgspec.MsgspecError, UnicodeDecodeError) as error:
@@ -104,6 +116,11 @@ def decode_lines(
             if not skip_damaged:
                 raise ConfigError(text) from error
             warnings.warn(TornLineWarning(text), stacklevel=2)
+
+
+def numbered_lines(file: BinaryIO, start: int = 1) -> Iterator[tuple[int, bytes]]:
+    """The lines of a file with their numbers; of one that is too long only the beginning."""
+    return enumerate(iter(lambda: file.readline(MOST_LINE_BYTES + 1), b""), start=start)
 
 
 def cut_torn_line(path: Path) -> None:

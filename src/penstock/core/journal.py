@@ -30,6 +30,7 @@ from penstock.core.files import (
     cut_torn_line,
     decode_lines,
     file_errors,
+    numbered_lines,
     open_locked,
     write_whole,
 )
@@ -324,7 +325,7 @@ def _lines(path: Path) -> Iterator[tuple[int, bytes]]:
     read_header(path)
     with path.open("rb") as file:
         file.readline()
-        yield from enumerate(file, start=2)
+        yield from numbered_lines(file, start=2)
 
 
 def _files(path: Path) -> list[Path]:

@@ -15,6 +15,7 @@ import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 from msgspec.structs import asdict
 
@@ -139,5 +140,7 @@ def origins(settings: Settings, layers: Mapping[str, Overrides]) -> dict[str, di
             given = {*tables.get(table, {}), *(_LISTS[each] for each in tables.keys() & _LISTS)}
             if field in given or (table == "policy" and tables.get(table)):
                 place = name
+        if field == "webhook" and value:  # the rest of the address may hold a secret
+            value = f"{value.partition('://')[0]}://{urlsplit(value).hostname}/..."
         found.setdefault(place, {})["journal." * (table == "journal") + field] = value
     return found

@@ -2,16 +2,17 @@
 
 PySpark carries Ivy, which knows the public repository; no address is needed. A set of jars is
 fetched into a place of its own and moved into the cache when it is whole, so what the cache has
-is complete.
+is complete. Each jar must have the hash that `jars.sha256` pins, wherever it came from.
 """
 
 import fcntl
+import hashlib
 import os
 import shutil
-import zipfile
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -216,13 +217,21 @@ def ivy_error(output: str) -> str:
     return next(found, "").strip(" \t:")
 
 
-def missing(jars: JarSet, library: Path) -> str:
-    """Which jar is not there or is no archive, or nothing."""
+@cache
+def pinned() -> dict[str, str]:
+    """The SHA-256 of each jar that may be fetched, by its name."""
+    lines = Path(__file__).with_name("jars.sha256").read_text().splitlines()
+    return {name: digest for digest, name in (line.split() for line in lines)}
+
+
+def missing(jars: JarSet, library: Path, hashes: Mapping[str, str] | None = None) -> str:
+    """Which jar is not there or is not the one that is pinned, or nothing."""
+    hashes = pinned() if hashes is None else hashes
     for root in jars.roots:
         if not (library / f"{root}.jar").is_file():
             return f"{root}.jar did not arrive"
     for path in sorted(library.glob("*.jar")):
-        if not zipfile.is_zipfile(path):
+        if hashlib.sha256(path.read_bytes()).hexdigest() != hashes.get(path.name):
             path.unlink()
-            return f"{path.name} arrived damaged"
+            return f"{path.name} arrived damaged or changed: its SHA-256 is not the pinned one"
     return ""

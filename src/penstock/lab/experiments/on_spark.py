@@ -179,7 +179,9 @@ def _placed(content: bytes) -> str:
     path = Path(tempfile.gettempdir(), f"penstock-{hashlib.sha256(content).hexdigest()[:24]}.csv")
     if not path.exists() or path.read_bytes() != content:
         partial = path.with_suffix(f".{os.getpid()}")
-        partial.write_bytes(content)
+        partial.unlink(missing_ok=True)
+        with partial.open("xb") as file:  # never through a link: others may write here
+            file.write(content)
         partial.replace(path)
     return str(path)
 
