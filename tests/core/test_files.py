@@ -79,7 +79,7 @@ def test_a_file_is_written_whole_or_not_at_all(tmp_path: Path) -> None:
 def test_a_line_without_an_end_is_refused_before_it_fills_the_memory(tmp_path: Path) -> None:
     path = tmp_path / "numbers.jsonl"
     path.write_bytes(b"1\n" + b"2" * (MOST_LINE_BYTES + 1))
-    with pytest.raises(ConfigError, match=r"line 2 of .*numbers.jsonl has over 16 MiB"):
+    with pytest.raises(ConfigError, match=r"line 2 of .*numbers.jsonl has over 4 MiB"):
         read(path)
 
 

@@ -9,7 +9,7 @@ differs; `settings.policy_spec.wire` puts them together.
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from penstock.core.errors import ActuatorError, SensorError
+from penstock.core.errors import ActuatorError, ModelError, PenstockError, SensorError
 from penstock.core.knowledge import Knowledge
 from penstock.core.model import Decision, Reason, Receipt, Step
 from penstock.core.protocols import Actuator, Clock, Guard, Journal, Policy, Sensor
@@ -38,7 +38,7 @@ class Controller:
         knowledge = self.knowledge
         try:
             snapshot = self.sensor.read(now_s)
-        except SensorError as error:
+        except (SensorError, ModelError) as error:  # ModelError: Spark reports nonsense
             step = Step(now_s, None, self._hold_blind(error))
         else:
             knowledge.learn(snapshot, now_s)
@@ -61,7 +61,7 @@ class Controller:
         except ActuatorError as error:
             return Receipt(accepted=False, text=str(error))
 
-    def _hold_blind(self, error: SensorError) -> Decision:
+    def _hold_blind(self, error: PenstockError) -> Decision:
         """Keep the last target, and the policy's memory, while nothing can be read."""
         last = self.knowledge.last_step
         executors = 0 if last is None else last.decision.target_executors

@@ -22,8 +22,10 @@ from penstock.core.errors import ConfigError
 
 Value = TypeVar("Value")
 
-#: A longer line is not one of ours: a step with a thousand executors has half a megabyte.
-MOST_LINE_BYTES = 16 * 1024 * 1024
+#: A longer line is not one of ours: a step with a thousand executors has a quarter of a megabyte.
+MOST_LINE_BYTES = 4 * 1024 * 1024
+#: What JSON that is not of its type makes the decoder raise.
+UNREADABLE = (msgspec.MsgspecError, UnicodeDecodeError, RecursionError)
 
 
 @contextmanager
@@ -107,7 +109,7 @@ def decode_lines(
             raise ConfigError(f"line {number} of {path} has over {MOST_LINE_BYTES >> 20} MiB")
         try:
             yield decode(line)
-        except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+        except UNREADABLE as error:
             if not line.endswith(b"\n"):
                 text = f"the last line of {path} ({number}) is torn and was dropped"
                 warnings.warn(TornLineWarning(text), stacklevel=2)

@@ -27,6 +27,7 @@ from msgspec import Struct
 
 from penstock.core.errors import ConfigError
 from penstock.core.files import (
+    UNREADABLE,
     cut_torn_line,
     decode_lines,
     file_errors,
@@ -271,7 +272,7 @@ def read_header(path: Path) -> JournalHeader:
         raise ConfigError(f"journal {path} is empty")
     try:
         header = msgspec.json.decode(first, type=JournalHeader)
-    except msgspec.MsgspecError as error:
+    except UNREADABLE as error:
         raise ConfigError(
             f"{path} is not a Penstock journal: its first line is no header"
         ) from error

@@ -354,6 +354,10 @@ class Step(Struct, frozen=True, omit_defaults=True):
     receipt: Receipt | None = None
 
 
+#: The largest fleet, and the most limits of a schedule: each is looked at in every turn.
+MOST_EXECUTORS, MOST_SCHEDULED = 10_000, 200
+
+
 class Limits(
     Struct, frozen=True, gc=False, omit_defaults=True, forbid_unknown_fields=True, kw_only=True
 ):
@@ -393,10 +397,14 @@ class Limits(
     def __post_init__(self) -> None:
         if self.min_executors < 0:
             raise ModelError(f"min_executors must be at least 0, not {self.min_executors}")
-        if self.max_executors < max(1, self.min_executors):
+        if not max(1, self.min_executors) <= self.max_executors <= MOST_EXECUTORS:
             raise ModelError(
-                f"max_executors must be at least min_executors ({self.min_executors}) and 1, "
-                f"not {self.max_executors}"
+                f"max_executors must be at least min_executors ({self.min_executors}) and 1, and "
+                f"at most {MOST_EXECUTORS}, not {self.max_executors}"
+            )
+        if len(self.schedule) > MOST_SCHEDULED:
+            raise ModelError(
+                f"a schedule has at most {MOST_SCHEDULED} entries, not {len(self.schedule)}"
             )
         if self.max_step is not None and self.max_step < 1:
             raise ModelError(f"max_step must be at least 1, not {self.max_step}")

@@ -15,6 +15,9 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
+#: A client that says nothing for this long is hung up on; it holds a thread.
+IDLE_S = 10.0
+
 
 class Endpoint:
     """Serves what `read` returns at ``http://HOST:PORT/metrics``, in threads of its own."""
@@ -32,6 +35,10 @@ class Endpoint:
             self._server, self._thread = start_http_server(port, host, registry)
         except OSError as error:
             raise ConfigError(f"metrics cannot be served at {where}: {error.strerror}") from None
+        served = self._server.RequestHandlerClass
+        self._server.RequestHandlerClass = type("Handler", (served,), {"timeout": IDLE_S})
+        # A client that hangs up is no reason to print a traceback into the log of the driver.
+        self._server.handle_error = lambda *_: None  # type: ignore[method-assign]
         registry.register(self)
 
     def collect(self) -> Iterator[Metric]:

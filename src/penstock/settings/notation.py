@@ -32,6 +32,8 @@ _UNIT_SUFFIX = re.compile(r"(?<=.)_(s|rps|fraction|records|bytes)$")
 _NUMBER = re.compile(r"([+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?)\s*([A-Za-z%]*)")
 _COMPOUND = re.compile(r"(?=\d)(\d+\s*d\s*)?(\d+\s*h\s*)?(\d+\s*m(in)?\s*)?(\d+\s*s)?")
 _KEY = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+#: Of one notation or expression. Lists of policies and workloads have hundreds.
+MOST_CHARACTERS = 10_000
 _BOOLEANS = {"true": True, "yes": True, "on": True, "false": False, "no": False, "off": False}
 
 
@@ -41,6 +43,13 @@ class Notation(Struct, frozen=True):
     name: str
     positional: tuple[str, ...] = ()
     options: dict[str, str] = {}
+
+
+def checked_length(text: str, what: str) -> str:
+    """The text, unless it is too long to be meant."""
+    if len(text) > MOST_CHARACTERS:
+        raise ConfigError(f"{what} must have at most {MOST_CHARACTERS} characters, not {len(text)}")
+    return text
 
 
 def quantity(text: str, what: str = "value") -> float:
@@ -57,7 +66,7 @@ def quantity(text: str, what: str = "value") -> float:
     penstock.core.errors.ConfigError: period must be a number, alone or with one of k, M, G, %, ms,
         s, m, min, h, d, not '3 parsecs'
     """
-    match = _NUMBER.fullmatch(text.strip())
+    match = _NUMBER.fullmatch(checked_length(text, what).strip())
     if match is None and _COMPOUND.fullmatch(text.strip()):
         return sum(float(count) * UNITS[unit] for count, unit in _NUMBER.findall(text))
     if match is None or match[2] not in UNITS:
@@ -102,7 +111,7 @@ def parse(text: str) -> Notation:
     >>> parse("trace:./day=3/load.csv,hours=2").positional
     ('./day=3/load.csv',)
     """
-    name, _, rest = text.strip().partition(":")
+    name, _, rest = checked_length(text, "name:key=value,...").strip().partition(":")
     name = name.strip()
     if not name:
         raise ConfigError(f"expected name:key=value,... and not '{text}', which has no name")
@@ -130,7 +139,7 @@ def split_list(text: str) -> list[str]:
     ['hpa:target=0.8,tolerance=0.1', 'ds2', 'trace:load.csv,hours=2']
     """
     notations: list[str] = []
-    for piece in _pieces(text):
+    for piece in _pieces(checked_length(text, "a list")):
         head, equals, _ = piece.partition("=")
         if not piece.strip():
             raise ConfigError(f"the list '{text}' has an empty entry")

@@ -53,6 +53,7 @@ T = TypeVar("T")
 S = TypeVar("S", bound=Struct)
 
 FILE_NAME = "penstock.toml"
+MOST_BYTES = 1024 * 1024
 
 #: Values that replace those of the file, by table and key.
 Overrides = Mapping[str, Any]
@@ -196,7 +197,11 @@ def parse(text: str, where: str) -> Settings:
 def read_tables(path: Path) -> dict[str, Any]:
     """The tables of a file as they stand there."""
     try:
-        text = path.read_text(encoding="utf-8")
+        with path.open("rb") as file:
+            content = file.read(MOST_BYTES + 1)
+        if len(content) > MOST_BYTES:
+            raise ConfigError(f"{path} has over {MOST_BYTES >> 20} MiB, which no settings have")
+        text = content.decode()
     except OSError as error:
         raise ConfigError(f"cannot read {path}: {error.strerror}") from error
     except UnicodeDecodeError as error:
@@ -207,7 +212,7 @@ def read_tables(path: Path) -> dict[str, Any]:
 def _tables(text: str, where: str) -> dict[str, Any]:
     try:
         tables = tomllib.loads(text)
-    except tomllib.TOMLDecodeError as error:
+    except (ValueError, RecursionError) as error:  # also numbers of 5,000 digits
         raise ConfigError(f"{where} is not valid TOML: {error}") from error
     convert(Document, tables, where)
     return tables

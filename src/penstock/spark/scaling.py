@@ -126,7 +126,7 @@ class ScalingLoop:
             spark,
             goal,
             self._driver,
-            kafka={"group.id": live.commit_offsets_to},
+            commit_offsets_to=live.commit_offsets_to,
             target=self._requested_size,
             ahead_s=self._time.ahead_s,
         )

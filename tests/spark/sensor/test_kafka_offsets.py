@@ -154,17 +154,18 @@ def test_settings_for_tls_with_pem_files() -> None:
         "kafka.security.protocol": "SSL",
         "kafka.ssl.truststore.type": "PEM",
         "kafka.ssl.truststore.location": "/etc/ca.pem",
-        "kafka.ssl.keystore.type": "PKCS12",
-        "kafka.ssl.keystore.location": "/etc/me.p12",
-        "kafka.ssl.keystore.password": "secret",
+        "kafka.ssl.keystore.type": "PEM",
+        "kafka.ssl.keystore.location": "/etc/me.pem",
+        "kafka.ssl.key.password": "secret",
         "kafka.ssl.endpoint.identification.algorithm": "",
     }
     assert client_settings(given_options) == {
         "bootstrap.servers": "broker:9092",
         "security.protocol": "SSL",
         "ssl.ca.location": "/etc/ca.pem",
-        "ssl.keystore.location": "/etc/me.p12",
-        "ssl.keystore.password": "secret",
+        "ssl.certificate.location": "/etc/me.pem",
+        "ssl.key.location": "/etc/me.pem",
+        "ssl.key.password": "secret",
         "ssl.endpoint.identification.algorithm": "none",
     }
 
@@ -182,13 +183,6 @@ def test_settings_for_an_identity_provider() -> None:
     assert settings["sasl.oauthbearer.method"] == "oidc"
     assert settings["sasl.oauthbearer.client.id"] == "me"
     assert settings["sasl.oauthbearer.client.secret"] == "hush"
-
-
-def test_a_java_key_store_is_refused_with_a_way_out() -> None:
-    with pytest.raises(ConfigError, match=r"trust store /etc/ca.jks is not PEM.*ssl.ca.location"):
-        client_settings(PLAIN | {"kafka.ssl.truststore.location": "/etc/ca.jks"})
-    with pytest.raises(ConfigError, match=r"key store /etc/me.jks is JKS.*ssl.keystore.location"):
-        client_settings(PLAIN | {"kafka.ssl.keystore.location": "/etc/me.jks"})
 
 
 def test_a_source_without_brokers_and_a_setting_that_is_none_are_one_sentence() -> None:

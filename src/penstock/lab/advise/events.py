@@ -15,6 +15,7 @@ import msgspec
 from msgspec import Struct, field, structs
 
 from penstock.core.errors import PenstockError
+from penstock.core.files import UNREADABLE
 from penstock.core.model import Batch, BatchStage
 from penstock.core.phrases import counted
 from penstock.lab.advise.logs import PLAIN, LogFile
@@ -26,7 +27,7 @@ _KINDS = {b"SparkListener" + name for name in (
     b"StageSubmitted", b"StageCompleted",
 )} | {_PROGRESS}  # fmt: skip
 _UNREADABLE = (
-    msgspec.MsgspecError, PenstockError, AttributeError, LookupError, TypeError, ValueError
+    *UNREADABLE, PenstockError, ArithmeticError, AttributeError, LookupError, TypeError, ValueError
 )  # fmt: skip
 #: What tasks take: to run and to load code.
 _WORK = ("internal.metrics.executorRunTime", "internal.metrics.executorDeserializeTime")

@@ -19,9 +19,8 @@ from penstock.lab.experiments import lab_module
 
 #: Read at a time. Of a file that was cut off, at most as much is lost besides.
 BLOCK_BYTES = 1 << 16
-#: A block that claims to be larger is no block.
-MOST_BLOCK_BYTES = 1 << 28
-
+#: A block that claims to be larger is no block: Spark's have 32 kB unless set otherwise.
+MOST_BLOCK_BYTES = 1 << 25
 #: A line of more blocks is none.
 MOST_LINE_BLOCKS = 1 << 12
 
@@ -122,7 +121,7 @@ def _lz4(file: BinaryIO) -> Iterator[bytes]:
         block = _exactly(file, stored)
         if size:  # an empty block ends one stream; another may follow it
             is_stored = method & _LZ4_METHOD == _LZ4_STORED
-            yield block if is_stored else codec.decompress(block, size, asbytes=True)
+            yield block if is_stored else codec.decompress(block, _checked(size), asbytes=True)
 
 
 def _snappy(file: BinaryIO) -> Iterator[bytes]:
@@ -136,12 +135,16 @@ def _snappy(file: BinaryIO) -> Iterator[bytes]:
             size |= (byte & 0x7F) << (7 * place)
             if byte < 0x80:
                 break
-        yield codec.decompress(block, size, asbytes=True)
+        yield codec.decompress(block, _checked(size), asbytes=True)
+
+
+def _checked(size: int) -> int:
+    if size > MOST_BLOCK_BYTES:
+        raise LogError(f"is damaged: a block of {size} bytes")
+    return size
 
 
 def _exactly(file: BinaryIO, size: int) -> bytes:
-    if size > MOST_BLOCK_BYTES:
-        raise LogError(f"is damaged: a block of {size} bytes")
-    if len(found := file.read(size)) < size:
+    if len(found := file.read(_checked(size))) < size:
         raise LogError("ends in the middle of a block")
     return found

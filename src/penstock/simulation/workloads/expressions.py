@@ -161,12 +161,18 @@ def parse_workload(text: str) -> Workload:
     return workload
 
 
+#: More cannot be meant, and each costs some of the stack.
+MOST_PARENTHESES = 50
+
+
 class _Parser:
     """Recursive descent over the words of one expression."""
 
     def __init__(self, text: str) -> None:
         self.text = text
-        self.words = _words(text)
+        self.words = _words(notation.checked_length(text, "a workload"))
+        if (deep := self.words.count("(")) > MOST_PARENTHESES:
+            raise ConfigError(f"a workload has at most {MOST_PARENTHESES} parentheses, not {deep}")
         self.position = 0
 
     @property

@@ -30,6 +30,8 @@ from penstock.simulation.workloads.shape import Capacity, Fraction, Instant, Ser
 
 DEFAULT_PEAK_EXECUTORS = 12
 SEPARATORS = ",;|\t"
+#: A week of seconds has half of it. Rows take ten times as much while they are read.
+MOST_BYTES = 16 * 1024 * 1024
 
 # fmt: off
 TIME_NAMES = (
@@ -171,7 +173,12 @@ def _read(file: str, time: str | None, rate: str | None, stamp: tuple[int, int])
 def _rows(file: str) -> Iterator[_TraceRow]:
     """The rows that hold something, with their line numbers."""
     try:
-        text = Path(file).read_bytes().decode("utf-8-sig")
+        with Path(file).open("rb") as stream:
+            content = stream.read(MOST_BYTES + 1)
+        if len(content) > MOST_BYTES:
+            size = f"{MOST_BYTES >> 20} MiB"
+            raise ConfigError(f"trace {file}: has over {size}, give fewer rows or columns")
+        text = content.decode("utf-8-sig")
     except OSError as error:
         raise ConfigError(f"trace {file}: cannot be read ({error.strerror})") from None
     except UnicodeDecodeError:

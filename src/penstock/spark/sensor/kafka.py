@@ -7,7 +7,7 @@ and the instant at which it passed them the arrival of the oldest waiting record
 
 `offsets` is arithmetic, `Brokers` asks, `KafkaWatch` asks once a second, and `client_settings`
 gives Penstock's client (librdkafka) the settings that the query gives the Java client, which has
-other names for some of them and reads other kinds of key files.
+other names for some of them.
 """
 
 import logging
@@ -23,6 +23,7 @@ from penstock.core.clock import LoopTime, WallClock
 from penstock.core.errors import ConfigError, SensorError
 from penstock.core.model import Batch
 from penstock.spark.sensor.group_offsets import GroupOffsets
+from penstock.spark.sensor.key_stores import key_and_chain, trusted_certificates
 from penstock.spark.sensor.offsets import (
     ArrivalCounts,
     OffsetCurve,
@@ -45,7 +46,7 @@ NO_RECORD = -1  #: The answer of a broker if no record is that young.
 _SAME = (
     "bootstrap.servers client.dns.lookup sasl.mechanism sasl.kerberos.service.name "
     "sasl.oauthbearer.token.endpoint.url sasl.oauthbearer.scope security.protocol "
-    "ssl.cipher.suites ssl.key.password ssl.keystore.password"
+    "ssl.cipher.suites ssl.key.password"
 )
 _RENAMED = {
     "ssl.truststore.certificates": "ssl.ca.pem",
@@ -68,15 +69,18 @@ class Brokers:
 
     group = ""
 
-    def __init__(self, settings: Mapping[str, str], *, timeout_s: float = 1.0) -> None:
-        self.group = settings.get("group.id", "")
-        self._settings: dict[str, str | int | float | bool] = {
+    def __init__(
+        self, settings: Mapping[str, str], *, timeout_s: float = 1.0, group: str = ""
+    ) -> None:
+        self.group = group
+        self._settings: dict[str, Any] = {
             "log_level": 0,  # otherwise it prints a line for each retry
             "reconnect.backoff.ms": 100,
             "reconnect.backoff.max.ms": 1000,
-            **{key: value for key, value in settings.items() if key != "group.id"},
+            **settings,
         }
         self._timeout_s = timeout_s
+        self._problem = ""  # why there is no connection; the answer to a question says only when
         self._admin: Any = self._connect()
         self._committing: Any = None
 
@@ -85,9 +89,13 @@ class Brokers:
         from confluent_kafka.admin import AdminClient
 
         try:
-            return AdminClient(self._settings)
+            return AdminClient(self._settings | {"error_cb": self._take_problem})
         except KafkaException as error:
             raise ConfigError(f"no Kafka client can be made: {error.args[0].str()}") from None
+
+    def _take_problem(self, error: Any) -> None:
+        if error.name() in ("_AUTHENTICATION", "_SSL"):
+            self._problem = f": {error.str().partition(' (after ')[0]}"
 
     def end_offsets(self, partitions: Iterable[Partition]) -> Offsets:
         """The end offset of each partition now, or `SensorError`."""
@@ -126,16 +134,23 @@ class Brokers:
         except KafkaException as error:
             # A client that lost its brokers for long may not find them again; a new one does. It
             # connects at once, so that the next question does not have to wait for that.
+            problem = self._problem_of(admin) or f": {error.args[0].str()}"
             self._admin = None
             with suppress(ConfigError):
                 self._admin = self._connect()
-            raise SensorError(f"Kafka offsets cannot be read: {error.args[0].str()}") from None
+            raise SensorError(f"Kafka offsets cannot be read{problem}") from None
         except ConfigError as error:  # a file of its settings is gone since the last one was made
             raise SensorError(f"Kafka offsets cannot be read: {error}") from None
         if any(offset < NO_RECORD for offset in found.values()):
             # The client answers this on a timeout, without an error.
-            raise SensorError(f"Kafka offsets cannot be read within {self._timeout_s:g} s")
+            problem = self._problem_of(admin) or f" within {self._timeout_s:g} s"
+            raise SensorError(f"Kafka offsets cannot be read{problem}")
         return found
+
+    def _problem_of(self, admin: Any) -> str:
+        self._problem = ""
+        admin.poll(0)  # has the client call `_take_problem`
+        return self._problem
 
 
 class KafkaWatch:
@@ -276,8 +291,10 @@ def _rate_rps(before: tuple[float, Offsets], after: tuple[float, Offsets]) -> fl
     return max(0.0, came / seconds)
 
 
-def client_settings(options: Mapping[str, str]) -> dict[str, str]:
+def client_settings(options: Mapping[str, str], gateway: Any = None) -> dict[str, str]:
     """Settings for Penstock's client from the options of a Kafka source, security included.
+
+    The Java process behind the `gateway` reads key stores that are not PEM.
 
     >>> settings = client_settings({
     ...     "subscribe": "bids",
@@ -308,30 +325,23 @@ def client_settings(options: Mapping[str, str]) -> dict[str, str]:
     for key, quoted, bare in _JAAS_PAIR.findall(given.get("sasl.jaas.config", "")):
         if key in _JAAS_LOGIN:
             settings[_JAAS_LOGIN[key]] = re.sub(r"\\(.)", r"\1", quoted) or bare
-    return settings | _store_settings(given)
+    return settings | _store_settings(given, gateway)
 
 
-def _store_settings(given: Mapping[str, str]) -> dict[str, str]:
-    """Files with certificates and keys. librdkafka reads PEM and, for keys, PKCS12; never JKS."""
+def _store_settings(given: Mapping[str, str], gateway: Any) -> dict[str, str]:
+    """Certificates and keys: files in PEM as they are, what Java key stores hold as text."""
     settings = {}
-    trusted = given.get("ssl.truststore.location")
-    if trusted is not None:
-        if given.get("ssl.truststore.type", "JKS").upper() != "PEM":
-            raise ConfigError(
-                f"the trust store {trusted} is not PEM, which is all that our Kafka client reads: "
-                "give its certificates as ssl.ca.location in the Kafka settings of Penstock"
-            )
-        settings["ssl.ca.location"] = trusted
-    keys = given.get("ssl.keystore.location")
-    if keys is not None:
-        kind = given.get("ssl.keystore.type", "JKS").upper()
-        if kind == "PEM":
-            settings |= {"ssl.certificate.location": keys, "ssl.key.location": keys}
-        elif kind == "PKCS12":
-            settings["ssl.keystore.location"] = keys
+    if trusted := given.get("ssl.truststore.location"):
+        if given.get("ssl.truststore.type", "JKS").upper() == "PEM":
+            settings["ssl.ca.location"] = trusted
         else:
-            raise ConfigError(
-                f"the key store {keys} is {kind}, which our Kafka client cannot read: "
-                "give it as ssl.keystore.location (PKCS12) in the Kafka settings of Penstock"
-            )
+            password = given.get("ssl.truststore.password")
+            settings["ssl.ca.pem"] = trusted_certificates(gateway, trusted, password)
+    if keys := given.get("ssl.keystore.location"):
+        if given.get("ssl.keystore.type", "JKS").upper() == "PEM":
+            settings |= {"ssl.certificate.location": keys, "ssl.key.location": keys}
+        else:
+            passwords = given.get("ssl.keystore.password"), given.get("ssl.key.password")
+            pem, chain = key_and_chain(gateway, keys, *passwords)
+            settings |= {"ssl.key.pem": pem, "ssl.certificate.pem": chain}
     return settings

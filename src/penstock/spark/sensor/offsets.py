@@ -15,8 +15,9 @@ from penstock.spark.sensor.progress import Partition
 
 Offsets: TypeAlias = Mapping[Partition, int]
 
-#: With more instants than this, every second one of the older half is dropped.
-CURVE_INSTANTS = 1024
+#: With more instants than this, or offsets in all of them, every second one of the older half is
+#: dropped.
+CURVE_INSTANTS, CURVE_OFFSETS = 1024, 500_000
 #: Arrivals vary over this time; of fewer intervals than that nothing is said.
 DISPERSION_S = 60.0
 FEWEST_INTERVALS = 10
@@ -106,7 +107,7 @@ class OffsetCurve:
         """Add the end offsets of an instant, the newest or an earlier one."""
         place = bisect_right(self._instants, at_s, key=itemgetter(0))
         self._instants.insert(place, (at_s, ends))
-        if len(self._instants) > CURVE_INSTANTS:
+        if len(self._instants) > max(16, min(CURVE_INSTANTS, CURVE_OFFSETS // (len(ends) or 1))):
             del self._instants[1 : len(self._instants) // 2 : 2]
 
     def forget_before(self, processed: Offsets) -> None:

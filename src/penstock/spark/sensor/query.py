@@ -9,7 +9,7 @@ is left behind is not known, and nothing is made up.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from itertools import chain
 from operator import mul
 from typing import TYPE_CHECKING, TypeAlias
@@ -106,10 +106,10 @@ def query_name(query: StreamingQuery) -> str:
 
 
 class QueryView:
-    """One run of one query."""
+    """One run of one query; its offsets are committed to `group` if there is one."""
 
     def __init__(
-        self, driver: Driver, query: StreamingQuery, run_id: str, kafka: Mapping[str, str]
+        self, driver: Driver, query: StreamingQuery, run_id: str, group: str = ""
     ) -> None:
         self._driver = driver
         self._query = query
@@ -117,7 +117,7 @@ class QueryView:
         self.name = query_name(query)
         self.trigger = driver.trigger(query)
         self.trigger_interval_s = driver.trigger_interval_s(query)
-        self._kafka = {key: text.replace("{query}", self.name) for key, text in kafka.items()}
+        self._group = group.replace("{query}", self.name)
         self._facts = driver.sources(query)
         self._sources: list[SourceProbe] = []  # known once the first batch is
         self._newest_s = -1.0  # when the trigger of the newest report was
@@ -148,7 +148,7 @@ class QueryView:
         self._batches.append(batch)
         if not self._sources:
             facts = match(self._facts, progress.sources)
-            self._sources = [_source(each, self._kafka) for each in facts]
+            self._sources = [_source(each, self._driver, self._group) for each in facts]
         for source, report in zip(self._sources, progress.sources, strict=True):
             source.take(batch, report)
 
@@ -240,10 +240,11 @@ def _first_like(facts: list[SourceFacts], source: SourceProgress) -> SourceFacts
     return alike[0] if alike else SourceFacts("unknown", {})
 
 
-def _source(facts: SourceFacts, kafka: Mapping[str, str]) -> SourceProbe:
+def _source(facts: SourceFacts, driver: Driver, group: str) -> SourceProbe:
     if facts.format.lower() == "kafka":
         try:
-            return KafkaWatch(Brokers(client_settings(facts.options) | dict(kafka)))
+            settings = client_settings(facts.options, driver.gateway)
+            return KafkaWatch(Brokers(settings, group=group))
         except ConfigError as error:
             log.warning("the lag of a Kafka source stays unknown: %s", error)
             return PlainSource(capped=True)

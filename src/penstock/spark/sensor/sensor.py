@@ -27,7 +27,6 @@ from concurrent.futures import TimeoutError as NotInTimeError
 from itertools import chain
 from typing import TYPE_CHECKING
 
-import msgspec
 from msgspec import Struct, structs
 
 from penstock.core.clock import JUMP_S
@@ -49,8 +48,6 @@ log = logging.getLogger(__name__)
 
 #: What a query that ends while it is read may raise.
 QUERY_ENDS: Errors = (*JVM_ERRORS, SensorError)
-#: What a status store may raise, one of another version of Spark included.
-STORE_FAILS: Errors = (*JVM_ERRORS, msgspec.DecodeError, LookupError, TypeError, ValueError)
 #: A report that is later than this is delayed by another listener of the application.
 OVERDUE_S = 5.0
 
@@ -69,10 +66,9 @@ class Details(Struct, frozen=True):
 class SparkSensor:
     """Reads the application of a session until closed.
 
-    `kafka` adds settings of librdkafka to those from the options of Kafka sources. A turn waits at
-    most `store_timeout_s` for the status store. `target` gives the requested size, if known: the
-    scheduler's may have been changed by somebody else, which the actuator corrects. Spark goes by
-    the wall clock, which is `ahead_s` ahead of the time of the loop.
+    A turn waits at most `store_timeout_s` for the status store. `target` gives the requested size,
+    if known: the scheduler's may have been changed by somebody else, which the actuator corrects.
+    Spark goes by the wall clock, which is `ahead_s` ahead of the time of the loop.
     """
 
     def __init__(
@@ -81,7 +77,7 @@ class SparkSensor:
         goal: Goal | None = None,
         driver: Driver | None = None,
         *,
-        kafka: Mapping[str, str] | None = None,
+        commit_offsets_to: str = "",
         store_timeout_s: float = 1.0,
         target: Callable[[], int | None] = lambda: None,
         ahead_s: Callable[[], float] = lambda: 0.0,
@@ -90,7 +86,7 @@ class SparkSensor:
         self.goal = goal or Goal()
         self._leader: str | None = None  # the query that was nearest to missing its SLO
         self._driver = driver = driver or Driver(spark)
-        self._kafka = dict(kafka or {})
+        self._group = commit_offsets_to
         self._store_timeout_s = store_timeout_s
         self._target = target
         self._clock_ahead_s, self._ahead_s = ahead_s, ahead_s()
@@ -213,7 +209,7 @@ class SparkSensor:
         for run_id, query in active.items():
             if run_id not in self._views:
                 try:
-                    view = QueryView(self._driver, query, run_id, self._kafka)
+                    view = QueryView(self._driver, query, run_id, self._group)
                 except QUERY_ENDS as error:
                     # It may have ended since it was listed; if not, the next turn retries.
                     log.debug("query %s cannot be followed yet: %s", run_id, error)
@@ -284,7 +280,7 @@ class SparkSensor:
             # The request stays open; another one would only make the store slower.
             self._warn_once("the status store", f"takes over {self._store_timeout_s:g} s")
             return Details()
-        except STORE_FAILS as error:
+        except Exception as error:  # a store of another version of Spark may answer anything
             self._pending = None
             self._warn_once("the status store", f"cannot be read: {first_line(error)}")
             return Details()
