@@ -6,11 +6,12 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.ready
 UV := $(BIN)/uv
 NEWEST := .venv-newest
+FUZZ := .venv-fuzz
 # Byte code makes every start three times faster; some machines switch it off.
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-fast test-newest test-yarn test-kubernetes test-clusters test-clusters-short check java cases bench bench-live bench-capacity results ablation tuned results-live recorded soak docs fmt lock wheel clean
+.PHONY: help setup demo test test-fast test-newest test-yarn test-kubernetes test-clusters test-clusters-short check java cases bench bench-live bench-capacity results ablation tuned results-live recorded soak fuzz mutation sbom docs fmt lock wheel clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -85,6 +86,17 @@ recorded: java ## record journals of real runs for tests/recorded, about 6 min e
 soak: java ## scale a real job for hours (ARGS="--minutes 30")
 	@$(BIN)/python -m benchmarks.soak $(ARGS)
 
+fuzz: $(STAMP) ## hostile input for everything that reads, by coverage (ARGS="--minutes 10 journal toml")
+	@test -d $(FUZZ)/atheris || $(UV) pip install --quiet --python $(BIN)/python --target $(FUZZ) atheris || true
+	@PYTHONPATH=$(FUZZ) $(BIN)/python -m tests.fuzz $(ARGS)
+
+mutation: $(STAMP) ## change the code and see whether a test notices (ARGS="guards knowledge")
+	@$(BIN)/python -m tools.mutation $(ARGS)
+
+sbom: $(STAMP) ## what is installed, as a CycloneDX file: penstock.cdx.json
+	@$(UV) tool run --quiet --from cyclonedx-bom cyclonedx-py environment --pyproject pyproject.toml \
+	  --output-format JSON --output-file penstock.cdx.json $(BIN)/python
+
 docs: $(STAMP) ## write the generated parts of the docs
 	@$(BIN)/python docs/generate.py
 
@@ -100,7 +112,7 @@ lock: $(UV) ## pin all dependencies again
 	  --group dev --extra spark --extra lab --extra jobs pyproject.toml -o requirements.lock
 
 clean: ## remove the environment and everything that was built
-	rm -rf $(VENV) $(NEWEST) dist build runs .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis
+	rm -rf $(VENV) $(NEWEST) $(FUZZ) penstock.cdx.json dist build runs .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis
 
 setup: $(STAMP)
 

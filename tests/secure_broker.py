@@ -14,7 +14,6 @@ from penstock.testbed.jars import BROKER, fetch
 from penstock.testbed.java import find_java
 from penstock.testbed.processes import Processes
 from penstock.testbed.servers import (
-    START_TIMEOUT_S,
     Broker,
     free_ports,
     java_command,
@@ -22,6 +21,8 @@ from penstock.testbed.servers import (
     server_properties,
 )
 
+#: A machine that does other things may take minutes.
+PATIENCE_S = 300.0
 USER, PASSWORD = "reader", 'p"ss\\w0rd-7f3a'
 STORE_PASSWORD = "store-secret-91c2"
 _LOGIN = "org.apache.kafka.common.security.scram.ScramLoginModule required"
@@ -60,22 +61,20 @@ class SecureBroker:
         return AdminClient(self.plain.client_settings)
 
     def allow(self, topic: str, *operations: str) -> None:
-        """Let the user do no more than this to the topic."""
-        from confluent_kafka.admin import (
-            AclBinding,
-            AclOperation,
-            AclPermissionType,
-            ResourcePatternType,
-            ResourceType,
-        )
+        """Let the user do no more than this to the topic, and join any group in order to read."""
+        from confluent_kafka import admin as admin_module
 
+        kafka: Any = admin_module
+        wanted = [(kafka.ResourceType.TOPIC, topic, each) for each in operations]
+        if "READ" in operations:
+            wanted.append((kafka.ResourceType.GROUP, "*", "READ"))
+        allowed, literal = kafka.AclPermissionType.ALLOW, kafka.ResourcePatternType.LITERAL
         bindings = [
-            AclBinding(
-                ResourceType.TOPIC, topic, ResourcePatternType.LITERAL, f"User:{USER}", "*",
-                AclOperation[each], AclPermissionType.ALLOW,
+            kafka.AclBinding(
+                kind, name, literal, f"User:{USER}", "*", kafka.AclOperation[operation], allowed
             )
-            for each in operations
-        ]  # fmt: skip
+            for kind, name, operation in wanted
+        ]
         admin = self.admin()  # in a variable: a client that nobody holds ends its request
         for done in admin.create_acls(bindings).values():
             done.result(30.0)
@@ -140,11 +139,9 @@ def _properties(directory: Path, ports: Sequence[int]) -> str:
 @contextmanager
 def secure_broker(directory: Path) -> Iterator[SecureBroker]:
     """The broker, with a user and without any ACL, until the block is left."""
-    from confluent_kafka.admin import (
-        ScramCredentialInfo,
-        ScramMechanism,
-        UserScramCredentialUpsertion,
-    )
+    from confluent_kafka import admin as admin_module
+
+    kafka: Any = admin_module
 
     directory.mkdir(parents=True, exist_ok=True)
     make_certificates(directory)
@@ -155,13 +152,13 @@ def secure_broker(directory: Path) -> Iterator[SecureBroker]:
     jvm = java_command(java, "512m", directory, f"{fetch(BROKER, java)}/*", log)
     with Processes(directory / "logs") as processes:
         tool = [*jvm, "kafka.tools.StorageTool", "format", "-t", identity, "-c", str(settings)]
-        processes.start("formatting", tool, os.environ).wait_done(START_TIMEOUT_S)
+        processes.start("formatting", tool, os.environ).wait_done(PATIENCE_S)
         process = processes.start("broker", [*jvm, "kafka.Kafka", str(settings)], os.environ)
         plain = Broker(process, ports[0], identity)
-        process.wait_ready(plain.answers, START_TIMEOUT_S)
+        process.wait_ready(plain.answers, PATIENCE_S)
         broker = SecureBroker(plain, directory, ports[2], ports[3])
-        info = ScramCredentialInfo(ScramMechanism.SCRAM_SHA_512, 4096)
-        change = UserScramCredentialUpsertion(USER, info, PASSWORD.encode())
+        info = kafka.ScramCredentialInfo(kafka.ScramMechanism.SCRAM_SHA_512, 4096)
+        change = kafka.UserScramCredentialUpsertion(USER, info, PASSWORD.encode())
         admin = broker.admin()
         for done in admin.alter_user_scram_credentials([change]).values():
             done.result(30.0)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import json
 import logging
 import threading
@@ -60,10 +61,13 @@ class Receiver(BaseHTTPRequestHandler):
     events: ClassVar[list[dict[str, Any]]] = []
     answers: ClassVar[list[int]] = []
     requests: ClassVar[list[str]] = []
+    logins: ClassVar[list[str]] = []
 
     def do_POST(self) -> None:
         body = self.rfile.read(int(self.headers["Content-Length"]))
         self.requests.append(self.headers["Content-Type"])
+        if login := self.headers["Authorization"]:
+            self.logins.append(login)
         code = self.answers.pop(0) if self.answers else 204
         if code == 204:
             self.events.append(json.loads(body))
@@ -127,3 +131,23 @@ def test_a_receiver_that_hangs_never_holds_up_the_sender(caplog: pytest.LogCaptu
             webhook.send(notice(float(n)))
         wait_until(lambda: "100 notices wait for it" in caplog.text, 1.0, "no warning")
         webhook.close()
+
+
+def test_a_login_in_the_address_is_sent_as_a_header_and_never_logged(
+    receiver: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Python's own client would take ``name:password@host`` for a port, and say so in full."""
+    webhook = Webhook(receiver.replace("://", "://me:hush%40home@"), "app-1", retries_s=())
+    webhook.send(notice())
+    wait_until(lambda: len(Receiver.events) == 1, 10.0, "no event came")
+    webhook.close()
+    assert Receiver.logins == [basic("me:hush@home")]
+    broken = Webhook("http://127.0.0.1:1/hook ?secret=hush\n", "app-1", retries_s=())
+    broken.send(notice())
+    wait_until(lambda: "is dropped: InvalidURL" in caplog.text, 10.0, "no warning")
+    broken.close()
+    assert "hush" not in caplog.text
+
+
+def basic(login: str) -> str:
+    return f"Basic {base64.b64encode(login.encode()).decode()}"

@@ -170,3 +170,10 @@ def test_the_origin_of_each_value_is_known() -> None:
 def test_a_limit_in_the_policy_text_says_so() -> None:
     given = layers(conf(policy="ds2:cooldown=60s"))
     assert origins(settle(given), given)["the policy text"] == {"cooldown_s": 60.0}
+
+
+def test_an_address_with_a_secret_is_listed_without_it() -> None:
+    layers = {"conf": {"live": {"webhook": "https://me:hush@hooks.example/T0/hush?token=hush"}}}
+    found = origins(settle(layers), layers)
+    assert found["conf"]["webhook"] == "https://hooks.example/..."
+    assert "hush" not in repr(found)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from penstock.core.errors import ConfigError
 from penstock.observe.metrics import METRICS, PREFIX, Values
@@ -35,7 +35,7 @@ class Endpoint:
             self._server, self._thread = start_http_server(port, host, registry)
         except OSError as error:
             raise ConfigError(f"metrics cannot be served at {where}: {error.strerror}") from None
-        served = self._server.RequestHandlerClass
+        served: Any = self._server.RequestHandlerClass
         self._server.RequestHandlerClass = type("Handler", (served,), {"timeout": IDLE_S})
         # A client that hangs up is no reason to print a traceback into the log of the driver.
         self._server.handle_error = lambda *_: None  # type: ignore[method-assign]

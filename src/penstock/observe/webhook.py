@@ -5,10 +5,11 @@ from __future__ import annotations
 import logging
 import threading
 from abc import ABC, abstractmethod
+from base64 import b64encode
 from collections.abc import Sequence
 from queue import Full, Queue
 from urllib.error import HTTPError
-from urllib.parse import urlsplit
+from urllib.parse import unquote, urlsplit
 from urllib.request import Request, urlopen
 
 import msgspec
@@ -63,8 +64,10 @@ class NoticeSender(ABC):
             for wait_s in (*self._retries_s, 0.0):
                 try:
                     problem, may_retry = self.post(notice)
-                except Exception as error:  # whatever it is, the thread goes on
+                except OSError as error:
                     problem, may_retry = f"{getattr(error, 'reason', error)}", True
+                except Exception as error:  # the thread goes on; the text may hold the address
+                    problem, may_retry = type(error).__name__, True
                 if not may_retry or self._closing.wait(wait_s):
                     break
             if problem:
@@ -82,13 +85,18 @@ class Webhook(NoticeSender):
     """Posts notices to `url` as CloudEvents."""
 
     def __init__(self, url: str, source: str, retries_s: Sequence[float] = RETRIES_S) -> None:
-        self._url, self._source = url, source
+        self._source, parts = source, urlsplit(url)
+        login, _, place = parts.netloc.rpartition("@")
+        self._url = parts._replace(netloc=place).geturl()
+        self._headers = {"Content-Type": "application/cloudevents+json"}
+        if login:
+            self._headers["Authorization"] = f"Basic {b64encode(unquote(login).encode()).decode()}"
         # The rest of the address may hold a secret.
-        super().__init__(f"the webhook at {urlsplit(url).hostname}", retries_s)
+        super().__init__(f"the webhook at {parts.hostname}", retries_s)
 
     def post(self, notice: Notice) -> tuple[str, bool]:
         body = msgspec.json.encode(notice.cloud_event(self._source))
-        request = Request(self._url, body, {"Content-Type": "application/cloudevents+json"})
+        request = Request(self._url, body, self._headers)
         try:
             with urlopen(request, timeout=TIMEOUT_S):
                 return "", False

@@ -248,8 +248,8 @@ def committed(bed: Testbed, group: str) -> dict[Partition, int]:
 @pytest.mark.slow
 def test_processed_offsets_are_committed_to_a_group_also_the_last_ones(bed: Testbed) -> None:
     bed.create_topic("seen", 2)
-    settings = {"bootstrap.servers": bed.bootstrap_servers, "group.id": "lag of q"}
-    with watching(Brokers(settings)) as watch:
+    settings = {"bootstrap.servers": bed.bootstrap_servers}
+    with watching(Brokers(settings, group="lag of q")) as watch:
         watch.take(*processed({"0": 0, "1": 0}, "seen"))
         first = {("seen", 0): 0, ("seen", 1): 0}
         wait_until(lambda: committed(bed, "lag of q") == first, 30.0, "nothing is committed")
@@ -275,8 +275,8 @@ def test_a_group_that_others_use_is_a_warning_and_the_lag_is_still_measured(
             return bool(others.assignment())
 
         wait_until(has_joined, 60.0, "the consumer does not join its group")
-        settings = {"bootstrap.servers": bed.bootstrap_servers, "group.id": "others"}
-        with watching(Brokers(settings)) as watch:
+        settings = {"bootstrap.servers": bed.bootstrap_servers}
+        with watching(Brokers(settings, group="others")) as watch:
             watch.take(*processed({"0": 0}, "shared"))
             wait_until(lambda: "not committed to the group others" in caplog.text, 30.0, "silent")
             wait_until(lambda: read(watch).backlog_records == 0.0, 30.0, "the lag is not known")

@@ -95,7 +95,10 @@ class Brokers:
 
     def _take_problem(self, error: Any) -> None:
         if error.name() in ("_AUTHENTICATION", "_SSL"):
-            self._problem = f": {error.str().partition(' (after ')[0]}"
+            broker, _, text = error.str().partition(": ")
+            if "verify failed" in text:
+                text = "its certificate is not valid now, or the trust store lacks its issuer"
+            self._problem = f": {broker}: {text.partition(' (after ')[0]}"
 
     def end_offsets(self, partitions: Iterable[Partition]) -> Offsets:
         """The end offset of each partition now, or `SensorError`."""
@@ -134,7 +137,7 @@ class Brokers:
         except KafkaException as error:
             # A client that lost its brokers for long may not find them again; a new one does. It
             # connects at once, so that the next question does not have to wait for that.
-            problem = self._problem_of(admin) or f": {error.args[0].str()}"
+            problem = self._problem_of(client) or f": {error.args[0].str()}"
             self._admin = None
             with suppress(ConfigError):
                 self._admin = self._connect()
@@ -143,13 +146,13 @@ class Brokers:
             raise SensorError(f"Kafka offsets cannot be read: {error}") from None
         if any(offset < NO_RECORD for offset in found.values()):
             # The client answers this on a timeout, without an error.
-            problem = self._problem_of(admin) or f" within {self._timeout_s:g} s"
+            problem = self._problem_of(client) or f" within {self._timeout_s:g} s"
             raise SensorError(f"Kafka offsets cannot be read{problem}")
         return found
 
-    def _problem_of(self, admin: Any) -> str:
+    def _problem_of(self, client: Any) -> str:
         self._problem = ""
-        admin.poll(0)  # has the client call `_take_problem`
+        client.poll(0)  # has the client call `_take_problem`
         return self._problem
 
 

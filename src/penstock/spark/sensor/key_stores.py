@@ -7,6 +7,7 @@ from its content. Keys stay in memory.
 from __future__ import annotations
 
 import base64
+from contextlib import suppress
 from ssl import DER_cert_to_PEM_cert
 from typing import Any
 
@@ -39,12 +40,25 @@ def key_and_chain(
         if not aliases:
             raise ConfigError(f"the key store {path} has no key")
         key = store.getKey(aliases[0], _characters(gateway, key_password or password))
-        lines = base64.encodebytes(key.getEncoded()).decode()
+        lines = base64.encodebytes(_encoded(gateway, key)).decode()
         chain = [each.getEncoded() for each in store.getCertificateChain(aliases[0])]
     except Py4JError as error:
         raise ConfigError(f"the key store {path} cannot be read: {first_line(error)}") from None
     pem = f"-----BEGIN PRIVATE KEY-----\n{lines}-----END PRIVATE KEY-----\n"
     return pem, "".join(map(DER_cert_to_PEM_cert, chain))
+
+
+def _encoded(gateway: Any, key: Any) -> bytes:
+    """The key in PKCS8. Its own class is hidden from py4j, so is the name of its algorithm."""
+    java = gateway.jvm.java
+    spec = java.lang.Class.forName("java.security.spec.PKCS8EncodedKeySpec")
+    for algorithm in ("RSA", "EC", "EdDSA", "DSA"):
+        with suppress(Py4JError):
+            found: bytes = (
+                java.security.KeyFactory.getInstance(algorithm).getKeySpec(key, spec).getEncoded()
+            )
+            return found
+    raise ConfigError("the key of a key store is neither of RSA, EC, EdDSA nor DSA")
 
 
 def _open(gateway: Any, path: str, password: str | None) -> Any:
