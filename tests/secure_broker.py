@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import subprocess
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -38,7 +38,11 @@ class SecureBroker:
     expired_port: int
 
     def options(
-        self, *, expired: bool = False, password: str = PASSWORD, **ssl: str
+        self,
+        ssl: Mapping[str, str] | None = None,
+        *,
+        expired: bool = False,
+        password: str = PASSWORD,
     ) -> dict[str, str]:
         """What the user of a Kafka source writes; its trust store is PEM if no other is given."""
         quoted = password.replace("\\", "\\\\").replace('"', '\\"')

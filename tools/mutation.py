@@ -67,7 +67,7 @@ def mutants(source: str) -> Iterator[Mutant]:
     """All mutants of a source.
 
     >>> [each.what for each in mutants("def f(a): return a + 1 if a < 3 else not a")]
-    ['Lt to LtE', '3 to 4', 'Add to Sub', '1 to 2', 'no not']
+    ['Lt to LtE', 'Add to Sub', 'no not', '3 to 4', '1 to 2']
     """
     for number in range(len(_inside_functions(ast.parse(source)))):
         tree = ast.parse(source)

@@ -10,8 +10,10 @@ import hashlib
 import multiprocessing
 import sys
 import traceback
+from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
+from typing import Any
 
 from penstock.core.clock import WallClock
 
@@ -51,8 +53,7 @@ def _keep(name: str, data: bytes) -> None:
 
 
 def _by_coverage(name: str, seconds: float) -> None:
-    import atheris  # type: ignore[import-not-found]
-
+    atheris: Any = import_module("atheris")  # only `make fuzz` installs it
     with atheris.instrument_imports(include=["penstock"]):
         from tests.fuzz.targets import TARGETS, check
     target = TARGETS[name]

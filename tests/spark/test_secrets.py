@@ -85,7 +85,7 @@ def test_a_job_with_secrets_is_measured_and_no_output_has_one(
         "keystore.location": str(broker.directory / "valid.p12"),
         "keystore.password": STORE_PASSWORD,
     }
-    options = {**broker.options(**stores), "subscribe": "bids", "startingOffsets": "earliest"}
+    options = {**broker.options(stores), "subscribe": "bids", "startingOffsets": "earliest"}
     writer = spark.readStream.format("kafka").options(**options).load().writeStream.format("noop")
     writer = writer.option("checkpointLocation", str(tmp_path / "state")).queryName("secret")
     metrics_port, nobody = free_ports(2)

@@ -77,7 +77,7 @@ def test_certificates_in_pem_and_a_password_with_quotes(broker: SecureBroker) ->
 
 @pytest.mark.parametrize("kind", ["jks", "pkcs12"])
 def test_java_key_stores_are_read_by_java(broker: SecureBroker, gateway: Any, kind: str) -> None:
-    settings = client_settings(broker.options(**stores(broker, kind, key=True)), gateway)
+    settings = client_settings(broker.options(stores(broker, kind, key=True)), gateway)
     assert settings["ssl.ca.pem"].count("BEGIN CERTIFICATE") == 1
     assert settings["ssl.key.pem"].startswith("-----BEGIN PRIVATE KEY-----")
     assert ends(Brokers(settings)) == {("bids", 0): 0}
@@ -88,15 +88,15 @@ def test_a_store_with_another_password_or_of_another_kind_is_one_sentence(
 ) -> None:
     wrong = stores(broker, "jks") | {"truststore.password": "not-the-password"}
     with pytest.raises(ConfigError, match=r"^the trust store .*trust.jks cannot be read: ") as said:
-        client_settings(broker.options(**wrong), gateway)
+        client_settings(broker.options(wrong), gateway)
     assert "not-the-password" not in str(said.value)
     absent = {"keystore.location": str(tmp_path / "gone.jks"), "keystore.password": "x"}
     with pytest.raises(ConfigError, match=r"^the key store .*gone.jks cannot be read: "):
-        client_settings(broker.options(**absent), gateway)
+        client_settings(broker.options(absent), gateway)
     no_key = {**stores(broker, "jks"), "keystore.location": str(broker.directory / "trust.jks")}
     no_key["keystore.password"] = STORE_PASSWORD
     with pytest.raises(ConfigError, match=r"^the key store .*trust.jks has no key$"):
-        client_settings(broker.options(**no_key), gateway)
+        client_settings(broker.options(no_key), gateway)
 
 
 def test_a_certificate_that_has_expired_is_named_as_the_cause(broker: SecureBroker) -> None:

@@ -4,8 +4,6 @@ The Java process of the driver reads them: it knows all their formats, and takes
 from its content. Keys stay in memory.
 """
 
-from __future__ import annotations
-
 import base64
 from contextlib import suppress
 from ssl import DER_cert_to_PEM_cert
