@@ -40,7 +40,10 @@ def send(address: Address, data: bytes) -> bytes:
         if data[-1:] and data[-1] % 2:
             client.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
             return b""
-        client.shutdown(socket.SHUT_WR)
+        try:
+            client.shutdown(socket.SHUT_WR)
+        except OSError:  # it has hung up on us already
+            return b""
         return _all(client)
     return b""
 

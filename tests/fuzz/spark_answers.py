@@ -10,7 +10,8 @@ import msgspec
 
 from penstock.core.errors import ModelError, SensorError
 from penstock.core.model import Snapshot
-from penstock.spark.internals import Driver, SourceFacts, SqlMetrics, Trigger
+from penstock.spark.internals import Driver, SourceFacts, SqlMetrics
+from penstock.spark.internals.queries import Trigger
 from penstock.spark.sensor.sensor import SparkSensor
 
 if TYPE_CHECKING:

@@ -78,7 +78,8 @@ def test_a_job_with_secrets_is_measured_and_no_output_has_one(
     capfd: pytest.CaptureFixture[str],
 ) -> None:
     """Trust and keys are in Java stores, so the lag shows that both were opened."""
-    caplog.set_level(logging.DEBUG)
+    # Not that of py4j: at this level it writes down every call into Java, those of the job too.
+    caplog.set_level(logging.DEBUG, "penstock")
     stores = {
         "truststore.location": str(broker.directory / "trust.jks"),
         "truststore.password": STORE_PASSWORD,
