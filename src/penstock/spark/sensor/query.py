@@ -108,9 +108,7 @@ def query_name(query: StreamingQuery) -> str:
 class QueryView:
     """One run of one query; its offsets are committed to `group` if there is one."""
 
-    def __init__(
-        self, driver: Driver, query: StreamingQuery, run_id: str, group: str = ""
-    ) -> None:
+    def __init__(self, driver: Driver, query: StreamingQuery, run_id: str, group: str = "") -> None:
         self._driver = driver
         self._query = query
         self.run_id = run_id
