@@ -23,6 +23,8 @@ from penstock.testbed.jobs.job import BenchmarkJob
 
 HERE = Path(__file__).parent
 ROOT = HERE.parent
+sys.path.insert(0, str(ROOT))  # it is run as a script, too
+from docs import reference  # noqa: E402
 
 #: A longer list of modules beside each other is only counted in the figure of the layers.
 MOST_NAMES = 8
@@ -380,6 +382,9 @@ PAGES = {
     "jobs.md": jobs,
     "architecture.md": architecture,
     "metrics.md": metrics,
+    "cli.md": reference.cli,
+    "configuration.md": reference.configuration,
+    "reason-codes.md": reference.reason_codes,
     "../deploy/kubernetes/prometheusrule.yaml": prometheus_rule,
 }
 
