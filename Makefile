@@ -11,7 +11,7 @@ FUZZ := .venv-fuzz
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-fast test-newest test-yarn test-kubernetes test-clusters test-clusters-short check java cases bench bench-live bench-capacity results ablation tuned results-live recorded soak fuzz mutation sbom docs fmt lock wheel clean
+.PHONY: help setup demo test test-fast test-newest test-yarn test-kubernetes test-clusters test-clusters-short check java cases bench bench-live bench-capacity results ablation tuned results-live recorded soak fuzz mutation sbom docs site coverage typing fmt lock wheel clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -97,8 +97,18 @@ sbom: $(STAMP) ## what is installed, as a CycloneDX file: penstock.cdx.json
 	@$(UV) tool run --quiet --from cyclonedx-bom cyclonedx-py environment --pyproject pyproject.toml \
 	  --output-format JSON --output-file penstock.cdx.json $(BIN)/python
 
-docs: $(STAMP) ## write the generated parts of the docs
+docs: $(STAMP) ## write the generated parts of the docs, then build the site
 	@$(BIN)/python docs/generate.py
+	@$(MAKE) --no-print-directory site
+
+site: $(STAMP) ## build the site into site/; a broken link or a page in no list fails
+	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
+
+coverage: $(STAMP) ## lines and branches that the fast tests run, against the goals; takes some minutes
+	@$(BIN)/python -m tools.coverage $(ARGS)
+
+typing: $(STAMP) ## how much of the public API has types; needs Node.js
+	@PYRIGHT_PYTHON_GLOBAL_NODE=1 $(BIN)/pyright --pythonpath $(BIN)/python --ignoreexternal --verifytypes penstock
 
 fmt: $(STAMP) ## format the code and fix what can be fixed
 	$(BIN)/ruff check --fix --quiet . || true
@@ -112,7 +122,7 @@ lock: $(UV) ## pin all dependencies again
 	  --group dev --extra spark --extra lab --extra jobs pyproject.toml -o requirements.lock
 
 clean: ## remove the environment and everything that was built
-	rm -rf $(VENV) $(NEWEST) $(FUZZ) penstock.cdx.json dist build runs .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis
+	rm -rf $(VENV) $(NEWEST) $(FUZZ) penstock.cdx.json dist build runs site .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis
 
 setup: $(STAMP)
 

@@ -384,6 +384,7 @@ PAGES = {
     "metrics.md": metrics,
     "cli.md": reference.cli,
     "configuration.md": reference.configuration,
+    "journal.md": reference.journal,
     "reason-codes.md": reference.reason_codes,
     "../deploy/kubernetes/prometheusrule.yaml": prometheus_rule,
 }

@@ -15,6 +15,7 @@ PAGES = sorted(
         *(ROOT / name for name in ("README.md", "CHANGELOG.md", "CONTRIBUTING.md")),
         *(ROOT / "docs").glob("*.md"),
         *(ROOT / "docs" / "adr").glob("*.md"),
+        *(ROOT / "docs" / "howto").glob("*.md"),
     ]
 )
 #: Phrases of the authors that nobody else would use or search for.
@@ -72,13 +73,29 @@ def test_the_adrs_have_numbers_of_their_own() -> None:
 
 def shell_lines() -> list[str]:
     """The calls of ``penstock`` in the pages that users read."""
+    names = ["advise", "index", "live", "testbed", "troubleshooting", "tutorial", "when-not-to-use"]
     pages = [
         ROOT / "README.md",
-        *(ROOT / "docs" / name for name in ("advise.md", "live.md", "testbed.md")),
+        *(ROOT / "docs" / f"{name}.md" for name in names),
+        *sorted((ROOT / "docs" / "howto").glob("*.md")),
     ]
     text = "\n".join(page.read_text(encoding="utf-8") for page in pages)
     found = re.findall(r"^(penstock .*?)(?:\s+#.*)?$", text, re.MULTILINE)
     return sorted({*found, *re.findall(r"`(penstock [a-z-]+ [^`]*--[^`]*)`", text)})
+
+
+def test_the_readme_is_a_screen_and_a_half_of_things_that_exist() -> None:
+    page = (ROOT / "README.md").read_text(encoding="utf-8")
+    assert len(page.splitlines()) <= 75
+    makefile = (ROOT / "Makefile").read_text(encoding="utf-8")
+    for target in re.findall(r"\bmake ([a-z-]+)", page):
+        assert re.search(rf"^{target}:", makefile, re.MULTILINE), f"no target {target}"
+    project = (ROOT / "pyproject.toml").read_text(encoding="utf-8")
+    for extra in re.findall(r"pip install \"penstock\[(\w+)\]\"", page):
+        assert re.search(rf"^{extra} = \[", project, re.MULTILINE), f"no extra {extra}"
+    # Fenced code only: nothing is code because it is indented.
+    outside = re.sub(r"```.*?```", "", page, flags=re.DOTALL)
+    assert [line for line in outside.splitlines() if line.startswith("    ")] == []
 
 
 @pytest.mark.parametrize("line", shell_lines())

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import os
+import re
+import shutil
 import subprocess
 import sys
-import tomllib
 import zipfile
 from pathlib import Path
 
@@ -51,13 +53,48 @@ def test_the_wheel_holds_each_file_of_the_package_and_nothing_else(wheel: Path) 
 
 @pytest.mark.slow
 def test_the_wheel_has_the_version_that_the_package_says(installed: Path, tmp_path: Path) -> None:
-    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    (written,) = re.findall(
+        r'^__version__ = "(.*)"$', (SOURCE / "penstock/__init__.py").read_text("utf-8"), re.M
+    )
     code = (
         "import penstock; from importlib.metadata import version\n"
         "print(penstock.__version__, version('penstock'))"
     )
     said = ran([str(installed / "python"), "-c", code], tmp_path).split()
-    assert said == [project["version"]] * 2
+    assert said == [written] * 2
+    assert f"version: {written}\n" in (ROOT / "CITATION.cff").read_text(encoding="utf-8")
+    assert f"## {written} (" in (ROOT / "CHANGELOG.md").read_text(encoding="utf-8")
+
+
+@pytest.mark.slow
+def test_the_package_index_would_take_the_wheel(wheel: Path) -> None:
+    command = [sys.executable, "-m", "twine", "check", "--strict", str(wheel)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+def python_of(version: str) -> str | None:
+    """Another Python of this machine: on the path, or of pyenv."""
+    pyenv = Path(os.environ.get("PYENV_ROOT", Path.home() / ".pyenv")) / "versions"
+    found = [str(path) for path in sorted(pyenv.glob(f"{version}.*/bin/python"))]
+    return found[-1] if found else shutil.which(f"python{version}")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("version", ["3.12", "3.13"])
+def test_the_wheel_runs_on_other_pythons(wheel: Path, tmp_path: Path, version: str) -> None:
+    if (python := python_of(version)) is None:
+        pytest.skip(f"this machine has no Python {version}")
+    uv, empty = [sys.executable, "-m", "uv"], tmp_path / "empty"
+    subprocess.run([*uv, "venv", "--quiet", "--python", python, str(empty)], check=True)
+    target = str(empty / "bin" / "python")
+    subprocess.run([*uv, "pip", "install", "--quiet", "--python", target, str(wheel)], check=True)
+    assert ran([target, "--version"], tmp_path).split()[1].startswith(f"{version}.")
+    penstock = str(empty / "bin" / "penstock")
+    load = ["--workload", "sine", "--duration", "1h"]
+    ran([penstock, "simulate", *load, "--journal", "run.jsonl", "--json"], tmp_path)
+    assert ran([penstock, "explain", "run.jsonl"], tmp_path)
+    ran([penstock, "report", "run.jsonl"], tmp_path)
 
 
 @pytest.mark.slow

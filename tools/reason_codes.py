@@ -1,8 +1,8 @@
 """Find the reason codes that `src` can put into a decision, and the modules that do.
 
-A code is the first argument of ``Reason(...)``. Where that is a variable, the texts that can reach it
-are those assigned to a variable of that name, given for a parameter or field of that name, in a
-``Literal`` type of a field, or returned first by a function whose result is unpacked into it.
+A code is the first argument of ``Reason(...)``. Where that is a variable, the texts that can reach
+it are those assigned to a variable of that name, given for a parameter or field of that name, in a
+``Literal`` type of a field, or returned by a function whose result is unpacked into it.
 """
 
 from __future__ import annotations
@@ -77,9 +77,7 @@ def _codes_of(
             yield from _assigned(target, node.value, module, tree)
 
 
-def _assigned(
-    target: ast.expr, value: ast.expr, module: str, tree: ast.Module
-) -> Iterator[str]:
+def _assigned(target: ast.expr, value: ast.expr, module: str, tree: ast.Module) -> Iterator[str]:
     if isinstance(target, ast.Name) and target.id in CARRIERS:
         yield from _texts(value, module)
     elif isinstance(target, ast.Name) and target.id.lower() in CARRIERS:  # Cause = Literal[...]

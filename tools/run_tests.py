@@ -22,7 +22,7 @@ from pathlib import Path
 MAKE = ["make", "--no-print-directory"]
 PYTEST = [sys.executable, "-m", "pytest"]
 PARTS: dict[str, list[str]] = {
-    "static": [*MAKE, "check"],
+    "static": [*MAKE, "check", "site"],
     "fast": [*PYTEST, "-n", "2", "--dist", "worksteal", "-m", "not slow and not cluster"],
     "cases": [*MAKE, "cases", "DONE=--done"],
     "slow": [*PYTEST, "--durations", "25", "-m", "slow"],

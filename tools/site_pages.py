@@ -40,7 +40,7 @@ def on_files(files: Files, *, config: MkDocsConfig) -> Files:
     return files
 
 
-def on_page_markdown(markdown: str, *, page: Page, config: MkDocsConfig, files: Files) -> str:
+def on_page_markdown(markdown: str, *, page: Page, **_: object) -> str:
     """Let links that leave ``docs`` lead to the page that stands for their target."""
     here = page.file.src_uri
 
