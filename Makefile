@@ -102,7 +102,7 @@ docs: $(STAMP) ## write the generated parts of the docs, then build the site
 	@$(MAKE) --no-print-directory site
 
 site: $(STAMP) ## build the site into site/; a broken link or a page in no list fails
-	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
+	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
 
 coverage: $(STAMP) ## lines and branches that the fast tests run, against the goals; takes some minutes
 	@$(BIN)/python -m tools.coverage $(ARGS)
