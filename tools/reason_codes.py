@@ -81,7 +81,7 @@ def _assigned(target: ast.expr, value: ast.expr, module: str, tree: ast.Module) 
     if isinstance(target, ast.Name) and target.id in CARRIERS:
         yield from _texts(value, module)
     elif isinstance(target, ast.Name) and target.id.lower() in CARRIERS:  # Cause = Literal[...]
-        yield from (each.value for each in ast.walk(value) if _is_code(each))
+        yield from (text for each in ast.walk(value) if (text := _literal(each)))
     elif isinstance(target, ast.Tuple):
         for place, each in enumerate(target.elts):
             if not (isinstance(each, ast.Name) and each.id in CARRIERS):
@@ -117,8 +117,10 @@ def _texts(value: ast.expr, module: str) -> Iterator[str]:
         raise ValueError(f"{module}:{value.lineno}: no code can be read from {ast.unparse(value)}")
 
 
-def _is_code(node: ast.AST) -> bool:
-    return isinstance(node, ast.Constant) and CODE.fullmatch(str(node.value)) is not None
+def _literal(node: ast.AST) -> str:
+    """The code that a part of a ``Literal`` type is; empty if it is none."""
+    text = str(node.value) if isinstance(node, ast.Constant) else ""
+    return text if CODE.fullmatch(text) else ""
 
 
 if __name__ == "__main__":
