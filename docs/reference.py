@@ -34,6 +34,7 @@ from penstock.core.model import (
 )
 from penstock.core.schedule import ScheduledLimit
 from penstock.policies import DEFAULT_POLICY, POLICIES
+from penstock.policies.documentation import documentation, parameters
 from penstock.settings.goal import Goal
 from penstock.settings.spark_conf import KEYS
 from penstock.settings.toml import JournalSettings, LiveSettings
@@ -150,7 +151,7 @@ def configuration() -> str:
             shown = f"`{option}`" if option in options else ""
             lines.append(
                 f"| `{name}` | `{keys[table, name]}` | {given} | {shown} | {_default(field)} | "
-                f"{_cell(texts[name])} |"
+                f"{_cell(texts.get(name, ''))} |"
             )
     lines += ["", "## [[schedule]]", "", "Floors, ceilings and quiet periods at certain times, as "]
     lines[-1] += f"many tables as there are rules; `{keys['limits', 'schedule']}` takes them as a "
@@ -158,7 +159,7 @@ def configuration() -> str:
     lines += ["", "| key | default | what it is |", "|---|---|---|"]
     texts = parameter_texts(ScheduledLimit)
     for field in fields(ScheduledLimit):
-        lines.append(f"| `{field.name}` | {_default(field)} | {_cell(texts[field.name])} |")
+        lines.append(f"| `{field.name}` | {_default(field)} | {_cell(texts.get(field.name, ''))} |")
     only = sorted(arguments - set(_arguments_with_keys()) - {"spark", "policy", "limits"})
     lines += ["", f"Only in Python: {', '.join(f'`{name}`' for name in only)} of `attach`."]
     return _below("configuration.md", lines)
@@ -182,21 +183,14 @@ def _default(field: Any) -> str:
 
 
 def parameter_texts(kind: type[Any]) -> dict[str, str]:
-    """What the docstring of a type says of each of its fields.
+    """What the docstring of a type, or the note beside it, says of each of its fields.
 
-    >>> parameter_texts(JournalSettings)["keep"]
-    'How many rotated files stay.'
+    >>> parameter_texts(JournalSettings)["keep"], parameter_texts(BatchStage)["begin_s"]
+    ('How many rotated files stay.', 'From the start of the batch, as `end_s`.')
     """
-    section = re.split(r"^Parameters\n-+\n", inspect.getdoc(kind) or "", flags=re.MULTILINE)[1]
-    found: dict[str, str] = {}
-    names: list[str] = []
-    for line in section.splitlines():
-        if line and not line.startswith(" "):
-            names = [name.strip() for name in line.split(",")]
-        else:
-            for name in names:
-                found[name] = f"{found.get(name, '')} {line.strip()}".strip()
-    return {name: text.replace("``", "`") for name, text in found.items()}
+    beside = re.findall(r"^    (\w+):[^#\n]*#:?\s+(\w.*)$", inspect.getsource(kind), re.MULTILINE)
+    listed = {name: text for names, text in parameters(documentation(kind)) for name in names}
+    return {name: text.replace("``", "`") for name, text in {**dict(beside), **listed}.items()}
 
 
 def journal() -> str:
@@ -205,13 +199,14 @@ def journal() -> str:
     for kind, title in JOURNAL_TYPES.items():
         doc = inspect.getdoc(kind) or ""
         prose = re.split(r"\n\n(?:Parameters\n|>>>)", doc)[0].replace("``", "`")
-        has_texts = "\nParameters\n" in doc
-        texts = parameter_texts(kind) if has_texts else {}
+        texts = parameter_texts(kind)
+        has_texts = bool(texts)
         lines += [f"## {title}", "", prose, "", "| field | type |" + " what it is |" * has_texts]
         lines += ["|---|---|" + "---|" * has_texts]
         hints = [inspect.get_annotations(each) for each in reversed(kind.__mro__)]
         for name, hint in {k: v for each in hints for k, v in each.items() if k[0] != "_"}.items():
-            row = f"| `{name}` | {_cell(str(hint))} |"
+            written = hint if isinstance(hint, str) else inspect.formatannotation(hint)
+            row = f"| `{name}` | {_cell(re.sub(r'[a-z_.]+[.](?=[A-Z])', '', written))} |"
             lines.append(f"{row} {_cell(texts.get(name, ''))} |" if has_texts else row)
         lines.append("")
     return _below("journal.md", lines)
