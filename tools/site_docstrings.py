@@ -16,8 +16,8 @@ def shown(text: str) -> str:
 
     >>> shown("Adds.\\n\\n>>> 1 + 1\\n2\\n\\nOr not.").splitlines()[2:]
     ['```python', '>>> 1 + 1', '2', '```', '', 'Or not.']
-    >>> shown("Parameters\\n---\\nlow, high: Two\\n    bounds.").splitlines()
-    ['Parameters', '---', 'low, high', '    Two bounds.']
+    >>> shown("Parameters\\n---\\nlow, high: Two\\n    bounds.").splitlines()[2:4]
+    ['low, high', '    Two bounds.']
     """
     found = [f"{', '.join(names)}\n    {said}\n" for names, said in parameters(text)]
     text = PARAMETERS.sub(lambda match: match[1] + "".join(found) + "\n", text)
