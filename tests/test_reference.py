@@ -91,7 +91,8 @@ def test_the_journal_on_the_page_can_be_read() -> None:
 
 def test_every_data_file_of_the_package_has_its_origin_and_licence() -> None:
     page = (DOCS / "data.md").read_text(encoding="utf-8")
-    code = set(".py .pyc .toml .md .js .css .html .sh .go .typed .properties".split())
+    code = {".py", ".pyc", ".toml", ".md", ".js", ".css", ".html", ".sh", ".go", ".typed"}
+    code.add(".properties")
     data = [path for path in PACKAGED.rglob("*") if path.is_file() and path.suffix not in code]
     assert len(data) >= 6
     assert [str(path) for path in data if path.name not in page] == []
