@@ -108,7 +108,7 @@ coverage: $(STAMP) ## lines and branches that the fast tests run, against the go
 	@$(BIN)/python -m tools.coverage $(ARGS)
 
 typing: $(STAMP) ## how much of the public API has types; needs Node.js
-	@PYRIGHT_PYTHON_GLOBAL_NODE=1 $(BIN)/pyright --pythonpath $(BIN)/python --ignoreexternal --verifytypes penstock
+	@$(BIN)/python -m tools.typing_score
 
 fmt: $(STAMP) ## format the code and fix what can be fixed
 	$(BIN)/ruff check --fix --quiet . || true

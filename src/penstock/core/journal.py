@@ -146,11 +146,13 @@ class FileJournal:
         max_bytes: int = 64 * 1024 * 1024,
         keep: int = 4,
     ) -> None:
-        self.path = path
+        self.path: Path = path
         self._fsync, self._max_bytes, self._keep = fsync, max_bytes, keep
         self._file: FileIO | None = None
-        self.size = 0
-        self.header = header or (read_header(path) if _is_begun(path) else JournalHeader.of())
+        self.size: int = 0
+        self.header: JournalHeader = header or (
+            read_header(path) if _is_begun(path) else JournalHeader.of()
+        )
         with file_errors(f"cannot write journal {path}"):
             self._open()
 

@@ -51,8 +51,8 @@ class Knowledge:
 
     def __init__(self, limits: Limits | None = None) -> None:
         #: What the guards will enforce: a policy that plans ahead plans inside of it.
-        self.limits = Limits() if limits is None else limits
-        self.now_s = 0.0  #: Time of the turn that is being taken.
+        self.limits: Limits = Limits() if limits is None else limits
+        self.now_s: float = 0.0  #: Time of the turn that is being taken.
         #: Snapshots, oldest first; while a policy decides, the last one is the one it is given.
         self.history: deque[Snapshot] = deque(maxlen=HISTORY_SNAPSHOTS)
         #: Accepted changes of the target, oldest first.
@@ -61,7 +61,7 @@ class Knowledge:
         self.recommendations: deque[Recommendation] = deque(maxlen=HISTORY_SNAPSHOTS)
         self.last_step: Step | None = None
         #: Executor-seconds since midnight (UTC), as far back as the steps go.
-        self.paid_today_s = 0.0
+        self.paid_today_s: float = 0.0
 
     @classmethod
     def from_steps(cls, steps: Iterable[Step], limits: Limits | None = None) -> Knowledge:
