@@ -1,5 +1,7 @@
 """A decision as a sentence: what is seen, expected and done, its cost, and what it avoids."""
 
+from typing import NamedTuple
+
 from msgspec.structs import replace
 
 from penstock.core.model import Decision, Outlook, Reason
@@ -11,6 +13,13 @@ from penstock.policies.penstock.planning import PlanInputs, smallest
 
 NOTICED_S = 1.0  #: A shorter hold-up is not mentioned.
 CHANGE = 0.05  #: A smaller relative change of the load is none.
+
+
+class JobBound(NamedTuple):
+    """What limits a job where no fleet would do better, in words with what helps."""
+
+    code: str
+    text: str
 
 
 def catch_up_decision(inputs: PlanInputs, grown: int, memory: object) -> Decision:
@@ -112,10 +121,12 @@ def _action(inputs: PlanInputs, best: int, saved_s: float, rises: bool) -> tuple
     state = f"{fleet} {rate(inputs.capacity.rps(target))}, {_waiting(inputs)}"
     bound = limit_of(inputs) if best <= target else None
     if best < target:
-        code, why = bound or ("plan_shrinks", _why_fewer(inputs, best, rises))
-        return code, f"{state}; {why}: {_saving(inputs, best, saved_s)}"
+        saving = _saving(inputs, best, saved_s)
+        if bound is not None:
+            return bound.code, f"{state}; {bound.text}: {saving}"
+        return "plan_shrinks", f"{state}; {_why_fewer(inputs, best, rises)}: {saving}"
     if bound is not None:
-        return bound[0], f"{state}: {bound[1]}"
+        return bound.code, f"{state}: {bound.text}"
     if best == target:
         is_late = inputs.waits_s > inputs.slo_s
         if target >= most and (is_late or inputs.load_rps > inputs.capacity.rps(target)):
@@ -213,8 +224,8 @@ def executor_time(seconds: float) -> str:
     return counted(round(minutes, 1) if minutes < 9.95 else round(minutes), "executor-minute")
 
 
-def limit_of(inputs: PlanInputs) -> tuple[str, str] | None:
-    """What limits the job where no fleet would do better, as a code and in words with what helps.
+def limit_of(inputs: PlanInputs) -> JobBound | None:
+    """What limits the job where no fleet would do better, with what helps.
 
     ``None`` while a larger fleet would do better.
     """
@@ -228,22 +239,26 @@ def limit_of(inputs: PlanInputs) -> tuple[str, str] | None:
     if capacity.most is not None and target >= capacity.most:
         helps = _split(inputs) or ": more partitions would let more of them work"
         held = f"{executors(capacity.most, 'have')} all partitions, more would have none"
-        return "out_of_partitions", f"{held}{helps}"
+        return JobBound("out_of_partitions", f"{held}{helps}")
     if capacity.track.serial_s * here > 0.5:
         text = "one task or key delays the others, and more executors do not speed it up"
-        return "skew_bound", f"{text}: split that key or partition"
+        return JobBound("skew_bound", f"{text}: split that key or partition")
     text = "the cost of a record does not shrink with more executors"
-    return "contention_bound", f"{text}: look for what they wait for"
+    return JobBound("contention_bound", f"{text}: look for what they wait for")
 
 
-def _fixed_limit(inputs: PlanInputs) -> tuple[str, str]:
+def _fixed_limit(inputs: PlanInputs) -> JobBound:
     """Who takes the time of each batch that executors do not shorten."""
     driver_s, batch = inputs.capacity.track.fixed_s or 0.0, inputs.batch
     stages = () if batch is None else batch.stages
     takes = f"takes {inputs.fixed_s:.1f} s of each batch, which executors do not shorten"
     if 2.0 * driver_s < inputs.fixed_s and stages:
-        return "task_bound", f"the start of tasks {takes}: use fewer partitions"
+        return JobBound("task_bound", f"the start of tasks {takes}: use fewer partitions")
     outside_s = 0.0 if batch is None else batch.phases.get("addBatch", 0.0) - span_s(stages)
     if 2.0 * outside_s > driver_s:
-        return "sink_bound", f"the sink {takes}: write from the tasks, or in fewer requests"
-    return "driver_bound", f"the driver {takes}: give it more cpu, and its plan fewer stages"
+        return JobBound(
+            "sink_bound", f"the sink {takes}: write from the tasks, or in fewer requests"
+        )
+    return JobBound(
+        "driver_bound", f"the driver {takes}: give it more cpu, and its plan fewer stages"
+    )
