@@ -80,7 +80,7 @@ def uri_of(target: Path) -> str:
 def source_page(target: Path) -> str:
     """A file as code, or the list of what is in a folder."""
     name = target.relative_to(ROOT).as_posix()
-    head = f"---\nsearch:\n  exclude: true\n---\n# {name}\n\n"
+    head = f"---\nhide: [navigation, toc]\nsearch:\n  exclude: true\n---\n# {name}\n\n"
     if target.is_dir():
         entries = sorted(each for each in target.iterdir() if each.name[0] not in "_.")
         return head + "\n".join(f"- `{each.name}`{_about(each)}" for each in entries) + "\n"
