@@ -2,7 +2,8 @@
 
 A code is the first argument of ``Reason(...)``. Where that is a variable, the texts that can reach
 it are those assigned to a variable of that name, given for a parameter or field of that name, in a
-``Literal`` type of a field, or returned by a function whose result is unpacked into it.
+``Literal`` type of a field, or returned by a function whose result is unpacked into it, or that is
+annotated as ``tuple[str, str]``: a code and its sentence.
 """
 
 from __future__ import annotations
@@ -71,6 +72,9 @@ def _codes_of(
             given += node.args[places[name] : places[name] + 1]
             for each in given:
                 yield from _texts(each, module)
+    elif isinstance(node, ast.FunctionDef) and node.returns is not None:
+        if ast.unparse(node.returns).startswith("tuple[str, str]"):
+            yield from _returned(node.name, 0, module, tree)
     elif isinstance(node, ast.Assign | ast.AnnAssign) and node.value is not None:
         targets = node.targets if isinstance(node, ast.Assign) else [node.target]
         for target in targets:
@@ -86,9 +90,10 @@ def _assigned(target: ast.expr, value: ast.expr, module: str, tree: ast.Module) 
         for place, each in enumerate(target.elts):
             if not (isinstance(each, ast.Name) and each.id in CARRIERS):
                 continue
-            if isinstance(value, ast.Tuple):
-                yield from _texts(value.elts[place], module)
-            elif isinstance(value, ast.Call):
+            for part in value.values if isinstance(value, ast.BoolOp) else [value]:
+                if isinstance(part, ast.Tuple):
+                    yield from _texts(part.elts[place], module)
+            if isinstance(value, ast.Call):
                 yield from _returned(ast.unparse(value.func), place, module, tree)
 
 
@@ -97,7 +102,9 @@ def _returned(function: str, place: int, module: str, tree: ast.Module) -> Itera
         if isinstance(node, ast.FunctionDef) and node.name == function:
             for each in ast.walk(node):
                 if isinstance(each, ast.Return) and isinstance(each.value, ast.Tuple):
-                    yield from _texts(each.value.elts[place], module)
+                    given = each.value.elts[place]
+                    if not isinstance(given, ast.Subscript):  # from another such function
+                        yield from _texts(given, module)
 
 
 def _texts(value: ast.expr, module: str) -> Iterator[str]:
