@@ -35,7 +35,7 @@ from penstock.core.model import (
 from penstock.core.schedule import ScheduledLimit
 from penstock.policies import DEFAULT_POLICY, POLICIES
 from penstock.policies.documentation import documentation, parameters
-from penstock.settings.goal import Goal
+from penstock.settings.goal import Goal, QueryGoal
 from penstock.settings.spark_conf import KEYS
 from penstock.settings.toml import JournalSettings, LiveSettings
 from penstock.spark.attach import attach
@@ -143,28 +143,33 @@ def configuration() -> str:
         lines += ["", f"## [{table}]", "", about, "", head, "|---|---|---|---|---|---|"]
         for field in fields(kind):
             name = field.name
-            if (table, name) == ("limits", "schedule"):
-                continue
+            if (table, name) in (("limits", "schedule"), ("goal", "queries")):
+                continue  # tables of their own, below
             argument = ARGUMENTS.get(name, name)
             given = f"`{argument}`" if argument in arguments else "`limits`" * (table == "limits")
             option = OPTIONS.get(name, "--" + argument.removesuffix("_s").replace("_", "-"))
             shown = f"`{option}`" if option in options else ""
-            key, text = _code(keys.get((table, name), "")), _cell(texts.get(name, ""))
-            lines.append(f"| `{name}` | {key} | {given} | {shown} | {_default(field)} | {text} |")
+            key, text = keys[table, name], _cell(texts.get(name, ""))
+            lines.append(f"| `{name}` | `{key}` | {given} | {shown} | {_default(field)} | {text} |")
     lines += ["", "## [[schedule]]", "", "Floors, ceilings and quiet periods at certain times, as "]
     lines[-1] += f"many tables as there are rules; `{keys['limits', 'schedule']}` takes them as a "
     lines[-1] += "JSON list. [An example](live.md#known-peaks-and-quiet-periods)."
-    lines += ["", "| key | default | what it is |", "|---|---|---|"]
-    texts = parameter_texts(ScheduledLimit)
-    for field in fields(ScheduledLimit):
-        lines.append(f"| `{field.name}` | {_default(field)} | {_cell(texts.get(field.name, ''))} |")
+    lines += _fields(ScheduledLimit)
+    lines += ["", "## [[query]]", "", "What is asked of single queries, a table each; in Spark "]
+    lines[-1] += (
+        "conf `spark.penstock.query.NAME.slo`, `.weight` and `.exclude`, in Python `queries`."
+    )
+    lines += _fields(QueryGoal)
     only = sorted(arguments - set(_arguments_with_keys()) - {"spark", "policy", "limits"})
     lines += ["", f"Only in Python: {', '.join(f'`{name}`' for name in only)} of `attach`."]
     return _below("configuration.md", lines)
 
 
-def _code(text: str) -> str:
-    return f"`{text}`" if text else ""
+def _fields(kind: Any) -> Iterator[str]:
+    yield from ("", "| key | default | what it is |", "|---|---|---|")
+    texts = parameter_texts(kind)
+    for field in fields(kind):
+        yield f"| `{field.name}` | {_default(field)} | {_cell(texts.get(field.name, ''))} |"
 
 
 def _arguments_with_keys() -> Iterator[str]:
