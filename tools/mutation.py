@@ -10,14 +10,13 @@ from __future__ import annotations
 
 import argparse
 import ast
-import contextlib
+import importlib
 import importlib.abc
 import importlib.util
-import io
 import os
 import random
+import signal
 import sys
-import warnings
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -133,19 +132,24 @@ def is_noticed(name: str, path: Path, source: str, tests: tuple[str, ...]) -> bo
     """Whether a test fails with the changed source, in a process of its own."""
     child = os.fork()
     if not child:
-        with open(os.devnull, "w") as nowhere:
-            os.dup2(nowhere.fileno(), 1)
-            os.dup2(nowhere.fileno(), 2)
-        sys.meta_path.insert(0, _Changed(name, path, source))
-        import signal
-
-        signal.alarm(PATIENCE_S)
-        import pytest
-
-        with warnings.catch_warnings(), contextlib.redirect_stdout(io.StringIO()):
-            code = pytest.main(["-x", "-q", "-m", "not slow", "-p", "no:cacheprovider", *tests])
-        os._exit(int(code))
+        code = 1
+        try:
+            with open(os.devnull, "w") as nowhere:
+                os.dup2(nowhere.fileno(), 1)
+                os.dup2(nowhere.fileno(), 2)
+            signal.alarm(PATIENCE_S)
+            sys.meta_path.insert(0, _Changed(name, path, source))
+            importlib.import_module(name)  # before pytest, whose own finder would be asked first
+            code = int(_pytest(tests))
+        finally:
+            os._exit(code)
     return os.waitpid(child, 0)[1] != 0
+
+
+def _pytest(tests: tuple[str, ...]) -> int:
+    import pytest
+
+    return pytest.main(["-x", "-q", "-m", "not slow", "-p", "no:cacheprovider", *tests])
 
 
 def main() -> int:
@@ -153,8 +157,7 @@ def main() -> int:
     parser.add_argument("modules", nargs="*", default=list(MODULES))
     parser.add_argument("--share", type=float, default=1.0, help="try only this share of them")
     given = parser.parse_args()
-    import hypothesis  # noqa: F401  # once, and not in each child
-    import numpy  # noqa: F401
+    import numpy  # noqa: F401  # once, and not in each child
     import pytest  # noqa: F401
 
     survivors = 0

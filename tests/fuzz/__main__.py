@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import argparse
 import hashlib
-import multiprocessing
+import subprocess
 import sys
 import traceback
 from importlib import import_module
@@ -22,26 +22,29 @@ CORPUS = Path(__file__).with_name("corpus")
 
 
 def main() -> int:
+    parser = argparse.ArgumentParser(prog="make fuzz")
+    parser.add_argument("targets", nargs="*", help="all of them by default")
+    parser.add_argument("--minutes", type=float, default=10.0, help="for all targets together")
+    parser.add_argument("--here", action="store_true", help="one target, in this process")
+    given = parser.parse_args()
+    guided = find_spec("atheris") is not None
+    if given.here:  # before the import below, which is to be instrumented
+        (_by_coverage if guided else _at_random)(given.targets[0], 60.0 * given.minutes)
+        return 0
     from tests.fuzz.targets import TARGETS
 
-    parser = argparse.ArgumentParser(prog="make fuzz")
-    parser.add_argument("targets", nargs="*", choices=[[], *TARGETS], default=[])
-    parser.add_argument("--minutes", type=float, default=10.0, help="for all targets together")
-    given = parser.parse_args()
+    if strange := set(given.targets) - set(TARGETS):
+        parser.error(f"unknown: {', '.join(sorted(strange))}; there are {', '.join(TARGETS)}")
     names = given.targets or list(TARGETS)
     seconds = 60.0 * given.minutes / len(names)
-    guided = find_spec("atheris") is not None
     print("by coverage (atheris)" if guided else "at random (hypothesis)", flush=True)
     failed = []
     for name in names:
         # In a process of its own: atheris ends the one that it runs in.
-        process = multiprocessing.get_context("spawn").Process(
-            target=_by_coverage if guided else _at_random, args=(name, seconds)
-        )
-        process.start()
-        process.join()
-        print(f"{name}: {'nothing found' if process.exitcode == 0 else 'FAILED'}", flush=True)
-        failed += [name] if process.exitcode else []
+        own = ["--here", "--minutes", str(seconds / 60.0), name]
+        code = subprocess.run([sys.executable, "-m", "tests.fuzz", *own]).returncode
+        print(f"{name}: {'FAILED' if code else 'nothing found'}", flush=True)
+        failed += [name] if code else []
     return 1 if failed else 0
 
 

@@ -26,7 +26,7 @@ class AnsweringDriver(Driver):
     """Answers with what a text says, or with nothing."""
 
     def __init__(self, answers: dict[str, Any]) -> None:
-        self._answers = answers
+        self._answers, self.gateway = answers, None
         self._jobs = 0
 
     def leaving(self) -> set[str]:

@@ -21,8 +21,8 @@ from penstock.lab.experiments import lab_module
 BLOCK_BYTES = 1 << 16
 #: A block that claims to be larger is no block: Spark's have 32 kB unless set otherwise.
 MOST_BLOCK_BYTES = 1 << 25
-#: A line of more blocks is none.
-MOST_LINE_BLOCKS = 1 << 12
+#: Of lines of more blocks only the beginning is kept: none that is read is that long.
+MOST_LINE_BLOCKS = 64
 
 PLAIN, ZSTD, LZ4, SNAPPY = b'{"Event":"', b"\x28\xb5\x2f\xfd", b"LZ4Block", b"\x82SNAPPY\x00"
 #: Behind the magic of a block of lz4-java: method, compressed bytes, bytes, checksum.
@@ -97,7 +97,7 @@ def lines(file: BinaryIO) -> Iterator[bytes]:
             yield from others[:-1]
             rest = others[-1:]
         elif len(rest) > MOST_LINE_BLOCKS:
-            raise LogError(f"has a line over {MOST_LINE_BLOCKS * BLOCK_BYTES:,} bytes")
+            rest = [rest[0] + b"\0"]  # so that it is not read as a whole line
     if last := b"".join(rest):
         yield last
 
