@@ -222,7 +222,7 @@ BAD = {
     "million seeds": (("compare", "--seeds", "1..1000000"), "--seeds must be at most 10000"),
     "many runs": (("compare", "--seeds", "1..9000"), "runs are too many at once: at most 100000"),
     "broken bound": (("compare", "--max", "1.5"), "--max must be a whole number of at least 1"),
-    "huge fleet": (("simulate", "--max", "1000000"), "at most 1000 executors, not 1000000"),
+    "huge fleet": (("simulate", "--max", "1000000"), "at most 10000, not 1000000"),
     "huge oracle": (("compare", "--max", "1000", "--duration", "24h"), "needs about 26 GB"),
     "past duration": (("simulate", "--duration", "-1h"), "--duration must be at least 1s"),
     "huge duration": (("simulate", "--duration", "1e9h"), "--duration must be at most 31d"),

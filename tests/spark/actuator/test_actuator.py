@@ -76,7 +76,7 @@ def test_a_target_outside_of_the_bounds_is_refused_whoever_asks(target: int) -> 
             ask(target, bed.now_s)
     bed.pass_s(5)
     assert (bed.actuator.target, bed.driver.requested) == (3, 3)
-    bed.actuator.limits = Limits(min_executors=0, max_executors=20_000)
+    bed.actuator.limits = Limits(min_executors=0, max_executors=10_000)
     if target >= 0:
         assert bed.apply(target)[0]
 

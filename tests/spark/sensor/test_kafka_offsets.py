@@ -25,16 +25,8 @@ def curve(*instants: tuple[float, int, int]) -> OffsetCurve:
     return drawn
 
 
-def test_the_partition_that_lags_most_in_time_decides_the_age() -> None:
-    """Partition 0 waits for its 50th record, which came at 5 s; partition 1 for one of 15 s."""
-    drawn = curve((0.0, 0, 0), (10.0, 100, 10), (20.0, 200, 20))
-    assert drawn.oldest_at_s({A: 50, B: 15}) == 5.0
-    assert drawn.oldest_at_s({A: 200, B: 15}) == 15.0
-    assert drawn.oldest_at_s({A: 200, B: 20}) is None
-
-
 def test_each_partition_has_an_age_of_its_own() -> None:
-    """Partition 0 waits since 5 s, partition 1 for nothing."""
+    """Partition 0 waits for its 50th record, which came at 5 s; partition 1 for one of 15 s."""
     drawn = curve((0.0, 0, 0), (10.0, 100, 10), (20.0, 200, 20))
     assert drawn.waiting_since_s({A: 50, B: 15}) == {A: 5.0, B: 15.0}
     assert drawn.waiting_since_s({A: 50, B: 20}) == {A: 5.0}
@@ -86,25 +78,25 @@ def test_only_the_last_minute_counts() -> None:
 def test_a_pause_of_the_stream_does_not_make_records_older() -> None:
     """Nothing came between 10 and 60 s; the oldest that waits came at 61 s."""
     drawn = curve((0.0, 0, 0), (10.0, 100, 0), (60.0, 100, 0), (70.0, 200, 0))
-    assert drawn.oldest_at_s({A: 110, B: 0}) == 61.0
-    assert drawn.oldest_at_s({A: 100, B: 0}) == 60.0
+    assert drawn.waiting_since_s({A: 110, B: 0}) == {A: 61.0}
+    assert drawn.waiting_since_s({A: 100, B: 0}) == {A: 60.0}
 
 
 def test_a_curve_that_begins_too_late_says_its_beginning_and_that_it_does_not_reach() -> None:
     drawn = curve((30.0, 500, 0), (40.0, 600, 0))
     assert not drawn.reaches({A: 100, B: 0})
-    assert drawn.oldest_at_s({A: 100, B: 0}) == 30.0
+    assert drawn.waiting_since_s({A: 100, B: 0}) == {A: 30.0}
     drawn.add(0.0, {A: 0, B: 0})  # read afterwards
     assert drawn.reaches({A: 100, B: 0})
-    assert drawn.oldest_at_s({A: 100, B: 0}) == 6.0
+    assert drawn.waiting_since_s({A: 100, B: 0}) == {A: 6.0}
 
 
 def test_forgetting_keeps_what_is_needed_for_what_waits() -> None:
     drawn = curve(*((float(n), 10 * n, 0) for n in range(100)))
     processed = {A: 505, B: 0}
-    before = drawn.oldest_at_s(processed)
+    before = drawn.waiting_since_s(processed)
     drawn.forget_before(processed)
-    assert drawn.oldest_at_s(processed) == before == 50.5
+    assert drawn.waiting_since_s(processed) == before == {A: 50.5}
     assert len(drawn) == 50
 
 
@@ -112,7 +104,7 @@ def test_a_partition_that_is_new_begins_at_zero() -> None:
     drawn = OffsetCurve()
     drawn.add(0.0, {A: 100})
     drawn.add(10.0, {A: 100, B: 40})
-    assert drawn.oldest_at_s({A: 100, B: 20}) == 5.0
+    assert drawn.waiting_since_s({A: 100, B: 20}) == {B: 5.0}
 
 
 @given(
@@ -129,8 +121,7 @@ def test_the_age_is_where_the_curve_crosses_what_is_processed(
         instants.append((at_s, end))
     drawn = curve(*((when_s, count, 0) for when_s, count in instants))
     processed = int(share * end)
-    oldest_s = drawn.oldest_at_s({A: processed, B: 0})
-    assert oldest_s is not None
+    oldest_s = drawn.waiting_since_s({A: processed, B: 0})[A]
     # By hand: the last instant at which no more had come than is processed, and the next.
     (low_s, low), (high_s, high) = next(
         pair for pair in pairwise(instants) if pair[1][1] > processed
@@ -146,7 +137,7 @@ def test_a_long_outage_is_remembered_in_bounded_space_and_coarser() -> None:
         drawn.add(float(second), {A: 10 * second})
     assert len(drawn) <= CURVE_INSTANTS
     for processed in (5, 4_000, 400_000, 860_000):
-        assert drawn.oldest_at_s({A: processed}) == pytest.approx(processed / 10)
+        assert drawn.waiting_since_s({A: processed})[A] == pytest.approx(processed / 10)
 
 
 def test_settings_for_tls_with_pem_files() -> None:

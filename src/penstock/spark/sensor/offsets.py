@@ -85,8 +85,8 @@ class OffsetCurve:
     The first 30 of partition 0 are processed: the next one came 7 s before the end.
 
     >>> processed = {("bids", 0): 30, ("bids", 1): 50}
-    >>> curve.backlog(processed), curve.oldest_at_s(processed)
-    ({('bids', 0): 70, ('bids', 1): 0}, 103.0)
+    >>> curve.backlog(processed), curve.waiting_since_s(processed)
+    ({('bids', 0): 70, ('bids', 1): 0}, {('bids', 0): 103.0})
     """
 
     def __init__(self) -> None:
@@ -139,12 +139,8 @@ class OffsetCurve:
         ends = self._instants[0][1]
         return all(ends.get(name, 0) <= offset for name, offset in processed.items())
 
-    def oldest_at_s(self, processed: Offsets) -> float | None:
-        """When the oldest waiting record came, or the curve began; ``None`` if none waits."""
-        return min(self.waiting_since_s(processed).values(), default=None)
-
     def waiting_since_s(self, processed: Offsets) -> dict[Partition, float]:
-        """The same for each partition in which a record waits."""
+        """When the oldest waiting record of each partition came, or the curve began."""
         waiting = (name for name, records in self.backlog(processed).items() if records)
         return {name: self._passed_at_s(name, processed[name]) for name in waiting}
 
