@@ -204,9 +204,11 @@ def test_an_excluded_query_counts_by_its_slots_only(
         asked = QueryGoal(light.name, slo_s=5.0, weight=2.0), QueryGoal(heavy.name, exclude=True)
         sensor.goal = Goal(queries=(*asked, QueryGoal(light.name[:-1])))
         sensor.read(now_s())
-        seen = readings(sensor, lambda seen: seen.operators and seen.batches and seen.arrival_rps)[
-            -1
-        ]
+        # Both queries have run: the partitions of one alone are not known.
+        seen = readings(
+            sensor,
+            lambda seen: seen.operators and seen.batches and seen.arrival_rps and seen.partitions,
+        )[-1]
         assert [each.name for each in seen.operators] == [f"{light.name}/source"]
         own, other = seen.queries
         assert (own.name, own.slo_s, own.weight, own.excluded) == (light.name, 5.0, 2.0, False)

@@ -12,6 +12,7 @@ from penstock.policies.penstock.outlook import FAN, expect
 from penstock.policies.penstock.planning import PlanInputs, smallest
 
 NOTICED_S = 1.0  #: A shorter hold-up is not mentioned.
+STATE_SHOWS_BYTES = 1e7  #: Moving less state takes no time that shows.
 CHANGE = 0.05  #: A smaller relative change of the load is none.
 
 
@@ -181,11 +182,13 @@ def _growth(inputs: PlanInputs, best: int, saved_s: float) -> str:
 
 
 def _hold_up(inputs: PlanInputs) -> str:
-    """How long the job waits for its state to move, where that shows."""
-    if not inputs.state_bytes or inputs.rescale_s < NOTICED_S:
+    """How long a rescale holds the job up, where that shows, and because of how much state."""
+    state = inputs.state_bytes
+    if not state or inputs.rescale_s < NOTICED_S:
         return ""
-    moving = f"{inputs.state_bytes / 1e9:.1f} GB of state"
-    return f"; moving {moving} holds it up for about {duration(inputs.rescale_s)}"
+    amount = f"{state / 1e9:.1f} GB" if state >= 1e9 else f"{state / 1e6:.0f} MB"
+    what = f"moving {amount} of state" if state >= STATE_SHOWS_BYTES else "a rescale"
+    return f"; {what} holds it up for about {duration(inputs.rescale_s)}"
 
 
 def _waiting(inputs: PlanInputs) -> str:
