@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from typing import Any
 
 
@@ -26,3 +27,20 @@ def end_driver() -> None:
     SparkContext._active_spark_context = None
     SparkContext._gateway = None
     SparkContext._jvm = None
+
+
+@contextmanager
+def java_gateway() -> Iterator[Any]:
+    """The Java process behind PySpark without an application in it.
+
+    It has to be PySpark's own: what sessions of the same tests installed to translate Java's errors
+    asks the process that PySpark knows.
+    """
+    from pyspark import SparkContext
+
+    end_driver()
+    SparkContext._ensure_initialized()
+    try:
+        yield SparkContext._gateway
+    finally:
+        end_driver()

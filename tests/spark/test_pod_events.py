@@ -16,7 +16,7 @@ import pytest
 from penstock.observe.notices import Notice
 from penstock.spark.pod_events import PodEvents
 from penstock.testbed import wait_until
-from tests.drivers import end_driver
+from tests.drivers import java_gateway
 
 pytestmark = [
     pytest.mark.slow,
@@ -96,14 +96,8 @@ def api() -> Iterator[Api]:
 
 @pytest.fixture(scope="module")
 def jvm() -> Iterator[Any]:
-    from pyspark.java_gateway import launch_gateway
-
-    end_driver()
-    gateway: Any = launch_gateway()  # type: ignore[no-untyped-call]
-    yield gateway.jvm
-    gateway.shutdown()
-    gateway.proc.stdin.close()
-    gateway.proc.wait(30.0)
+    with java_gateway() as gateway:
+        yield gateway.jvm
 
 
 @pytest.fixture

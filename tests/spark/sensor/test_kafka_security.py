@@ -12,6 +12,7 @@ import pytest
 from penstock.core.errors import ConfigError, SensorError
 from penstock.spark.sensor.kafka import Brokers, KafkaWatch, client_settings
 from penstock.testbed import wait_until
+from tests.drivers import java_gateway
 from tests.secure_broker import PASSWORD, STORE_PASSWORD, SecureBroker, secure_broker
 from tests.spark.sensor.test_kafka_watch import processed, read
 
@@ -32,14 +33,8 @@ def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SecureBroker]:
 
 @pytest.fixture(scope="module")
 def gateway() -> Iterator[Any]:
-    """A Java process as PySpark starts it, without Spark in it."""
-    from pyspark.java_gateway import launch_gateway
-
-    started = launch_gateway()  # type: ignore[no-untyped-call]
-    yield started
-    started.shutdown()
-    started.proc.stdin.close()
-    started.proc.wait(60.0)
+    with java_gateway() as started:
+        yield started
 
 
 def ends(brokers: Brokers, topic: str = "bids") -> Any:

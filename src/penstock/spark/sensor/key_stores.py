@@ -9,10 +9,8 @@ from contextlib import suppress
 from ssl import DER_cert_to_PEM_cert
 from typing import Any
 
-from py4j.protocol import Py4JError  # type: ignore[import-untyped]
-
 from penstock.core.errors import ConfigError
-from penstock.spark.internals import first_line
+from penstock.spark.internals import JVM_ERRORS, first_line
 
 
 def trusted_certificates(gateway: Any, path: str, password: str | None) -> str:
@@ -21,7 +19,7 @@ def trusted_certificates(gateway: Any, path: str, password: str | None) -> str:
         store = _open(gateway, path, password)
         found = [store.getCertificate(alias) for alias in _aliases(gateway, store)]
         pem = "".join(DER_cert_to_PEM_cert(each.getEncoded()) for each in found)
-    except Py4JError as error:
+    except JVM_ERRORS as error:
         raise ConfigError(f"the trust store {path} cannot be read: {first_line(error)}") from None
     if not pem:
         raise ConfigError(f"the trust store {path} has no certificate; is its password missing?")
@@ -40,7 +38,7 @@ def key_and_chain(
         key = store.getKey(aliases[0], _characters(gateway, key_password or password))
         lines = base64.encodebytes(_encoded(gateway, key)).decode()
         chain = [each.getEncoded() for each in store.getCertificateChain(aliases[0])]
-    except Py4JError as error:
+    except JVM_ERRORS as error:
         raise ConfigError(f"the key store {path} cannot be read: {first_line(error)}") from None
     pem = f"-----BEGIN PRIVATE KEY-----\n{lines}-----END PRIVATE KEY-----\n"
     return pem, "".join(map(DER_cert_to_PEM_cert, chain))
@@ -51,7 +49,7 @@ def _encoded(gateway: Any, key: Any) -> bytes:
     java = gateway.jvm.java
     spec = java.lang.Class.forName("java.security.spec.PKCS8EncodedKeySpec")
     for algorithm in ("RSA", "EC", "EdDSA", "DSA"):
-        with suppress(Py4JError):
+        with suppress(*JVM_ERRORS):
             found: bytes = (
                 java.security.KeyFactory.getInstance(algorithm).getKeySpec(key, spec).getEncoded()
             )
