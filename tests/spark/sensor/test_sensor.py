@@ -79,6 +79,7 @@ def test_a_stateful_query_is_seen_whole(spark: SparkSession, tmp_path: Path) -> 
                 and seen.operators[1].service_time_s
                 and seen.executors[0].state_partitions is not None
                 and seen.executors[0].throughput_rps is not None
+                and any(each.cpu_fraction for each in seen.executors)
             ),
         )
     last = taken[-1]
@@ -101,7 +102,6 @@ def test_a_stateful_query_is_seen_whole(spark: SparkSession, tmp_path: Path) -> 
     assert all(each.ready for each in last.executors)
     assert sum(each.state_partitions or 0 for each in last.executors) == 4
     assert all(0.0 <= (each.busy_fraction or 0.0) <= 1.0 for each in last.executors)
-    assert any((each.cpu_fraction or 0.0) > 0.0 for each in last.executors)
     moved = [each.network_bytes_per_s or 0.0 for seen in taken for each in seen.executors]
     assert max(moved) > 0.0  # the shuffle between the two stages
     assert all(each.disk_bytes_per_s is not None for each in last.executors)
