@@ -163,3 +163,12 @@ def test_small_batches_of_which_most_is_overhead_do_not_swing_what_a_record_cost
         job.run(6000 if number < 15 else 1500)
         if number >= 20:
             assert job.believed_rps(6) == pytest.approx(job.true_rps(6), rel=0.25)
+
+
+def test_tasks_that_were_once_faster_do_not_hide_what_they_take_now() -> None:
+    """On two executors a task took 0.1 s; on six that share cores 0.5 s, and 0.4 ms per record."""
+    stage = StageCost(6).with_batch(6, 60, 6 * 0.1)
+    for records in (12_000, 13_000, 12_500, 12_000, 13_000, 2_400, 2_000, 2_200):
+        stage = stage.with_batch(6, records, 6 * 0.5 + 0.4e-3 * records)
+    assert stage.overhead_s == pytest.approx(0.5, rel=0.2)
+    assert 1e3 * stage.record_s == pytest.approx(0.4, rel=0.3)

@@ -106,13 +106,14 @@ class StageCost(Struct, frozen=True, gc=False, array_like=True):
         inverse, cost_s = self.inverse + weight * smaller, self.cost_s + weight * dearer_s
         count = min(self.count + 1.0, BATCHES)
         prior_s = self.prior_s if overhead_s is None else overhead_s
+        # A smaller batch that took longer than expected shows that no task is as fast as once.
+        least_s = min(took_s, LEAST_GROWS * self.least_s) if overhead_s is None else took_s
         if overhead_s is None:
             overhead_s = prior_s
             if inverse_inverse > 0.0:
                 found_s = max(0.0, inverse_cost / inverse_inverse)
                 variety, doubt = inverse_inverse**2, (DOUBT * inverse**2) ** 2
                 overhead_s += variety / (variety + doubt) * (found_s - prior_s)
-        least_s = min(took_s, LEAST_GROWS * self.least_s)
         return StageCost(
             self.tasks,
             min(overhead_s, MOST_OVERHEAD * least_s),
