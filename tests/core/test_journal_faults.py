@@ -24,6 +24,7 @@ from penstock.core.journal import (
     read_steps,
     read_tail,
 )
+from tests.disks import small_file_system
 from tests.observe.report.example_steps import turn
 
 OTHER = JournalHeader.of({"policy": "hpa"})
@@ -42,16 +43,8 @@ def files_of_at_most(size: int) -> Iterator[None]:
 
 @pytest.fixture
 def small_disk(tmp_path: Path) -> Iterator[Path]:
-    """A real file system of 32 KiB."""
-    place = tmp_path / "disk"
-    place.mkdir()
-    mounting = ["mount", "-t", "tmpfs", "-o", "size=32k", "tmpfs", str(place)]
-    if subprocess.run(mounting, capture_output=True, check=False).returncode:
-        pytest.skip("this machine does not let us mount a file system")
-    try:
+    with small_file_system(tmp_path / "disk", "32k") as place:
         yield place
-    finally:
-        subprocess.run(["umount", "-l", str(place)], check=True)
 
 
 def times(path: Path) -> list[float]:

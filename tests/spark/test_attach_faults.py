@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import subprocess
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -24,6 +23,7 @@ from penstock.spark.attach import Attachment
 from penstock.spark.internals import Driver
 from penstock.spark.sensor.progress import parse_instant
 from penstock.testbed import wait_until
+from tests.disks import small_file_system
 from tests.observe.report.example_steps import turn
 from tests.spark.sensor.sensing import now_s, sensing
 from tests.spark.sensor.test_sensor import rate, running
@@ -191,15 +191,8 @@ def test_a_clock_that_is_set_to_another_time_makes_no_delay_and_hides_no_batch(
 
 @pytest.fixture
 def small_disk(tmp_path: Path) -> Iterator[Path]:
-    place = tmp_path / "disk"
-    place.mkdir()
-    mounting = ["mount", "-t", "tmpfs", "-o", "size=256k", "tmpfs", str(place)]
-    if subprocess.run(mounting, capture_output=True, check=False).returncode:
-        pytest.skip("this machine does not let us mount a file system")
-    try:
+    with small_file_system(tmp_path / "disk", "256k") as place:
         yield place
-    finally:
-        subprocess.run(["umount", "-l", str(place)], check=True)
 
 
 def test_a_full_disk_under_the_journal_costs_steps_and_no_turn(

@@ -32,7 +32,7 @@ END_TIMEOUT_S = 10.0  #: Until the last process of an executor that was killed i
 
 
 def check_share(share: float, executors: int, cores: int) -> None:
-    """Refuse a share that makes no sense, or that so many executors cannot all have.
+    """Refuse a share that makes no sense, or that this number of executors cannot all have.
 
     >>> check_share(0.2, executors=8, cores=2)
     >>> check_share(0.3, executors=8, cores=2)

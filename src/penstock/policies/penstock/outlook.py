@@ -11,7 +11,7 @@ from penstock.policies.penstock.planning import PlanInputs, SolvedPlan
 
 #: The edges of the fan around a forecast, in standard deviations: 8 of 10 lie between them.
 FAN = 1.28
-EVERY_BINS = 3  #: One of so many bins is shown.
+EVERY_BINS = 3  #: One of this number of bins is shown.
 MERGED_STEPS = 3  #: How many steps of the plan count as one for the sizes that it does not take.
 
 
