@@ -22,7 +22,8 @@ from benchmarks.run import Measured, at_most, keep, show
 from penstock.core.journal import read_steps
 from penstock.core.model import Batch, Step
 from penstock.lab.profile import SETTLING, ProfilePlan, ProfileRun, run_profile
-from penstock.policies.penstock.capacity import Capacity, CapacityEstimate, learn
+from penstock.policies.penstock.capacity import Capacity, learn
+from penstock.policies.penstock.estimate import CapacityEstimate
 
 SHARES = (0.3, 0.6, 1.5)
 GOAL = 0.1

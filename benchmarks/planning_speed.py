@@ -15,7 +15,7 @@ from tempfile import TemporaryDirectory
 
 import msgspec
 
-from penstock.core.journal import JournalHeader, read_tail
+from penstock.core.journal import JournalHeader, encode_step, read_tail
 from penstock.core.knowledge import Knowledge
 from penstock.core.model import Decision, Limits, Reason, Step
 from penstock.lab.experiments.oracle import foresee
@@ -90,7 +90,7 @@ def line() -> bytes:
         knowledge.learn(snapshot, at_s)
         step = Step(at_s, snapshot, policy.decide(snapshot, knowledge))
         knowledge.remember(step)
-    return msgspec.json.encode(step)
+    return encode_step(step)
 
 
 def recall_s() -> float:

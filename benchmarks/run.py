@@ -203,13 +203,13 @@ def keep(results: list[Measured]) -> None:
     RESULTS.write_bytes(msgspec.json.format(text, indent=2) + b"\n")
 
 
-def show(results: list[Measured]) -> int:
+def show(results: list[Measured], then: str = f"written to {RESULTS.name}") -> int:
     """Print the results; 1 if a goal was missed."""
     for result in results:
         mark = "ok  " if result.ok else "MISS"
         print(f"{mark} {result.value:>9.3f}  goal {result.goal:g}  {result.name}")
     missed = sum(not result.ok for result in results)
-    print(f"{len(results) - missed} of {len(results)} goals met; written to {RESULTS.name}")
+    print(f"{len(results) - missed} of {len(results)} goals met; {then}")
     return 1 if missed else 0
 
 

@@ -58,8 +58,10 @@ has no sample: a gap in a chart is a gap in what is known.
 `pip install "penstock[metrics]"` |
 | Spark's own metrics system | `attach(spark, spark_metrics=True)`, or `[live] spark_metrics` | \
 a sink of the cluster: Prometheus servlet, JMX, Graphite, StatsD |
+| OpenTelemetry | `attach(spark, opentelemetry=True)`, or `[live] opentelemetry` | \
+`pip install "penstock[otel]"`; `OTEL_EXPORTER_OTLP_ENDPOINT` in the driver's environment |
 
-Both are off by default. The endpoint is read-only and has no password: keep it on loopback, or
+All are off by default. The endpoint is read-only and has no password: keep it on loopback, or
 inside the network of the cluster. An address that is in use is refused when the scaler is attached.
 Whatever fails later is logged once, and neither the loop nor the job notices.
 
@@ -67,20 +69,13 @@ In Spark's metrics system a metric is the gauge `driver.penstock.NAME`, without 
 no labels there: their values follow the name, as in `driver.penstock.lag_seconds.QUERY.TOPIC`. What
 is no longer measured is NaN.
 
-OpenTelemetry: its collector scrapes the endpoint with the `prometheus` receiver (not tried here):
-
-```yaml
-receivers:
-  prometheus:
-    config:
-      scrape_configs:
-        - {job_name: penstock, static_configs: [{targets: ["127.0.0.1:9404"]}]}
-exporters:
-  otlp: {endpoint: "otel.example.org:4317"}
-service:
-  pipelines:
-    metrics: {receivers: [prometheus], exporters: [otlp]}
-```
+OpenTelemetry gets the same names, labels and values, by OTLP over HTTP with protobuf, from a thread
+of its SDK. The SDK reads the usual variables: `OTEL_EXPORTER_OTLP_ENDPOINT` (by default
+`http://localhost:4318`), `OTEL_EXPORTER_OTLP_HEADERS`, `OTEL_METRIC_EXPORT_INTERVAL` (by default
+60000 ms) and others. `service.name` is the name of the application and `service.instance.id` its
+id, unless `OTEL_RESOURCE_ATTRIBUTES` says otherwise. A collector that cannot be reached is logged
+by the SDK (logger `opentelemetry`) at each attempt; at the end nobody waits for it longer than 2 s.
+Without the extra, a collector can scrape the endpoint with its `prometheus` receiver.
 
 ## Where people look
 

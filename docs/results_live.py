@@ -151,7 +151,7 @@ def _thesis(plan: LivePlan, found: Sequence[Result]) -> Iterator[str]:
     if not plan.workload.startswith("koper-"):
         return
     text = (files("penstock.lab.studies") / "data" / "koper2022.json").read_text()
-    table = json.loads(text)["tables"][plan.job]
+    table = json.loads(text)["tables"][query_of(plan.job)]
     paper = {(row[0], row[1]): row[2:] for row in table}
     rows = [(one, paper[THESIS[one.scaler]]) for one in found if one.scaler in THESIS]
     if len(rows) < 2:
@@ -224,6 +224,15 @@ def _runs(trials: Sequence[Trial]) -> Iterator[str]:
         yield f"| {trial.began_at} | {who} | {' | '.join(cells)} | {sent} |"
 
 
+def query_of(job: str) -> str:
+    """The query of the thesis that a job is.
+
+    >>> query_of("q3-thesis"), query_of("q11")
+    ('q3', 'q11')
+    """
+    return job.removesuffix("-thesis")
+
+
 def planned() -> list[tuple[LivePlan, list[str]]]:
     """Jobs and loads with the scalers that are compared on them."""
     text = (RUNS / "comparison.toml").read_text(encoding="utf-8")
@@ -233,7 +242,7 @@ def planned() -> list[tuple[LivePlan, list[str]]]:
                 job,
                 round(60 * part["minutes"]),
                 cpu_share=part.get("cpu_share"),
-                workload=part["workload"].format(job=job),
+                workload=part["workload"].format(query=query_of(job)),
             ),
             part["scalers"],
         )

@@ -7,6 +7,7 @@ import re
 import shutil
 import subprocess
 from pathlib import Path
+from textwrap import dedent
 
 import pytest
 
@@ -71,3 +72,10 @@ def test_a_rule_with_another_threshold_fails_its_case(tmp_path: Path) -> None:
         cases = tmp_path / "penstock-alerts-test.yaml"
         shutil.copy(RULES.with_name(cases.name), cases)
         assert promtool("test", "rules", str(cases)).returncode == 1, old
+
+
+def test_the_rules_of_the_operator_are_the_same() -> None:
+    manifest = (DEPLOY / "kubernetes" / "prometheusrule.yaml").read_text("utf-8")
+    rules = RULES.read_text("utf-8").partition("groups:\n")[2]
+    assert dedent(manifest.partition("groups:\n")[2]) == dedent(rules)
+    assert "- alert: PenstockFailed" in rules

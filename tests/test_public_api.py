@@ -19,7 +19,8 @@ ROOT = Path(__file__).parent.parent
 EXAMPLES = sorted((ROOT / "examples").glob("*.py"))
 
 PUBLIC = {
-    "__version__", "attach", "Attachment", "simulate", "compare", "read_journal", "checks",
+    "__version__", "attach", "Attachment", "simulate", "compare", "read_journal", "read_journals",
+    "checks",
     "Policy", "Snapshot", "Fleet", "Batch", "ExecutorSample", "OperatorSample",
     "Knowledge", "Decision", "Reason", "Limits", "Goal", "Step",
     "not_measured", "read_policy_spec",

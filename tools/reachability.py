@@ -22,6 +22,7 @@ SCRIPTS = ("benchmarks", "docs", "examples")
 
 #: What is idle on purpose, each with its reason.
 _OUTAGE = "what the testbed offers to those who try an outage (docs/testbed.md)"
+_CLAIM = "named by the condition of a claim, in the .md of the study"
 EXCEPTIONS: dict[str, str] = {
     f"{PACKAGE}.testbed.bed:Testbed.pause_broker": _OUTAGE,
     f"{PACKAGE}.testbed.bed:Testbed.resume_broker": _OUTAGE,
@@ -30,6 +31,8 @@ EXCEPTIONS: dict[str, str] = {
         "builds a line in one call in the executed examples of that file"
     ),
     f"{PACKAGE}.spark.launch:attach_configured": "called by src/penstock_hook.py",
+    f"{PACKAGE}.lab.studies.daedalus_tables:DaedalusResult.workers_with_profiling": _CLAIM,
+    f"{PACKAGE}.lab.studies.koper2022:KoperResult.reached_the_most": _CLAIM,
 }
 
 _DOTTED = re.compile(rf"{PACKAGE}(\.\w+)+(:\w+)?")

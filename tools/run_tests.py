@@ -2,7 +2,8 @@
 
 ``python -m tools.run_tests static fast cases slow`` stops at the first part that fails and exits
 with its code. Slow tests start real processes and may fail on a busy machine: what failed is run
-once more by itself, and named at the end. Processes that a part left behind are ended and named.
+once more, one test at a time, and named at the end. Processes that a part left behind are ended
+and named.
 """
 
 from __future__ import annotations
@@ -25,7 +26,8 @@ PARTS: dict[str, list[str]] = {
     "static": [*MAKE, "check", "site"],
     "fast": [*PYTEST, "-n", "2", "--dist", "worksteal", "-m", "not slow and not cluster"],
     "cases": [*MAKE, "cases", "DONE=--done"],
-    "slow": [*PYTEST, "--durations", "25", "-m", "slow"],
+    # The tests of a file share a Spark session, so a file is not divided.
+    "slow": [*PYTEST, "-n", "2", "--dist", "loadfile", "--durations", "25", "-m", "slow"],
     "yarn": [*PYTEST, "-s", "-m", "yarn and short", "tests/testbed/clusters"],
     "kubernetes": [*PYTEST, "-s", "-m", "kubernetes and short", "tests/testbed/clusters"],
 }
@@ -82,7 +84,7 @@ def run_with_retry(command: list[str], summary: Summary) -> int:
         if code != TESTS_FAILED or not failures:
             return code
         print(f"retrying {len(failures)} of the slow tests", flush=True)
-        code = run_alone([*command, *_logging_to(second), *failures], summary)
+        code = run_alone([*command, "-n", "0", *_logging_to(second), *failures], summary)
         again = _read(second)
     for test, line in failures.items():
         failed = test in again or code not in (0, TESTS_FAILED)

@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     )
     from penstock.core.protocols import Policy
     from penstock.lab.api import compare, simulate
+    from penstock.lab.journal_frames import read_journals
     from penstock.observe.recording import read_journal
     from penstock.policies import checks
     from penstock.settings.goal import Goal
@@ -65,6 +66,7 @@ __all__ = [
     "compare",
     "not_measured",
     "read_journal",
+    "read_journals",
     "read_policy_spec",
     "simulate",
 ]
@@ -75,6 +77,7 @@ _PLACES = {
     "core.knowledge": ("Knowledge",),
     "core.protocols": ("Policy",),
     "lab.api": ("compare", "simulate"),
+    "lab.journal_frames": ("read_journals",),
     "observe.recording": ("read_journal",),
     "policies.checks": ("checks",),
     "settings.goal": ("Goal",),

@@ -229,8 +229,6 @@ BAD = {
     "no float": (("simulate", "--duration", "1e300h"), "--duration must be at most 31d"),
     "beyond float": (("simulate", "--duration", "1e999h"), "--duration must be a finite number"),
     "many processes": (("compare", "--processes", "99999"), "from 1 to 1024, not '99999'"),
-    "old live": (("compare", "--live", "--json"), "compare --live is now `penstock compare-live`"),
-    "old query": (("demo", "--query=q3"), "demo --query is now `penstock demo --job`"),
     "short comparison": (("compare", "--duration", "60s"), "is not longer than the warm-up"),
     "run without a script": (("run", "--max", "4", "nowhere.py"), "there is no script nowhere.py"),
     "run in no time": (("run", "--slo", "0s", "job.py"), "--slo must be greater than 0"),

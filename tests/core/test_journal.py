@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -14,6 +15,8 @@ from penstock.core.files import TornLineWarning
 from penstock.core.journal import (
     FileJournal,
     JournalHeader,
+    decode_step,
+    encode_step,
     read_header,
     read_rotated,
     read_steps,
@@ -169,3 +172,39 @@ def test_knowledge_is_a_fold_over_the_journal(tmp_path: Path) -> None:
     assert live.now_s == restarted.now_s == 135.0
     assert live.recall(Count) == restarted.recall(Count) == Count(135)
     assert restarted.recall(OtherMemory) == OtherMemory()
+
+
+FRACTIONS = st.none() | st.floats(0.0, 1.0)
+EXECUTORS = st.builds(
+    ExecutorSample, st.text(max_size=3), st.floats(0.0, 1e9), st.booleans(), FRACTIONS, FRACTIONS
+)
+OPERATORS = st.builds(
+    OperatorSample, st.text(max_size=3), st.tuples(st.text(max_size=2)) | st.just(()), FRACTIONS
+)
+
+
+@given(st.lists(EXECUTORS, max_size=4), st.lists(OPERATORS, max_size=3))
+def test_samples_by_column_are_read_back_as_they_were(
+    executors: list[ExecutorSample], operators: list[OperatorSample]
+) -> None:
+    seen = Snapshot(1.0, Fleet(1, 1, 1), executors=tuple(executors), operators=tuple(operators))
+    step = Step(1.0, seen, Decision.of(1, Reason("held", '"executors":{')))
+    assert decode_step(encode_step(step)) == step
+
+
+def test_a_line_of_an_earlier_version_is_read() -> None:
+    seen = Snapshot(1.0, Fleet(1, 1, 1), executors=(ExecutorSample("7", 0.5, cpu_fraction=0.25),))
+    step = Step(1.0, seen, Decision.of(1, Reason("held", "held")))
+    line = msgspec.json.encode(step)
+    assert b'"executors":[{"id":"7"' in line
+    assert decode_step(line) == step
+    assert len(encode_step(step)) < len(line) + 8
+
+
+@pytest.mark.parametrize(
+    "executors", [b'{"id":["1","2"],"started_at_s":[1.0]}', b'{"id":7}', b'{"id":[1]}', b'{"x":[]']
+)
+def test_columns_that_do_not_fit_are_a_damaged_line(executors: bytes) -> None:
+    seen = b'"snapshot":{"at_s":1.0,"fleet":{"target":1,"registered":1,"active":1},"executors":'
+    with pytest.raises(msgspec.MsgspecError):
+        decode_step(b'{"at_s":1.0,' + seen + executors + b"}}")

@@ -2,17 +2,25 @@
 
 from __future__ import annotations
 
+import os
 import socket
 import struct
+import sys
+import traceback
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import cache
+from typing import Any
+from unittest.mock import patch
 
+from penstock.observe.dashboard.server import TOKEN_VARIABLE, DashboardServer, JobBoard
+from penstock.observe.dashboard.state import WatchedJob
 from penstock.observe.endpoint import Endpoint
 from penstock.testbed.servers import LOOPBACK, free_ports
 
 TIMEOUT_S = 30.0
 MOST_BYTES = 10_000_000
+TOKEN = "correct horse battery"
 
 Address = tuple[str, int]
 
@@ -33,6 +41,35 @@ def metrics_endpoint() -> ServedMetrics:
     return ServedMetrics(Endpoint(where, lambda: {("target_executors",): 3.0}), (LOOPBACK, port))
 
 
+@dataclass
+class ServedPage:
+    """A real dashboard, and what its requests failed with, besides clients that are gone."""
+
+    address: Address
+    failures: list[str] = field(default_factory=list)
+
+    def note(self, request: Any, client_address: Any) -> None:
+        if not isinstance(sys.exception(), ConnectionError):
+            self.failures.append(traceback.format_exc())
+
+
+@cache
+def dashboards() -> tuple[ServedPage, ...]:
+    """One without a token and one with; their streams of events end at once."""
+    found = []
+    for token in ("", TOKEN):
+        (port,) = free_ports(1)
+        board = JobBoard()
+        board.add(WatchedJob("orders", "orders"))
+        board.closing.set()
+        with patch.dict(os.environ, {TOKEN_VARIABLE: token}):
+            server = DashboardServer(f"{LOOPBACK}:{port}", board)
+        page = ServedPage((LOOPBACK, port))
+        server.handle_error = page.note  # type: ignore[method-assign]
+        found.append(page)
+    return tuple(found)
+
+
 def send(address: Address, data: bytes) -> bytes:
     """The answer. Bytes that end with an odd one are sent by a client that hangs up at once."""
     with socket.create_connection(address, TIMEOUT_S) as client, suppress(ConnectionError):
@@ -48,9 +85,9 @@ def send(address: Address, data: bytes) -> bytes:
     return b""
 
 
-def ask_metrics(address: Address) -> bytes:
+def ask(address: Address, path: bytes) -> bytes:
     with socket.create_connection(address, TIMEOUT_S) as client:
-        client.sendall(b"GET /metrics HTTP/1.0\r\n\r\n")
+        client.sendall(b"GET %b HTTP/1.0\r\nHost: localhost\r\n\r\n" % path)
         return _all(client)
 
 

@@ -34,7 +34,7 @@ from penstock.simulation.workloads.traces import Trace
 from penstock.spark.sensor.kafka import Brokers, KafkaWatch
 from penstock.spark.sensor.offsets import Offsets
 from penstock.spark.sensor.progress import Partition, SourceProgress, parse_progress
-from tests.fuzz.http_fuzz import ask_metrics, metrics_endpoint, send
+from tests.fuzz.http_fuzz import TOKEN, ask, dashboards, metrics_endpoint, send
 from tests.fuzz.spark_answers import ANSWERS, read_sensor
 
 TESTS = Path(__file__).parents[1]
@@ -168,8 +168,18 @@ def _http(data: bytes) -> None:
     endpoint = metrics_endpoint()
     endpoint.failures.clear()
     send(endpoint.address, data)
-    assert ask_metrics(endpoint.address).startswith(b"HTTP/1.0 200"), "it answers no more"
+    assert ask(endpoint.address, b"/metrics").startswith(b"HTTP/1.0 200"), "it answers no more"
     assert not endpoint.failures, endpoint.failures
+
+
+def _dashboard(data: bytes) -> None:
+    for page in dashboards():
+        page.failures.clear()
+        answer = send(page.address, data)
+        if answer.startswith(b"HTTP/"):  # an older protocol has no headers
+            assert b"default-src 'none'" in answer, "an answer without our headers"
+        assert ask(page.address, b"/page.css").startswith(b"HTTP/1.0 200"), "it answers no more"
+        assert not page.failures, page.failures
 
 
 def _recorded(pattern: str) -> bytes:
@@ -222,6 +232,7 @@ _NUMBERS = (
     b"null",
     b'""',
 )
+_TOKEN = TOKEN.encode()
 _JSON = (*_NUMBERS, b"[", b"]", b"{", b"}", b'"', b"[" * 3000, b'{"a":' * 3000, b"true", b"\xff")
 
 TARGETS = {
@@ -279,5 +290,16 @@ TARGETS = {
             b"Content-Length: 99999999999999999999\r\n", b"X: y\r\n" * 200, b"?name[]=a&name[]=%ff",
             b"Accept-Encoding: gzip\r\n", b"Transfer-Encoding: chunked\r\n", b"..%2f..%2f",
             b"Accept: application/openmetrics-text;version=x\r\n", b"name[]=" * 1000)),
+        Target("dashboard", _dashboard, (
+            b"GET /data?job=orders HTTP/1.1\r\nHost: localhost\r\nCookie: penstock-1=2\r\n\r\n",
+            b"GET /events HTTP/1.1\r\nHost: [::1]:80\r\nAuthorization: Bearer %b\r\n\r\n" % _TOKEN,
+            b"POST /login HTTP/1.1\r\nHost: a\r\nContent-Length: 27\r\n\r\ntoken=%b" % _TOKEN,
+            b"HEAD /page.js HTTP/1.0\r\n\r\n",
+        ), (b"\r\n", b" ", b"/" * 70_000, b"//[", b"[", b"]", b"%00", b"%ff", b"\0", b"\xff",
+            b"HTTP/9.9", b"Host: [\r\n", b"Host: ]:x\r\n", b"Cookie: penstock-1\r\n",
+            b'Cookie: a="\\377\r\n',
+            b"Content-Length: -1\r\n", b"Content-Length: \xb2\r\n", b"Content-Length: 5000\r\n",
+            b"9" * 5000, b"Authorization: Bearer\r\n", b"X: y\r\n" * 200, b"&job=" * 2000,
+            b"/login", b"/events", b"http://", b"#", b"?", b"GET", b"HEAD", b"POST", b"BREW")),
     )
 }  # fmt: skip

@@ -18,7 +18,7 @@ from tests.fuzz.targets import TARGETS, check
 CORPUS = Path(__file__).with_name("corpus")
 MOST_GROWTH_BYTES = 200 * 1024 * 1024
 #: Some seconds each; `make fuzz` runs for as long as it is told.
-EXAMPLES = {"http": 60, "status_store": 80, "journal": 100}
+EXAMPLES = {"http": 60, "dashboard": 80, "status_store": 80, "journal": 100}
 
 
 def peak_bytes() -> int:

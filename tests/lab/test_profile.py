@@ -53,6 +53,13 @@ def test_each_rate_is_measured_after_it_has_settled() -> None:
     assert high == RateFinding(2, 3000.0, 1600.0, 11.25, is_saturated=True, is_steady=False)
 
 
+def test_a_fleet_whose_batches_are_long_but_do_all_that_arrives_is_not_saturated() -> None:
+    # One batch after the other, 2.5 s each, 1,250 records in each: 500/s.
+    long = [Batch(number, BEGAN_S + 2.5 * number, 2.5, 1250) for number in range(18)]
+    (found,) = rate_findings(RUN, BEGAN_S, steps_of(*long))
+    assert found == RateFinding(2, 500.0, 500.0, 3.75, is_saturated=False, is_steady=True)
+
+
 def test_a_rate_without_a_batch_is_left_out() -> None:
     early = [one for one in batches_of_a_run() if one.started_at_s < BEGAN_S + 45.0]
     assert [one.offered_rps for one in rate_findings(RUN, BEGAN_S, steps_of(*early))] == [500.0]

@@ -33,7 +33,8 @@ def test_a_mistake_is_one_sentence(text: str, sentence: str) -> None:
 
 def test_the_defaults_publish_nothing() -> None:
     live = parse("", "penstock.toml").live
-    assert (live.metrics, live.spark_metrics, live.log, live.webhook) == ("", False, "text", "")
+    assert (live.metrics, live.dashboard, live.log, live.webhook) == ("", "", "text", "")
+    assert (live.spark_metrics, live.opentelemetry) == (False, False)
 
 
 def test_the_dashboard_is_a_setting_of_the_file_and_of_the_spark_configuration() -> None:

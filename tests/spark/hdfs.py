@@ -8,8 +8,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from penstock.testbed.clusters.yarn import HADOOP
-from penstock.testbed.jars import fetch
+from penstock.testbed.jars import HADOOP, fetch
 from penstock.testbed.java import find_java
 from penstock.testbed.processes import Process, Processes
 from penstock.testbed.servers import free_ports, java_command, listening

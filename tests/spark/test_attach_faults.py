@@ -23,6 +23,7 @@ from penstock.spark.attach import Attachment
 from penstock.spark.internals import Driver
 from penstock.spark.sensor.progress import parse_instant
 from penstock.testbed import wait_until
+from penstock.testbed.servers import free_ports
 from tests.disks import small_file_system
 from tests.observe.report.example_steps import turn
 from tests.spark.sensor.sensing import now_s, sensing
@@ -231,6 +232,29 @@ def test_a_restart_begins_with_the_fleet_that_the_journal_knows(
     assert "the fleet begins with 2 executors, as the journal ends" in caplog.text
     with penstock.attach(spark, Hold(1), max=2) as handle:
         wait_until(lambda: len(driver.executor_ids()) == 1, UP_S, "the fleet did not go")
+
+
+def test_a_sensor_that_does_not_start_leaves_no_port_no_claim_and_no_journal_open(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    metrics, dashboard = (f"127.0.0.1:{port}" for port in free_ports(2))
+    journal = tmp_path / "live.jsonl"
+
+    def start() -> Attachment:
+        places: dict[str, Any] = {"metrics": metrics, "dashboard": dashboard}
+        return penstock.attach(spark, Hold(), max=2, journal=journal, **places)
+
+    def no_sensor(*_: object, **__: object) -> None:
+        raise RuntimeError("no listener")
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("penstock.spark.scaling.SparkSensor", no_sensor)
+        with pytest.raises(RuntimeError, match="no listener"):
+            start()
+    opened = [each.resolve() for each in Path("/proc/self/fd").iterdir()]
+    assert journal not in opened
+    with start() as handle:  # nobody holds the addresses, nor the fleet
+        turns(handle, 1)
 
 
 def test_a_fleet_that_may_be_none_is_not_left_without_an_executor(spark: SparkSession) -> None:

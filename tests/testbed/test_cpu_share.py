@@ -22,7 +22,7 @@ from penstock.testbed.cpu_share import (
     controllers,
     family,
     find_controller,
-    read_processes,
+    used_cpu_s,
 )
 from penstock.testbed.processes import wait_until
 
@@ -136,11 +136,6 @@ def burning() -> Iterator[subprocess.Popen[bytes]]:
         process.communicate()
 
 
-def cpu_s(pid: int) -> float:
-    table = read_processes()
-    return sum(table[each].cpu_s for each in family(table, pid))
-
-
 @needs_cgroups
 def test_groups_of_a_run_that_was_killed_are_removed_by_the_next() -> None:
     ended = subprocess.Popen(["true"])
@@ -162,19 +157,19 @@ def test_groups_of_a_run_that_was_killed_are_removed_by_the_next() -> None:
 def test_processes_use_their_share_together_with_those_that_they_start_later() -> None:
     with ExecutorShares(0.2, start_cpu_s=0.5) as shares, burning() as process:
         pid = process.pid
-        wait_until(lambda: len(family(read_processes(), pid)) == 2, 30.0, "no child")
+        wait_until(lambda: len(family(pid)) == 2, 30.0, "no child")
         shares.follow(lambda: [pid])
         assert pid not in shares.groups  # not before it has started
         wait_until(lambda: pid in shares.groups, 30.0, "it got no share")
         assert process.stdin is not None
         process.stdin.write(b"\n")
         process.stdin.flush()
-        wait_until(lambda: len(family(read_processes(), pid)) == 3, 30.0, "no later child")
+        wait_until(lambda: len(family(pid)) == 3, 30.0, "no later child")
         inside = (shares.groups[pid] / "cgroup.procs").read_text().split()
-        assert set(map(int, inside)) == set(family(read_processes(), pid))
+        assert set(map(int, inside)) == set(family(pid))
         clock = WallClock()
-        began_s, used_s = clock.now(), cpu_s(pid)
-        wait_until(lambda: cpu_s(pid) >= used_s + 1.0, 60.0, "it hardly runs")
-        share = (cpu_s(pid) - used_s) / (clock.now() - began_s)
+        began_s, used_s = clock.now(), used_cpu_s(pid)
+        wait_until(lambda: used_cpu_s(pid) >= used_s + 1.0, 60.0, "it hardly runs")
+        share = (used_cpu_s(pid) - used_s) / (clock.now() - began_s)
     assert share == pytest.approx(0.2, rel=0.2)
     assert not own_groups()

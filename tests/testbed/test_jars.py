@@ -10,10 +10,10 @@ import pytest
 
 from penstock.core.errors import ConfigError
 from penstock.testbed import jars as jars_module
-from penstock.testbed.clusters.yarn import HADOOP
 from penstock.testbed.jars import (
     BROKER,
     CONNECTORS,
+    HADOOP,
     JarSet,
     cache_directory,
     fetch,

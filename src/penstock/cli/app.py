@@ -8,7 +8,7 @@ from cyclopts import App, CycloptsError, Parameter
 
 from penstock import __version__
 from penstock.cli.overview import ABOUT, EXIT_CODES, command_texts
-from penstock.core.errors import ConfigError, PenstockError
+from penstock.core.errors import PenstockError
 
 HERE = Path(__file__).parents[1]
 
@@ -35,20 +35,12 @@ for _name, _text in command_texts().items():
         help_epilogue=f"Examples:\n{_calls}\n\n{EXIT_CODES}",
     )
 
-#: Spellings of before, by command and option, and what to write instead.
-RENAMED = {
-    ("compare", "--live"): "`penstock compare-live`",
-    ("demo", "--query"): "`penstock demo --job`",
-}
-
 
 def main(arguments: list[str] | None = None) -> None:
     """Run a command; the process ends with its exit code."""
     warnings.showwarning = _warn  # type: ignore[assignment]
     try:
-        arguments = sys.argv[1:] if arguments is None else arguments
-        _refuse_renamed(arguments)
-        arguments = _separated(arguments)
+        arguments = _separated(sys.argv[1:] if arguments is None else arguments)
         code = app(arguments, exit_on_error=False, print_error=False, result_action="return_value")
     except CycloptsError as error:
         _fail(" ".join(str(error).split()))
@@ -73,13 +65,6 @@ def _separated(arguments: list[str]) -> list[str]:
         return arguments
     scripts = [place for place, text in enumerate(arguments) if text.endswith(".py")]
     return [*arguments[: scripts[0]], "--", *arguments[scripts[0] :]] if scripts else arguments
-
-
-def _refuse_renamed(arguments: list[str]) -> None:
-    for text in arguments[1:]:
-        option = text.partition("=")[0]
-        if instead := RENAMED.get((arguments[0], option)):
-            raise ConfigError(f"{arguments[0]} {option} is now {instead}")
 
 
 def _fail(sentence: str, code: int = 2) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -39,7 +39,7 @@ USUAL_S, PLANNING_S = 0.1, 1.0
 ANNOUNCED_S = 120.0
 #: Gigabytes of memory per simulated hour, measured.
 RUN_GB, ANNOUNCED_GB = 0.0025, 1.0
-PROGRESS_EVERY_S = 5.0
+PROGRESS_EVERY_S, BAR_EVERY_S = 5.0, 0.2
 
 
 def check_runs(grid: Sequence[Cell]) -> None:
@@ -103,23 +103,62 @@ def announce(grid: Sequence[Cell], processes: int) -> None:
 @contextmanager
 def progress_lines(text: Callable[[], str]) -> Iterator[None]:
     """A line on standard error every few seconds if there is news, and every minute if not."""
+    last, silent_s = "", 0.0
+
+    def print_line() -> None:
+        nonlocal last, silent_s
+        silent_s += PROGRESS_EVERY_S
+        if (line := text()) != last or silent_s >= 60.0:
+            note(line)
+            last, silent_s = line, 0.0
+
+    with _repeated(print_line, PROGRESS_EVERY_S):
+        yield
+
+
+@contextmanager
+def progress(title: str, what: str, count: Callable[[], tuple[int, int]]) -> Iterator[None]:
+    """A bar with the time left, or lines where it cannot be drawn; `count` is how many of all."""
+    if not sys.stderr.isatty():
+        with progress_lines(lambda: "{}: {} of {} {} done".format(title, *count(), what)):
+            yield
+        return
+    columns = (TextColumn(title), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
+    with Progress(*columns, console=console(stderr=True), transient=True) as bar:
+        task = bar.add_task(title, total=None)
+
+        def update() -> None:
+            done, total = count()
+            bar.update(task, completed=done, total=total or None)
+
+        with _repeated(update, BAR_EVERY_S):
+            yield
+
+
+@contextmanager
+def _repeated(call: Callable[[], None], every_s: float) -> Iterator[None]:
+    """Calls in a thread meanwhile; one that fails does not end what goes on."""
     ended = Event()
 
-    def print_lines() -> None:
-        last, silent_s = "", 0.0
-        while not ended.wait(PROGRESS_EVERY_S):
-            silent_s += PROGRESS_EVERY_S
-            if (line := text()) != last or silent_s >= 60.0:
-                note(line)
-                last, silent_s = line, 0.0
+    def run() -> None:
+        while not ended.wait(every_s):
+            with suppress(Exception):
+                call()
 
-    thread = Thread(target=print_lines, daemon=True)
+    thread = Thread(target=run, daemon=True)
     thread.start()
     try:
         yield
     finally:
         ended.set()
         thread.join()
+
+
+def check_where(on: str, master: str | None, processes: int | None) -> None:
+    if master is not None and on != "spark":
+        raise ConfigError("--master goes with --on spark")
+    if processes is not None and on == "spark":
+        raise ConfigError("--processes is for runs on this machine, not for --on spark")
 
 
 @Parameter(name="*")
@@ -134,10 +173,7 @@ class ExecutionOptions:
 
     @contextmanager
     def runner(self) -> Iterator[SweepRunner]:
-        if self.master is not None and self.on != "spark":
-            raise ConfigError("--master goes with --on spark")
-        if self.processes is not None and self.on == "spark":
-            raise ConfigError("--processes is for runs on this machine, not for --on spark")
+        check_where(self.on, self.master, self.processes)
         with ExitStack() as stack:
             kept = None if self.resume is None else stack.enter_context(ResumeFile(self.resume))
             if self.on == "local":
@@ -168,18 +204,13 @@ class SweepRunner:
         if self.spark is None and (self.kept is None or not self.kept.rows):
             announce(cells, self.processes or os.cpu_count() or 1)
         done = 0
-        columns = (TextColumn(title), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
-        bar = Progress(*columns, console=console(stderr=True), transient=True)
-        lines = progress_lines(lambda: f"{title}: {done} of {len(cells)} runs done")
-        task = bar.add_task(title, total=len(cells))
 
         def update(count: int) -> None:
             nonlocal done
             done = count
-            bar.update(task, completed=count)
 
         try:
-            with bar if sys.stderr.isatty() else lines:
+            with progress(title, "runs", lambda: (done, len(cells))):
                 return sweep(cells, self.run_cells, self.kept, update)
         except KeyboardInterrupt:
             where = "--resume FILE would have kept them"

@@ -11,7 +11,7 @@ from rich.console import Console
 from rich.table import Table
 
 from penstock.core.errors import ConfigError
-from penstock.core.files import check_place, file_errors
+from penstock.core.files import check_place
 from penstock.core.journal import read_header, read_rotated
 from penstock.core.model import Step
 
@@ -60,14 +60,6 @@ def check_new(path: Path, *, force: bool = False, advice: str = "name another fi
     if path.is_file() and not force:
         raise ConfigError(f"{path} exists already: {advice}")
     check_place(path)
-
-
-def write_new(path: Path, text: str) -> None:
-    """Write a file that is not there yet; what is there stays."""
-    if path.exists():
-        raise ConfigError(f"{path} exists already: remove it or name another file")
-    with file_errors(f"cannot write {path}"), path.open("x", encoding="utf-8") as file:
-        file.write(text)
 
 
 def interrupt_on_sigterm() -> None:

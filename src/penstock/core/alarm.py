@@ -1,8 +1,8 @@
 """Tells a surge of the load from its usual variation, and when a surge wakes the policy.
 
-A policy is asked every few seconds, and most of the time that is often enough. A load that jumps is
-the exception: each second until the next turn is a second of backlog. So whoever counts arrivals
-compares each second with those before it, and a policy with `wakes_on_surge` is asked at once.
+Each second between the jump of a load and the next turn is a second of backlog. So whoever counts
+arrivals compares each second with those before it, and a policy with `wakes_on_surge` is asked at
+once.
 
 >>> usual = RateBaseline()
 >>> for rate_rps in [100.0, 110.0, 95.0, 105.0, 100.0, 90.0, 105.0, 100.0]:
@@ -44,7 +44,8 @@ class RateBaseline(Struct, frozen=True):
     samples: int = 0
 
     def updated(self, rate_rps: float) -> RateBaseline:
-        if self._is_fall(rate_rps):
+        fallen = min(self.mean_rps / SURGE_RATIO, self.mean_rps - self._far_rps)
+        if self.samples >= MIN_SAMPLES and rate_rps < fallen:
             return RateBaseline(rate_rps, 0.0, 1)  # what was usual before says nothing of now
         weight = max(SAMPLE_WEIGHT, 1.0 / (self.samples + 1))
         off = rate_rps - self.mean_rps
@@ -54,10 +55,6 @@ class RateBaseline(Struct, frozen=True):
     def is_surge(self, rate_rps: float) -> bool:
         limit = max(SURGE_RATIO * self.mean_rps, self.mean_rps + self._far_rps)
         return self.samples >= MIN_SAMPLES and rate_rps > limit
-
-    def _is_fall(self, rate_rps: float) -> bool:
-        limit = min(self.mean_rps / SURGE_RATIO, self.mean_rps - self._far_rps)
-        return self.samples >= MIN_SAMPLES and rate_rps < limit
 
     @property
     def _far_rps(self) -> float:

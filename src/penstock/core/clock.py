@@ -1,7 +1,6 @@
 """Where time comes from; the only file that may read a clock.
 
-Time arrives as iteration: a clock yields the instants at which to take a turn. `SimulatedClock`
-runs as fast as it is asked, `WallClock` and `LiveClock` wait in real time.
+Time arrives as iteration: a clock yields the instants at which to take a turn.
 """
 
 import time
@@ -95,21 +94,12 @@ class WallClock:
 
 @dataclass(frozen=True, slots=True)
 class LiveClock:
-    """Turns of a running job: at regular times, soon after a surge, none while paused.
-
-    Parameters
-    ----------
-    is_over: Whether the run is over: the clock stops.
-    is_paused: Whether turns have to wait. A turn that is due is taken when this ends.
-    may_turn: Asked when a turn is due: if not, that turn is left out.
-    has_surged: Whether the load has jumped since the last turn.
-    wall: The clock that is polled.
-    """
+    """Turns of a running job: at regular times, soon after a surge, none while paused."""
 
     is_over: Callable[[], bool]
-    is_paused: Callable[[], bool] = lambda: False
-    may_turn: Callable[[], bool] = lambda: True
-    has_surged: Callable[[], bool] = lambda: False
+    is_paused: Callable[[], bool] = lambda: False  #: A turn that is due is taken when this ends.
+    may_turn: Callable[[], bool] = lambda: True  #: If not, a turn that is due is left out.
+    has_surged: Callable[[], bool] = lambda: False  #: Whether the load has jumped since the last.
     wall: WallClock = WallClock()
 
     def ticks(self, every_s: float, meanwhile: Meanwhile = _nothing) -> Iterator[float]:

@@ -1,9 +1,8 @@
 """The loop: monitor, analyse, plan, execute. Read this file first.
 
 One turn reads the job, asks the policy which size it should have, lets the guards override that,
-asks the actuator for it, and writes all of it to the journal as one `Step`. The same loop runs a
-live job, a simulated one and a recorded one. Only what implements the interfaces of `protocols`
-differs; `settings.policy_spec.wire` puts them together.
+asks the actuator for it, and writes all of it to the journal as one `Step`. Live, simulated and
+recorded jobs differ in the `protocols` that `settings.policy_spec.wire` puts together.
 """
 
 from collections.abc import Iterator, Sequence

@@ -1,8 +1,7 @@
 """Files that are there as a whole or not at all, and files of JSON lines that are appended to.
 
-A line is written whole, so a crash loses at most the line that was being written: a torn last
-line is dropped with a warning. Files get the permissions that the user's umask leaves, and are not
-created through links that others may have put in their place.
+A crash tears at most the last line, which is dropped with a warning. Files are not created through
+links that others may have put in their place.
 """
 
 import errno

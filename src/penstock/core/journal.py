@@ -1,10 +1,7 @@
-"""The one file format: a JSON line per turn of the loop, append-only.
+"""The one file format: a `JournalHeader`, then a JSON line per turn of the loop, append-only.
 
 Recording, audit log, dashboard feed and lab input are the same file, and the only state: a
-restarted controller reads its last steps and continues. The first line is a `JournalHeader`: the
-version of the format, and what the run was made of. Every other line is a `Step`.
-
-Lines are handed to the operating system at once; `files` says what becomes of a torn last line.
+restarted controller reads its last steps and continues.
 """
 
 from __future__ import annotations
@@ -25,16 +22,8 @@ from typing import Any, Literal
 import msgspec
 from msgspec import Struct
 
+from penstock.core import files
 from penstock.core.errors import ConfigError
-from penstock.core.files import (
-    UNREADABLE,
-    cut_torn_line,
-    decode_lines,
-    file_errors,
-    numbered_lines,
-    open_locked,
-    write_whole,
-)
 from penstock.core.knowledge import HISTORY_SNAPSHOTS
 from penstock.core.model import Limits, Step
 
@@ -51,29 +40,66 @@ log = logging.getLogger(__name__)
 
 _encode = msgspec.json.Encoder().encode
 _decode = msgspec.json.Decoder(Step).decode
+#: The parts of a snapshot that are written by column, and how such a line is recognized.
+_COLUMNS = "executors", "operators", "topics"
+_BY_COLUMN = tuple(f'"{name}":{{'.encode() for name in _COLUMNS)
+
+
+def encode_step(step: Step) -> bytes:
+    """A step as a line. Samples are written by column, so that their fields are named once.
+
+    >>> from penstock.core.model import Decision, ExecutorSample, Fleet, Reason, Snapshot
+    >>> both = ExecutorSample("1", 5.0, cpu_fraction=0.5), ExecutorSample("2", 6.0)
+    >>> step = Step(
+    ...     9.0, Snapshot(9.0, Fleet(2, 2, 2), executors=both), Decision.of(2, Reason("", "")))
+    >>> line = encode_step(step)
+    >>> line[line.index(b'"executors"') :][:79]
+    b'"executors":{"id":["1","2"],"started_at_s":[5.0,6.0],"cpu_fraction":[0.5,null]}'
+    >>> decode_step(line) == step
+    True
+    """
+    if step.snapshot is None:
+        return _encode(step)
+    plain = msgspec.to_builtins(step)
+    for name in _COLUMNS:
+        if rows := plain["snapshot"].get(name):
+            names = dict.fromkeys(key for row in rows for key in row)
+            plain["snapshot"][name] = {key: [row.get(key) for row in rows] for key in names}
+    return _encode(plain)
+
+
+def decode_step(line: bytes) -> Step:
+    """A line as a step; lines of earlier versions have a mapping for each sample."""
+    if not any(mark in line for mark in _BY_COLUMN):
+        return _decode(line)
+    plain = msgspec.json.decode(line)
+    try:
+        for name in _COLUMNS:
+            if isinstance(columns := plain["snapshot"].get(name), dict):
+                rows = (
+                    zip(columns, row, strict=True) for row in zip(*columns.values(), strict=True)
+                )
+                plain["snapshot"][name] = [
+                    {key: value for key, value in row if value is not None} for row in rows
+                ]
+    except (AttributeError, KeyError, TypeError, ValueError) as error:
+        raise msgspec.ValidationError(f"no columns of samples: {error}") from error
+    return msgspec.convert(plain, Step)
 
 
 class JournalHeader(Struct, frozen=True, omit_defaults=True):
     """The first line of a journal: what the file is, and what a replay of it needs.
 
     It is true of every step in its file. Journals of Penstock 0.1 have only `run`.
-
-    Parameters
-    ----------
-    format, version: What the file is.
-    run: Facts for people: the policy as the user wrote it, workload, engine, seed, ...
-    penstock: The version of Penstock that wrote the file.
-    policy: The text that reads back to the policy that decided, or the name of its class.
-    limits, goal: What the guards enforced, and what was asked of the run, field by field.
     """
 
-    format: str
-    version: int
-    run: dict[str, str] = {}
-    penstock: str = ""
-    policy: str = ""
-    limits: dict[str, Any] = {}
-    goal: dict[str, Any] = {}
+    format: str  #: What the file is.
+    version: int  #: Of the format.
+    run: dict[str, str] = {}  #: For people: the policy as the user wrote it, workload, engine, ...
+    penstock: str = ""  #: The version of Penstock that wrote the file.
+    policy: str = ""  #: The text that reads back to the policy that decided, or its class.
+    limits: dict[str, Any] = {}  #: What the guards enforced, field by field.
+    goal: dict[str, Any] = {}  #: What was asked of the run, field by field.
 
     @classmethod
     def of(
@@ -153,7 +179,7 @@ class FileJournal:
         self.header: JournalHeader = header or (
             read_header(path) if _is_begun(path) else JournalHeader.of()
         )
-        with file_errors(f"cannot write journal {path}"):
+        with files.file_errors(f"cannot write journal {path}"):
             self._open()
 
     def begin(self, header: JournalHeader, path: Path | None = None) -> None:
@@ -167,7 +193,7 @@ class FileJournal:
             file = self._open()
             if self.size >= self._max_bytes:
                 file = self._rotate()
-            self._append(file, _encode(step))
+            self._append(file, encode_step(step))
             if self._fsync == "always" or (self._fsync == "rescale" and step.receipt is not None):
                 os.fsync(file.fileno())
         except OSError:
@@ -192,7 +218,7 @@ class FileJournal:
             if not (path.exists() and os.path.samestat(own, path.stat())):
                 self._release()  # it was removed or replaced
         if self._file is None:
-            self._file = open_locked(self.path)
+            self._file = files.open_locked(self.path)
             self.size = self._file.seek(0, os.SEEK_END)
             try:
                 return self._continue(self._file)
@@ -205,7 +231,7 @@ class FileJournal:
         """Make what is there end with a whole line, below the header of this run."""
         if _is_begun(self.path):
             found = read_header(self.path)
-            cut_torn_line(self.path)
+            files.cut_torn_line(self.path)
             self.size = file.seek(0, os.SEEK_END)
             if found == self.header:
                 return file
@@ -268,13 +294,13 @@ class LiveJournal:
 
 def read_header(path: Path) -> JournalHeader:
     """The first line of a journal, or one clear sentence about what the file is instead."""
-    with file_errors(f"cannot read journal {path}"), path.open("rb") as file:
+    with files.file_errors(f"cannot read journal {path}"), path.open("rb") as file:
         first = file.readline(1 << 20)
     if not first:
         raise ConfigError(f"journal {path} is empty")
     try:
         header = msgspec.json.decode(first, type=JournalHeader)
-    except UNREADABLE as error:
+    except files.UNREADABLE as error:
         raise ConfigError(
             f"{path} is not a Penstock journal: its first line is no header"
         ) from error
@@ -288,7 +314,7 @@ def read_header(path: Path) -> JournalHeader:
 
 
 def read_steps(path: Path) -> Iterator[Step]:
-    yield from decode_lines(path, _lines(path), _decode, "a step of a journal")
+    yield from files.decode_lines(path, _lines(path), decode_step, "a step of a journal")
 
 
 def read_rotated(path: Path) -> Iterator[Step]:
@@ -299,11 +325,11 @@ def read_rotated(path: Path) -> Iterator[Step]:
 
 def read_last_run(path: Path) -> tuple[list[Step], list[Step]]:
     """The steps under the newest header, and those before them that its controller knew of."""
-    files = _files(path) or [path]
-    headers = [read_header(file) for file in files]
-    count = next((n for n, each in enumerate(headers) if each != headers[0]), len(files))
-    steps = [step for file in reversed(files[:count]) for step in read_steps(file)]
-    return list(_tail(files[count:], HISTORY_SNAPSHOTS)), steps
+    paths = _files(path) or [path]
+    headers = [read_header(each) for each in paths]
+    count = next((n for n, each in enumerate(headers) if each != headers[0]), len(paths))
+    steps = [step for each in reversed(paths[:count]) for step in read_steps(each)]
+    return list(_tail(paths[count:], HISTORY_SNAPSHOTS)), steps
 
 
 def read_tail(path: Path, count: int = HISTORY_SNAPSHOTS) -> Iterator[Step]:
@@ -311,16 +337,16 @@ def read_tail(path: Path, count: int = HISTORY_SNAPSHOTS) -> Iterator[Step]:
     return _tail(_files(path), count)
 
 
-def _tail(files: Iterable[Path], count: int) -> Iterator[Step]:
-    tails: list[tuple[Path, deque[tuple[int, bytes]]]] = []
-    for file in files:
+def _tail(paths: Iterable[Path], count: int) -> Iterator[Step]:
+    tails = []
+    for file in paths:
         tail = deque(_lines(file), maxlen=count)
         tails.append((file, tail))
         count -= len(tail)
         if count <= 0:
             break
     for file, tail in reversed(tails):
-        yield from decode_lines(file, tail, _decode, "a step", skip_damaged=True)
+        yield from files.decode_lines(file, tail, decode_step, "a step", skip_damaged=True)
 
 
 def _lines(path: Path) -> Iterator[tuple[int, bytes]]:
@@ -328,16 +354,16 @@ def _lines(path: Path) -> Iterator[tuple[int, bytes]]:
     read_header(path)
     with path.open("rb") as file:
         file.readline()
-        yield from numbered_lines(file, start=2)
+        yield from files.numbered_lines(file, start=2)
 
 
 def _files(path: Path) -> list[Path]:
     """A journal and the files that it was rotated into, newest first; a rotation may have ended."""
-    files, number = [path] if _is_begun(path) else [], 1
+    found, number = [path] if _is_begun(path) else [], 1
     while (older := _numbered(path, number)).exists() or _numbered(path, number + 1).exists():
-        files += [older] if older.exists() else []
+        found += [older] if older.exists() else []
         number += 1
-    return files
+    return found
 
 
 def _is_begun(path: Path) -> bool:
@@ -353,8 +379,8 @@ def _is_begun(path: Path) -> bool:
 
 
 def write_all(path: Path, steps: Iterable[Step], header: JournalHeader | None = None) -> None:
-    lines = chain([_encode(header or JournalHeader.of())], map(_encode, steps))
-    write_whole(path, (line + b"\n" for line in lines))
+    lines = chain([_encode(header or JournalHeader.of())], map(encode_step, steps))
+    files.write_whole(path, (line + b"\n" for line in lines))
 
 
 def _numbered(path: Path, number: int) -> Path:

@@ -1,8 +1,7 @@
-"""What was seen and done so far. The controller writes it; policies and guards read it.
+"""What was seen and done so far: a fold over the journal, of bounded size.
 
-Knowledge is a fold over the journal: `Knowledge.from_steps` rebuilds from its last steps what a
-running controller knows, so a restarted one continues where the last one stopped. The past that it
-keeps is bounded, so it does not grow with the age of the job.
+The controller writes it; policies and guards read it. A restarted controller rebuilds it from the
+last steps of the journal, and continues where the last one stopped.
 """
 
 from __future__ import annotations
@@ -18,6 +17,7 @@ from msgspec import Struct
 from penstock.core.model import Limits, Snapshot, Step
 
 Memory = TypeVar("Memory", bound=Struct)
+SnapshotMetric = Callable[[Snapshot], float | None]  #: ``None`` where it was not measured.
 
 #: How much past is kept: enough for the longest window that any rule looks back on.
 HISTORY_SNAPSHOTS = 4096
@@ -127,12 +127,12 @@ class Knowledge:
     def latest(self, count: int) -> Sequence[Snapshot]:
         return list(islice(self.history, max(0, len(self.history) - count), None))
 
-    def mean(self, metric: Callable[[Snapshot], float | None], seconds: float) -> float | None:
+    def mean(self, metric: SnapshotMetric, seconds: float) -> float | None:
         """Mean of what was measured of `metric` over the last `seconds`; ``None`` without any."""
         values = [value for s in self.window(seconds) if (value := metric(s)) is not None]
         return sum(values) / len(values) if values else None
 
-    def slope(self, metric: Callable[[Snapshot], float | None], seconds: float) -> float | None:
+    def slope(self, metric: SnapshotMetric, seconds: float) -> float | None:
         """Least-squares slope per second of `metric`; ``None`` with fewer than two points."""
         points = [(s.at_s, value) for s in self.window(seconds) if (value := metric(s)) is not None]
         if len(points) < 2:

@@ -19,7 +19,7 @@ from __future__ import annotations
 from math import inf
 from typing import Any
 
-from msgspec import Struct
+from msgspec import Struct, structs
 
 from penstock.core import phrases
 from penstock.core.errors import ModelError
@@ -36,10 +36,8 @@ class Fleet(Struct, frozen=True, gc=False, omit_defaults=True):
     Parameters
     ----------
     target: The size that was last asked for; before anybody asked, what is registered.
-    registered: Executors that are known to the scheduler. More than `target` while some are
-        leaving, fewer while some are starting or the cluster has no more to give.
-    active: The registered ones that take tasks now: neither leaving nor lost. 0 while a continuous
-        job restarts.
+    registered: Executors that the scheduler knows: more than `target` while some are leaving.
+    active: Those that take tasks now: neither leaving nor lost. 0 while a continuous job restarts.
     cores_per_executor: Tasks that one executor runs at a time.
     """
 
@@ -166,10 +164,7 @@ class TopicSample(Struct, frozen=True, gc=False, omit_defaults=True):
     delay_s: float | None = None
 
     def __post_init__(self) -> None:
-        if not (
-            ((x := self.backlog_records) is None or 0.0 <= x < inf)
-            and ((x := self.delay_s) is None or 0.0 <= x < inf)
-        ):
+        if not (0.0 <= (self.backlog_records or 0.0) < inf and 0.0 <= (self.delay_s or 0.0) < inf):
             raise _refusal(self)
 
 
@@ -207,8 +202,7 @@ class Snapshot(_Instant, frozen=True, gc=False, omit_defaults=True, kw_only=True
     trigger_interval_s: Seconds between the starts of micro-batches; ``None`` where the next batch
         starts at once, and for a continuous engine.
     batches: The micro-batches that were committed since the previous snapshot that could be read,
-        oldest first: each is in exactly one snapshot. Empty if none was committed in that time (one
-        is still running, or nothing arrived) and for a continuous engine: that no batch is listed
+        oldest first. Empty if none was committed in that time, and for a continuous engine: that
         says nothing about the load. Of several queries, those of the first of `queries`.
     arrival_rps, throughput_rps: Means since the previous snapshot: records that arrived, records of
         committed batches.
@@ -328,14 +322,8 @@ class Decision(Struct, frozen=True, omit_defaults=True):
 
     def limited_to(self, target_executors: int, reason: Reason) -> Decision:
         """The same decision with another target; what the policy wanted, and why, stays in it."""
-        return Decision(
-            target_executors,
-            (*self.reasons, reason),
-            self.wanted_executors,
-            self.expected_rps,
-            self.memory,
-            self.outlook,
-        )
+        reasons = (*self.reasons, reason)
+        return structs.replace(self, target_executors=target_executors, reasons=reasons)
 
 
 class Receipt(Struct, frozen=True, gc=False, omit_defaults=True):

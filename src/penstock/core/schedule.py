@@ -12,8 +12,9 @@ for a while:
 """
 
 import re
-from datetime import UTC, date, datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from functools import lru_cache
+from itertools import chain
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError, available_timezones
 
 from msgspec import Struct
@@ -84,10 +85,8 @@ class ScheduledLimit(Struct, frozen=True, gc=False, forbid_unknown_fields=True, 
         for name in ("min_executors", "max_executors"):
             value = getattr(self, name)
             if value is not None and not least <= value <= most:
-                raise ConfigError(
-                    f"{self.label}: {name} = {value} is outside of the bounds of the fleet, "
-                    f"{least} to {most}"
-                )
+                outside = f"{name} = {value} is outside of the bounds of the fleet"
+                raise ConfigError(f"{self.label}: {outside}, {least} to {most}")
 
     def is_on(self, at_s: float) -> bool:
         # The answer stays the same within a minute unless its end lies in it.
@@ -113,10 +112,9 @@ def read_cron(text: str) -> tuple[frozenset[int], ...]:
         )
     found = []
     for piece, (name, least, most, names) in zip(pieces, _FIELDS, strict=True):
-        values: set[int] = set()
-        for part in piece.split(","):
-            values.update(_values(part, least, most, names, f"cron '{text}': the {name}"))
-        found.append(frozenset(values))
+        what = f"cron '{text}': the {name}"
+        parts = [_values(part, least, most, names, what) for part in piece.split(",")]
+        found.append(frozenset(chain.from_iterable(parts)))
     found[-1] = frozenset(day % 7 for day in found[-1])
     return tuple(found)
 
@@ -128,11 +126,8 @@ def _values(part: str, least: int, most: int, names: dict[str, int], what: str) 
         raise ConfigError(allowed)
     first, last = least, most
     if match[2]:
-        ends = [
-            names.get(each, int(each) if each.isdecimal() else -1)
-            for each in match.group(2, 3)
-            if each
-        ]
+        given = filter(None, match.group(2, 3))
+        ends = [names.get(each, int(each) if each.isdecimal() else -1) for each in given]
         first, last = ends[0], ends[-1] if len(ends) > 1 or not match[4] else most
     step = int(match[4] or 1)
     if not least <= first <= last <= most or step < 1:
@@ -162,14 +157,11 @@ def _last_start_s(cron: str, timezone: str, minute: int, duration_s: float) -> f
     zone = find_zone(timezone)
     now = datetime.fromtimestamp(60.0 * minute, UTC).astimezone(zone)
 
-    def is_day(day: date) -> bool:
-        of_month, of_week = day.day in days, day.isoweekday() % 7 in weekdays
-        fits = of_month or of_week if both_given else of_month and of_week
-        return fits and day.month in months
-
     for back in range(int(duration_s // 86_400.0) + 3):
         day = now.date() - timedelta(days=back)
-        if not is_day(day):
+        of_month, of_week = day.day in days, day.isoweekday() % 7 in weekdays
+        fits = of_month or of_week if both_given else of_month and of_week
+        if not fits or day.month not in months:
             continue
         for hour in sorted(hours, reverse=True):
             for each in sorted(minutes, reverse=True):

@@ -37,6 +37,7 @@ SHORTEST_HOLD_S, LONGEST_HOLD_S = 20.0, 3600.0
 SETTLING = 1 / 3  #: The part of each rate in which the job settles, and is not measured.
 #: A rate is steady if the last batches take at most this many times as long as those before.
 STEADY_FACTOR = 1.5
+KEEPS_UP = 0.95  #: A fleet that does less than this part of what arrives is saturated.
 WARM_UP_S = 90.0
 LOOK_EVERY_S = 0.5
 READ_EVERY_S = 3.0
@@ -106,7 +107,7 @@ class RateFinding(Struct, frozen=True):
     offered_rps: float
     processed_rps: float  #: What batches get through while they run.
     latency_s: float
-    is_saturated: bool  #: Batches take longer than their trigger.
+    is_saturated: bool  #: Batches follow each other, and do less than what arrives.
     is_steady: bool  #: Batches do not grow.
 
 
@@ -160,13 +161,15 @@ def _finding(executors: int, rate_rps: float, batches: Sequence[Batch]) -> RateF
     half = len(batches) // 2
     before, after = batches[:half], batches[half:]
     grown = _mean_s(after) > STEADY_FACTOR * _mean_s(before) if before else True
+    processed_rps = records / spent_s if spent_s > 0.0 else 0.0
     return RateFinding(
         executors,
         rate_rps,
-        processed_rps=records / spent_s if spent_s > 0.0 else 0.0,
+        processed_rps=processed_rps,
         # A record waits for the start of the next batch, half an interval on average.
         latency_s=max(TRIGGER_S, mean_s) / 2.0 + mean_s,
-        is_saturated=mean_s > TRIGGER_S,
+        # Batches that are longer than their trigger may still do all that arrives.
+        is_saturated=mean_s > TRIGGER_S and processed_rps < KEEPS_UP * rate_rps,
         is_steady=not grown,
     )
 

@@ -20,6 +20,8 @@ from penstock.observe.report.account import kind_of, processed_by_query, share_a
 from penstock.settings.goal import Goal
 
 PREFIX = "penstock_"
+#: What a step of mode recommend says in place of a move.
+RECOMMENDED = "recommended only, nothing was moved"
 #: A pattern may subscribe to thousands of topics; these are the first ones.
 MOST_TOPICS = 100
 #: A policy of a user may have any number of reasons; further ones are counted as this one.

@@ -117,11 +117,8 @@ class ContTune:
         if not pressures:
             return not_measured(fleet.target, "backpressured_fraction", memory=memory)
         held_back, usage = sum(pressures) / len(pressures), flow.executors / max(1, fleet.active)
-        evidence = {
-            "held_back_fraction": held_back,
-            "usage": usage,
-            "mean_arrival_rps": flow.arrival_rps,
-        }
+        evidence = {"held_back_fraction": held_back, "usage": usage}
+        evidence["mean_arrival_rps"] = flow.arrival_rps
         since_s = snapshot.at_s - window[0].at_s
         if fleet.active != fleet.target or since_s < self.window_s - self.period_s:
             why = f"the size has not been the same for {self.window_s:g} s"

@@ -200,11 +200,8 @@ def _pressure_ms(snapshot: Snapshot) -> dict[str, float] | None:
     Blocked time is measured at the victim, so an operator is charged with the worst of its
     upstream, unless it is itself blocked at least as much: then the cause lies further down.
     """
-    blocked = {
-        operator.name: operator.backpressured_fraction
-        for operator in snapshot.operators
-        if operator.backpressured_fraction is not None
-    }
+    shown = {operator.name: operator.backpressured_fraction for operator in snapshot.operators}
+    blocked = {name: share for name, share in shown.items() if share is not None}
     if not blocked:
         held_back = measurements.held_back_fraction(snapshot)
         return None if held_back is None else {WHOLE_JOB: 1000.0 * held_back}

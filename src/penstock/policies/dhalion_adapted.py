@@ -1,13 +1,12 @@
 """Dhalion as Koper adapted it: the whole job at once, by its lag and its throughput."""
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from math import floor
 from typing import Annotated, ClassVar, Literal
 
 from msgspec import Meta
 
-from penstock.core.knowledge import Knowledge
+from penstock.core.knowledge import Knowledge, SnapshotMetric
 from penstock.core.model import Decision, Limits, Reason, Snapshot, not_measured
 from penstock.core.phrases import rate, resized
 from penstock.policies.algorithms.dataflow import with_margin
@@ -128,10 +127,7 @@ class DhalionAdapted:
 
 
 def _mean(
-    metric: Callable[[Snapshot], float | None],
-    snapshot: Snapshot,
-    knowledge: Knowledge,
-    window_s: float,
+    metric: SnapshotMetric, snapshot: Snapshot, knowledge: Knowledge, window_s: float
 ) -> float | None:
     """The mean over the window, provided that the metric is being measured now."""
     measured = metric(snapshot) is not None

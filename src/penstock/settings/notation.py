@@ -155,19 +155,16 @@ def split_list(text: str) -> list[str]:
 def _pieces(text: str) -> list[str]:
     """Cut at the commas that do not stand inside a JSON value."""
     pieces: list[str] = []
+    is_open = False  # whether the last piece begins a JSON value that it does not end
     for piece in text.split(","):
-        if pieces and _is_open(pieces[-1]):
+        if is_open:
             pieces[-1] += f",{piece}"
         else:
             pieces.append(piece)
+        value = pieces[-1].partition("=")[2].lstrip()
+        opened = value.count("[") + value.count("{")
+        is_open = value[:1] in ("[", "{") and opened > value.count("]") + value.count("}")
     return pieces
-
-
-def _is_open(piece: str) -> bool:
-    """Whether a piece begins a JSON value that it does not end."""
-    value = piece.partition("=")[2].lstrip()
-    opened = value.count("[") + value.count("{")
-    return value[:1] in ("[", "{") and opened > value.count("]") + value.count("}")
 
 
 def build(kind: type[T], options: Mapping[str, str], what: str) -> T:
@@ -304,7 +301,10 @@ def _read(hint: Any, text: str, what: str) -> Any:
     """The value of type `hint` that `text` writes, or one sentence on what is allowed."""
     origin, arguments = get_origin(hint), get_args(hint)
     if _is_struct(hint) or (origin is tuple and text.startswith("[")):
-        return _read_json(hint, text, what)
+        try:
+            return msgspec.json.decode(text, type=hint)
+        except msgspec.MsgspecError as error:
+            raise ConfigError(f"{what} must be JSON of its type, not '{text}': {error}") from None
     if origin is Annotated:
         value = _read(arguments[0], text, what)
         try:
@@ -321,7 +321,7 @@ def _read(hint: Any, text: str, what: str) -> Any:
                 return each
         allowed = ", ".join(str(each) for each in arguments)
         raise ConfigError(f"{what} must be one of {allowed}, not '{text}'")
-    return _SCALARS[hint](text, what)
+    return _read_scalar(hint, text, what)
 
 
 def _read_any(kinds: tuple[Any, ...], text: str, what: str) -> Any:
@@ -346,33 +346,19 @@ def _read_tuple(kinds: tuple[Any, ...], text: str, what: str) -> tuple[Any, ...]
     return tuple(_read(kind, piece, what) for kind, piece in zip(kinds, pieces, strict=True))
 
 
-def _read_json(hint: Any, text: str, what: str) -> Any:
-    try:
-        return msgspec.json.decode(text, type=hint)
-    except msgspec.MsgspecError as error:
-        raise ConfigError(f"{what} must be JSON of its type, not '{text}': {error}") from None
-
-
-def _read_int(text: str, what: str) -> int:
+def _read_scalar(kind: type[Any], text: str, what: str) -> float | int | bool | str:
+    if kind is str:
+        if not text:
+            raise ConfigError(f"{what} must not be empty")
+        return text
+    if kind is bool:
+        if text.lower() not in _BOOLEANS:
+            raise ConfigError(f"{what} must be true or false, not '{text}'")
+        return _BOOLEANS[text.lower()]
     number = quantity(text, what)
-    if number != int(number):
+    if kind is int and number != int(number):
         raise ConfigError(f"{what} must be a whole number, not '{text}'")
-    return int(number)
-
-
-def _read_bool(text: str, what: str) -> bool:
-    if text.lower() not in _BOOLEANS:
-        raise ConfigError(f"{what} must be true or false, not '{text}'")
-    return _BOOLEANS[text.lower()]
-
-
-def _read_text(text: str, what: str) -> str:
-    if not text:
-        raise ConfigError(f"{what} must not be empty")
-    return text
-
-
-_SCALARS: dict[Any, Any] = {float: quantity, int: _read_int, bool: _read_bool, str: _read_text}
+    return int(number) if kind is int else number
 
 
 def _range(meta: Meta) -> str:

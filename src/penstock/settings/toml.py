@@ -33,6 +33,7 @@ from msgspec import Struct
 from msgspec.structs import asdict, fields, replace
 
 from penstock.core.errors import ConfigError, unknown
+from penstock.core.files import file_errors
 from penstock.core.journal import FileJournal, Fsync, JournalHeader
 from penstock.core.model import Limits
 from penstock.core.protocols import Policy
@@ -98,39 +99,32 @@ class LiveSettings(Struct, frozen=True, forbid_unknown_fields=True):
 
     Parameters
     ----------
-    mode
-        "act" changes the fleet; "recommend" says what it would do and moves nothing.
-    every_s
-        Seconds between decisions; not set: what the policy asks for.
-    admission
-        Cap each batch to what the fleet gets through in time, so that no backlog is one batch.
-    cluster
-        "fast" if executors come in seconds, "cloud" if machines have to be started for them,
+    mode: "act" changes the fleet; "recommend" says what it would do and moves nothing.
+    every_s: Seconds between decisions; not set: what the policy asks for.
+    admission: Cap each batch to what the fleet gets through in time, so that no backlog is one
+        batch.
+    cluster: "fast" if executors come in seconds, "cloud" if machines have to be started for them,
         "on-premise" between the two: how long executors are kept (`min_lifetime_s`), in which spans
         they are paid for (`billing_s`), and how long they are assumed to take to start until some
         have been seen to.
-    switch
-        A file that says "pause", "recommend" or "act", read while the job runs; while it is not
+    switch: A file that says "pause", "recommend" or "act", read while the job runs; while it is not
         there, `mode` holds.
-    metrics
-        HOST:PORT at which the driver serves metrics for Prometheus, such as "127.0.0.1:9404"; empty
-        serves none.
-    spark_metrics
-        Give the same metrics to Spark's own metrics system, and so to the sinks of the cluster.
-    dashboard
-        HOST:PORT at which the driver serves a live page, such as "127.0.0.1:4041"; empty serves
-        none. Another address than loopback needs a token in the environment variable
+    metrics: HOST:PORT at which the driver serves metrics for Prometheus, such as "127.0.0.1:9404";
+        empty serves none.
+    spark_metrics: Give the same metrics to Spark's own metrics system, and so to the sinks of the
+        cluster.
+    opentelemetry: Send the same metrics by OTLP over HTTP, as the variables OTEL_... of the
+        environment say.
+    dashboard: HOST:PORT at which the driver serves a live page, such as "127.0.0.1:4041"; empty
+        serves none. Another address than loopback needs a token in the environment variable
         PENSTOCK_DASHBOARD_TOKEN.
-    log
-        "json" logs one JSON object per line on standard error; "text" leaves the log as it is.
-    webhook
-        An http(s) address that rescales, refusals, loss of sight and lack of room are posted to, as
-        CloudEvents.
-    commit_offsets_to
-        A consumer group that the processed offsets of Kafka sources are committed to, for tools
-        that show its lag; {query} stands for the name of the query. Empty commits none.
-    kubernetes_events
-        On Kubernetes, make an Event on the driver's pod of what the webhook gets.
+    log: "json" logs one JSON object per line on standard error; "text" leaves the log as it is.
+    webhook: An http(s) address that rescales, refusals, loss of sight and lack of room are posted
+        to, as CloudEvents.
+    commit_offsets_to: A consumer group that the processed offsets of Kafka sources are committed
+        to, for tools that show its lag; {query} stands for the name of the query. Empty commits
+        none.
+    kubernetes_events: On Kubernetes, make an Event on the driver's pod of what the webhook gets.
     """
 
     mode: Mode = "act"
@@ -140,6 +134,7 @@ class LiveSettings(Struct, frozen=True, forbid_unknown_fields=True):
     switch: str = ""
     metrics: str = ""
     spark_metrics: bool = False
+    opentelemetry: bool = False
     dashboard: str = ""
     log: Literal["text", "json"] = "text"
     webhook: str = ""
@@ -196,17 +191,14 @@ def parse(text: str, where: str) -> Settings:
 
 def read_tables(path: Path) -> dict[str, Any]:
     """The tables of a file as they stand there."""
+    with file_errors(f"cannot read {path}"), path.open("rb") as file:
+        content = file.read(MOST_BYTES + 1)
+    if len(content) > MOST_BYTES:
+        raise ConfigError(f"{path} has over {MOST_BYTES >> 20} MiB, which no settings have")
     try:
-        with path.open("rb") as file:
-            content = file.read(MOST_BYTES + 1)
-        if len(content) > MOST_BYTES:
-            raise ConfigError(f"{path} has over {MOST_BYTES >> 20} MiB, which no settings have")
-        text = content.decode()
-    except OSError as error:
-        raise ConfigError(f"cannot read {path}: {error.strerror}") from error
+        return _tables(content.decode(), str(path))
     except UnicodeDecodeError as error:
         raise ConfigError(f"{path} is not a text file in UTF-8") from error
-    return _tables(text, str(path))
 
 
 def _tables(text: str, where: str) -> dict[str, Any]:

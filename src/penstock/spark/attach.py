@@ -29,20 +29,12 @@ from penstock.core.errors import ConfigError
 from penstock.core.journal import FileJournal
 from penstock.core.protocols import Policy
 from penstock.observe.formatting import sentence
+from penstock.settings import toml
 from penstock.settings.goal import Goal, QueryGoal
 from penstock.settings.notation import quantity
 from penstock.settings.policy_spec import PolicySpec, with_goal
 from penstock.settings.spark_conf import layers
-from penstock.settings.toml import (
-    Cluster,
-    JournalSettings,
-    LiveSettings,
-    Mode,
-    convert,
-    read_list,
-    settle,
-    with_limits,
-)
+from penstock.settings.toml import LiveSettings, Mode
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -73,9 +65,10 @@ def attach(
     limits: Mapping[str, Any] | None = None,
     patience: Patience | None = None,
     switch: str | Path | None = None,
-    cluster: Cluster | None = None,
+    cluster: toml.Cluster | None = None,
     metrics: str | None = None,
     spark_metrics: bool | None = None,
+    opentelemetry: bool | None = None,
     dashboard: str | None = None,
     log: Literal["text", "json"] | None = None,
     webhook: str | None = None,
@@ -95,60 +88,46 @@ def attach(
 
     Parameters
     ----------
-    spark
-        The session of the application; its queries may start before or after.
-    policy
-        A text of ``penstock policies`` such as ``"ds2:cooldown=60s"``, with parameters and limits
-        as ``key=value``; or a policy object. By default ``penstock``.
-    min, max
-        Bounds of the fleet, in executors; by default 1 and 16. What the policy text sets itself
-        wins over them.
-    slo_s
-        A record that waits longer is late: seconds, or a text such as ``"10s"``, the default. A
+    spark: The session of the application; its queries may start before or after.
+    policy: A text of ``penstock policies`` such as ``"ds2:cooldown=60s"``, with parameters and
+        limits as ``key=value``; or a policy object. By default ``penstock``.
+    min, max: Bounds of the fleet, in executors; by default 1 and 16. What the policy text sets
+        itself wins over them.
+    slo_s: A record that waits longer is late: seconds, or a text such as ``"10s"``, the default. A
         policy text that sets ``slo`` itself keeps it.
-    mode
-        ``act``, the default, changes the fleet; ``recommend`` says what it would do and moves
+    mode: ``act``, the default, changes the fleet; ``recommend`` says what it would do and moves
         nothing.
-    journal
-        Where each turn is written: a file, or a folder in a store such as ``"s3a://bucket/jobs"``.
-        A journal that exists is read first: the policy continues from what it knew.
-    every_s
-        Seconds between decisions; by default what the policy asks for.
-    admission
-        Cap each batch to what the fleet gets through in time (`admission`).
-    limits
-        Further limits that the guards enforce, such as ``{"cooldown_s": 60.0}``. They win over the
-        policy text, and over `min` and `max`.
-    patience
-        How long to wait for executors to come and go.
-    switch
-        A file that says ``pause``, ``recommend`` or ``act``, read while the job runs; while it is
-        not there, `mode` holds.
-    cluster
-        ``fast`` (the default), ``cloud`` or ``on-premise``: how long executors are kept, and how
-        long they are assumed to take to start until some have been seen to.
-    metrics, spark_metrics
-        HOST:PORT at which the driver serves metrics for Prometheus, such as ``"127.0.0.1:9404"``;
-        whether Spark's own metrics system gets them too.
-    dashboard
-        HOST:PORT at which the driver serves a live page, such as ``"127.0.0.1:4041"``.
-    log, webhook
-        ``json`` for a log of JSON lines; an http(s) address that gets rescales, refusals, loss of
-        sight and lack of room.
-    commit_offsets_to
-        A consumer group that gets the processed offsets of Kafka sources, for tools that show its
-        lag; ``{query}`` stands for the name of the query.
-    price, core_price, gb_price, currency, max_cost_per_day
-        Of one executor-hour, or of one core-hour and one GB-hour of memory; what the fleet of a day
-        (UTC) may cost, as far as `min` allows.
-    queries
-        What is asked of single queries, by name: ``{"clicks": {"slo": "5s", "weight": 2.0},
+    journal: Where each turn is written: a file, or a folder in a store such as
+        ``"s3a://bucket/jobs"``. A journal that exists is read first: the policy continues from what
+        it knew.
+    every_s: Seconds between decisions; by default what the policy asks for.
+    admission: Cap each batch to what the fleet gets through in time (`admission`).
+    limits: Further limits that the guards enforce, such as ``{"cooldown_s": 60.0}``. They win over
+        the policy text, and over `min` and `max`.
+    patience: How long to wait for executors to come and go.
+    switch: A file that says ``pause``, ``recommend`` or ``act``, read while the job runs; while it
+        is not there, `mode` holds.
+    cluster: ``fast`` (the default), ``cloud`` or ``on-premise``: how long executors are kept, and
+        how long they are assumed to take to start until some have been seen to.
+    metrics, spark_metrics, opentelemetry: HOST:PORT at which the driver serves metrics for
+        Prometheus, such as ``"127.0.0.1:9404"``; whether Spark's own metrics system gets them too,
+        and a collector of OpenTelemetry.
+    dashboard: HOST:PORT at which the driver serves a live page, such as ``"127.0.0.1:4041"``.
+    log, webhook: ``json`` for a log of JSON lines; an http(s) address that gets rescales, refusals,
+        loss of sight and lack of room.
+    commit_offsets_to: A consumer group that gets the processed offsets of Kafka sources, for tools
+        that show its lag; ``{query}`` stands for the name of the query.
+    price, core_price, gb_price, currency, max_cost_per_day: Of one executor-hour, or of one
+        core-hour and one GB-hour of memory; what the fleet of a day (UTC) may cost, as far as `min`
+        allows.
+    queries: What is asked of single queries, by name: ``{"clicks": {"slo": "5s", "weight": 2.0},
         "audit": {"exclude": True}}``.
     """
     file = None if switch is None else str(switch)
     wanted = {"mode": mode, "every_s": _seconds("every_s", every_s), "admission": admission}
     outlets = {"metrics": metrics, "spark_metrics": spark_metrics, "log": log, "webhook": webhook}
     outlets |= {"dashboard": dashboard, "commit_offsets_to": commit_offsets_to}
+    outlets["opentelemetry"] = opentelemetry
     prices = {"price": price, "core_price": core_price, "gb_price": gb_price}
     money = {**prices, "currency": currency, "max_cost_per_day": max_cost_per_day}
     tables = {
@@ -159,14 +138,14 @@ def attach(
     }
     # A mistake in an argument is named as such.
     LiveSettings(**tables["live"])
-    convert(Goal, tables["goal"], "attach")
+    toml.convert(Goal, tables["goal"], "attach")
     if not isinstance(journal, str | Path | FileJournal | None):
         raise ConfigError(f"journal must be the path of a file, not {journal!r}")
-    settings = settle(layers(_session_conf(spark), options=tables), policy)
+    settings = toml.settle(layers(_session_conf(spark), options=tables), policy)
     _stop_configured(spark)
     return Attachment(
         spark,
-        with_limits(settings.spec, limits),
+        toml.with_limits(settings.spec, limits),
         goal=settings.goal,
         live=settings.live,
         journal=journal or settings.journal,
@@ -205,7 +184,7 @@ class Attachment:
         *,
         goal: Goal | None = None,
         live: LiveSettings | None = None,
-        journal: str | Path | FileJournal | JournalSettings | None = None,
+        journal: str | Path | FileJournal | toml.JournalSettings | None = None,
         patience: Patience | None = None,
         source: SettingsSource | None = None,
     ) -> None:
@@ -298,14 +277,14 @@ class Attachment:
         loop = self._loop
         given = dict(limits or {})
         given |= _given(min_executors=_whole("min", min), max_executors=_whole("max", max))
-        spec, goal = with_limits(loop.spec, given), loop.goal
+        spec, goal = toml.with_limits(loop.spec, given), loop.goal
         if slo_s is not None:
             goal = replace(goal, slo_s=_seconds("slo_s", slo_s))
             if dataclasses.is_dataclass(spec.policy):
                 policy = with_goal(spec.policy, goal, spec.given)
                 spec = dataclasses.replace(spec, policy=policy)
         if (asked := _queries(queries)) is not None:
-            goal = replace(goal, queries=read_list(QueryGoal, asked, "update [queries]"))
+            goal = replace(goal, queries=toml.read_list(QueryGoal, asked, "update [queries]"))
         from penstock.spark.changes import Change
 
         live = LiveSettings(mode=loop.mode if mode is None else mode)

@@ -29,10 +29,9 @@ Manager = Literal["standalone", "yarn", "kubernetes", "local", "unknown"]
 SLOW_REATTEMPT_S = 5.0  #: Above this, a decommissioned executor stays long after it could leave.
 #: Calls that set one setting: `SparkSession.builder.config(k, v)`, `SparkConf().set(k, v)`.
 _SETTERS = {"config", "set", "setIfMissing"}
+_MORE_WORKERS = dict.fromkeys(get_args(Manager), "add workers, raise spark.cores.max, or lower max")
 #: What to do where a cluster has no more executors, by its manager.
-HOW_TO_GET_MORE = dict.fromkeys(
-    get_args(Manager), "add workers, raise spark.cores.max, or lower max"
-) | {
+HOW_TO_GET_MORE = _MORE_WORKERS | {
     "yarn": "add nodes, raise the capacity of the queue, or lower max",
     "kubernetes": "add nodes, raise the quota of the namespace, or lower max; "
     "kubectl describe says what a pending pod waits for",
@@ -190,12 +189,8 @@ def dynamic_allocation(application: Application) -> Iterator[Finding]:
         yield Finding("dynamic_allocation", "ok", reason)
     elif application.manager == "standalone":
         reason = "the application starts at its largest size, which only mode act then reduces"
-        least = application.min_executors
-        change = (
-            "spark.dynamicAllocation.enabled=true "
-            f"spark.dynamicAllocation.initialExecutors={least} "
-            f"spark.dynamicAllocation.minExecutors={least}"
-        )
+        least, name = application.min_executors, "spark.dynamicAllocation"
+        change = f"{name}.enabled=true {name}.initialExecutors={least} {name}.minExecutors={least}"
         yield Finding("dynamic_allocation", "warning", reason, change)
     else:
         yield Finding("dynamic_allocation", "ok", "Spark's own scaler is off")
@@ -293,13 +288,10 @@ UNSCALABLE: dict[str, tuple[str, str]] = {
         f"{USE_BATCHES}, or give it its full size without Penstock",
     ),
     "continuous": ("a query in continuous mode has no batches to scale by", USE_BATCHES),
-} | {
-    trigger: (
-        f"a query with trigger {trigger} ends by itself",
-        f"{USE_BATCHES}, or run it without Penstock",
-    )
-    for trigger in ("availableNow", "once")
 }
+for _ends in ("availableNow", "once"):
+    _reason = f"a query with trigger {_ends} ends by itself"
+    UNSCALABLE[_ends] = _reason, f"{USE_BATCHES}, or run it without Penstock"
 
 
 def _seconds(duration: str) -> float | None:
@@ -356,8 +348,7 @@ def parse_script(text: str) -> Script:
         elif method == "trigger":
             triggers += [each.arg for each in call.keywords if each.arg is not None]
         for key, value in _settings(method, call):
-            literal = _literal(value)
-            if literal is None:
+            if (literal := _literal(value)) is None:
                 hidden.append(key)
             else:
                 conf[key] = literal

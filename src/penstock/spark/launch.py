@@ -1,8 +1,7 @@
 """Runs an unmodified PySpark script in this process, and attaches to its first query.
 
-The script notices nothing: three methods of PySpark are wrapped while it runs. Penstock attaches
-when the first query has started. An application that cannot be scaled is a warning with the reason,
-and the script runs on at the size that it has.
+The script notices nothing: three methods of PySpark are wrapped while it runs. An application that
+cannot be scaled is a warning with the reason, and the script runs on at the size that it has.
 """
 
 from __future__ import annotations
@@ -48,13 +47,9 @@ KAFKA_FAULTS = {
 
 
 class Launch:
-    """One run of a script.
+    """One run of a script, on `master` in place of the one that the script names.
 
-    Parameters
-    ----------
-    load: Makes the settings, given the Spark configuration of a session.
-    config: The settings file that the command line names, if any.
-    master: The cluster to run on, in place of the one that the script names.
+    `load` makes the settings; `config` is the settings file that the command line names, if any.
     """
 
     def __init__(self, load: Load, config: Path | None = None, master: str | None = None) -> None:

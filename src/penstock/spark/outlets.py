@@ -8,12 +8,12 @@ from collections.abc import Callable, Iterable
 from contextlib import suppress
 from math import nan
 
-from penstock.core.errors import ConfigError
 from penstock.core.model import Limits, Step
 from penstock.observe.dashboard.live import LiveDashboard
 from penstock.observe.endpoint import Endpoint
 from penstock.observe.metrics import MetricTotals, Series, Values, fold
 from penstock.observe.notices import Notice
+from penstock.observe.otel import OtelMetrics
 from penstock.observe.webhook import NoticeSender, Webhook
 from penstock.settings.goal import Goal
 from penstock.settings.toml import LiveSettings
@@ -70,17 +70,22 @@ class Outlets:
         self._now, self._totals, self._has_failed = now, MetricTotals(), False
         self._gauges: SparkGauges | None = None
         self._senders: list[NoticeSender] = []
+        self._servers: list[Endpoint | OtelMetrics] = []
         self.dashboard: LiveDashboard | None = None
-        self._endpoint = Endpoint(live.metrics, self.values) if live.metrics else None
-        if live.dashboard:
-            try:
-                name = driver.conf("spark.app.name", "a Spark job")
+        name = driver.conf("spark.app.name", "a Spark job")
+        job = {"service.name": name, "service.instance.id": str(driver.context.applicationId())}
+        try:
+            if live.metrics:
+                self._servers.append(Endpoint(live.metrics, self.values))
+            if live.opentelemetry:
+                self._servers.append(OtelMetrics(self.values, job))
+            if live.dashboard:
                 self.dashboard = LiveDashboard(live.dashboard, name, now)
-            except ConfigError:
-                self.close()
-                raise
+        except Exception:
+            self.close()
+            raise
         if live.webhook:
-            self._senders.append(Webhook(live.webhook, str(driver.context.applicationId())))
+            self._senders.append(Webhook(live.webhook, job["service.instance.id"]))
         try:
             self._gauges = SparkGauges(driver) if live.spark_metrics else None
         except JVM_ERRORS as error:
@@ -121,9 +126,9 @@ class Outlets:
 
     def close(self) -> None:
         """May be repeated."""
-        for each in (self.dashboard, self._endpoint, self._gauges, *self._senders):
+        for each in (self.dashboard, self._gauges, *self._servers, *self._senders):
             with suppress(Exception):  # the application may be gone already
                 if each is not None:
                     each.close()
-        self.dashboard = self._endpoint = self._gauges = None
-        self._senders = []
+        self.dashboard = self._gauges = None
+        self._servers, self._senders = [], []

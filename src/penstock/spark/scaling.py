@@ -11,7 +11,7 @@ import logging
 import threading
 from collections import deque
 from collections.abc import Iterator
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -21,7 +21,7 @@ from penstock.core.journal import FileJournal, LiveJournal, read_tail
 from penstock.core.model import Receipt, Step
 from penstock.core.phrases import executors
 from penstock.core.protocols import InstantActuator
-from penstock.observe.metrics import Values, recommended_account
+from penstock.observe.metrics import RECOMMENDED, Values, recommended_account
 from penstock.observe.notices import JsonLines, Notice, notices, show_log
 from penstock.settings.goal import Goal
 from penstock.settings.header import journal_header
@@ -62,7 +62,7 @@ class RecommendOnly(InstantActuator):
     """An actuator that moves nothing."""
 
     def apply(self, target_executors: int, now_s: float) -> Receipt:
-        return Receipt(False, "recommended only, nothing was moved")
+        return Receipt(False, RECOMMENDED)
 
 
 class ScalingLoop:
@@ -106,32 +106,35 @@ class ScalingLoop:
         self._polls = 0
         self._turn_began_s = 0.0
         self._has_room = True
-        self._journal, past = _open_journal(self._driver, journal, spec, goal)
-        self._time = LoopTime(past[-1].at_s if past else 0.0)
-        shortest_s = min([goal.slo_s, *(each.slo_s or goal.slo_s for each in goal.queries)])
-        self._admission = self._admission_control(missing, shortest_s)
         self.actuator: SparkActuator | None = None
-        if live.log == "json":
-            show_log(JsonLines())
-        self.outlets = Outlets(self._driver, live, self._now)
-        if self.outlets.dashboard is not None:
-            self.outlets.dashboard.begin(spec.label, past, spec.limits, goal)
-        try:
+        with ExitStack() as undo:  # what has been opened until something fails
+            self._journal, past = _open_journal(self._driver, journal, spec, goal)
+            if self._journal is not None:
+                undo.callback(self._journal.close)
+            self._time = LoopTime(past[-1].at_s if past else 0.0)
+            shortest_s = min([goal.slo_s, *(each.slo_s or goal.slo_s for each in goal.queries)])
+            self._admission = self._admission_control(missing, shortest_s)
+            if live.log == "json":
+                show_log(JsonLines())
+            self.outlets = Outlets(self._driver, live, self._now)
+            undo.callback(self.outlets.close)
+            if self.outlets.dashboard is not None:
+                self.outlets.dashboard.begin(spec.label, past, spec.limits, goal)
             if live.mode == "act":
                 self.actuator = self._take_over(missing, last_target(past))
-        except Exception:
-            self.outlets.close()
-            raise
-        self._sensor = SparkSensor(
-            spark,
-            goal,
-            self._driver,
-            commit_offsets_to=live.commit_offsets_to,
-            target=self._requested_size,
-            ahead_s=self._time.ahead_s,
-        )
-        actuator = self.actuator or RecommendOnly()
-        self._controller = wire(spec, self._sensor, actuator, journal=self._journal, past=past)
+                undo.callback(self.actuator.end)
+            self._sensor = SparkSensor(
+                spark,
+                goal,
+                self._driver,
+                commit_offsets_to=live.commit_offsets_to,
+                target=self._requested_size,
+                ahead_s=self._time.ahead_s,
+            )
+            undo.callback(self._sensor.close)
+            actuator = self.actuator or RecommendOnly()
+            self._controller = wire(spec, self._sensor, actuator, journal=self._journal, past=past)
+            undo.pop_all()
 
     def run(self) -> None:
         """Take turns until the loop is stopped, the application ends, or something fails."""

@@ -1,9 +1,9 @@
 """A journal that outlives the driver and its disk: in any store that Hadoop has a file system for.
 
-``s3a://bucket/jobs`` or ``hdfs://host/jobs`` name a folder that applications may share: each has
-a folder of its own name in it, with parts that are journals of their own. These are written on the
-driver's disk, and a thread copies what is new, so no decision waits for the store. Where the store
-can append, a part grows there; where not, a longer copy of the part takes the place of the last.
+``s3a://bucket/jobs`` names a folder in which each application has one of its own name, with parts
+that are journals of their own. These are written on the driver's disk, and a thread copies what is
+new, so no decision waits for the store. Where the store can append, a part grows there; where not,
+a longer copy of the part takes the place of the last.
 """
 
 import logging

@@ -10,14 +10,13 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from contextlib import ExitStack
 from pathlib import Path
-from types import TracebackType
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from penstock.core.errors import ConfigError
 from penstock.testbed.clusters import KINDS, ClusterKind, ClusterSite, SparkCluster, kubernetes
 from penstock.testbed.clusters.cluster import EXECUTOR_MIB, ExecutorProcess, settings_of
 from penstock.testbed.cpu_share import ExecutorShares, check_share
-from penstock.testbed.jars import BROKER, connector, fetch, spark_home
+from penstock.testbed.jars import BROKER, checkpoint_manager, connector, fetch, spark_home
 from penstock.testbed.java import JavaRuntime, find_java, pyspark_version, tell_stderr
 from penstock.testbed.processes import Process, Processes
 from penstock.testbed.servers import LOOPBACK, QUICK_START, Broker
@@ -30,10 +29,8 @@ PYTHON_DAEMON = "penstock.testbed.python_daemon"
 class Testbed:
     """A real Kafka broker and a real Spark cluster on this machine, for as long as the block lasts.
 
-    Needs Java and nothing else; jars are fetched once into the user's cache. Everything listens on
-    the loopback interface, or on a bridge that lasts as long as the block (Kubernetes). When the
-    block is left, or this process ends in any other way, SIGKILL included, all processes are gone.
-
+    Needs Java and nothing else; jars are fetched once into the user's cache. When the block is
+    left, or this process ends in any other way, SIGKILL included, all processes are gone.
     docs/testbed.md has a complete script and all calls.
 
     Parameters
@@ -95,14 +92,9 @@ class Testbed:
             self._stack = stack.pop_all()
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self._stack.__exit__(kind, error, trace)
-        if self._given_directory is None and error is None:
+    def __exit__(self, *error: Any) -> None:
+        self._stack.__exit__(*error)
+        if self._given_directory is None and error[0] is None:
             shutil.rmtree(self.run_directory, ignore_errors=True)
 
     def _start(self, stack: ExitStack) -> None:
@@ -135,14 +127,10 @@ class Testbed:
             )
 
         def start_cluster() -> None:
-            place = directory / "cluster"
+            place, share = directory / "cluster", -(-self.slots // self._nodes)
             place.mkdir(exist_ok=True)
-            share = -(-self.slots // self._nodes)
-            self._cluster = running = KINDS[self._kind](
-                ClusterSite(
-                    processes, java, environment, place, share, self._say, master_port, host
-                )
-            )
+            own = (processes, java, environment, place, share, self._say, master_port, host)
+            self._cluster = running = KINDS[self._kind](ClusterSite(*own))
             for _ in range(self._nodes):
                 running.add_node()
 
@@ -228,11 +216,8 @@ class Testbed:
         A standalone application without dynamic allocation grabs every slot at once. These
         settings let it start with as many executors as asked for, lose none for idleness, add
         none by itself and replace those that die: a fleet that stands still until a scaler takes
-        over. The locality wait stays at Spark's own 3 s.
-
-        The Java options make executors start with little more than half the processor time (2.2
-        instead of 3.9 s, measured) and forgo the last speed of code that runs hot for minutes;
-        give your own ``spark.executor.extraJavaOptions`` to measure throughput.
+        over. Its Java options make executors start in half the time and forgo the last speed; give
+        your own ``spark.executor.extraJavaOptions`` to measure throughput.
         """
         if not 1 <= initial_executors <= self.slots:
             allowed = f"between 1 and the {self.slots} slots"
@@ -246,6 +231,7 @@ class Testbed:
             "slots": self.slots,
             "java_options": " ".join(QUICK_START),
             "daemon": PYTHON_DAEMON,
+            "checkpoint_manager": checkpoint_manager(),
         }
         settings = settings_of("driver", values)["driver"]
         if self._connector is not None:

@@ -1,15 +1,14 @@
 """Executors that compute with a share of a core each, so that eight of them fit on two cores.
 
 Each executor with its Python workers is put into a control group (cgroup, version 1 or 2) whose
-quota the kernel enforces: 0.2 is 20 ms of processor time in every 100 ms. It gets its share once it
-has started: that takes 10 s of processor time, most of a minute at a fifth of a core.
+quota the kernel enforces, once it has started: that takes 10 s of processor time.
 """
 
 from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Callable, Iterable, Iterator, Mapping, Set
+from collections.abc import Callable, Iterable, Iterator, Set
 from contextlib import suppress
 from dataclasses import dataclass, field
 from math import floor
@@ -17,6 +16,7 @@ from pathlib import Path
 from threading import Event, Thread
 
 from penstock.core.errors import ConfigError
+from penstock.testbed.keeper import descendants
 from penstock.testbed.processes import wait_until
 
 log = logging.getLogger(__name__)
@@ -25,8 +25,7 @@ PREFIX = "penstock-executor-"
 PERIOD_US = 100_000
 LEAST_SHARE = 0.05  #: With less, an executor cannot even answer its driver in time.
 OTHER_CORES = 0.4  #: For the driver, the broker, the producer and Penstock itself.
-#: What an executor uses freely at first.
-START_CPU_S = 10.0
+START_CPU_S = 10.0  #: What an executor uses freely at first.
 LOOK_EVERY_S = 0.5
 END_TIMEOUT_S = 10.0  #: Until the last process of an executor that was killed is gone.
 
@@ -95,13 +94,6 @@ class CpuController:
         for file, text in quota_files(share, self.version).items():
             (group / file).write_text(text)
 
-    def remove_stale(self) -> None:
-        """Remove the groups of runs that were killed."""
-        for group in self.place.glob(f"{PREFIX}*"):
-            owner = group.name.removeprefix(PREFIX).partition("-")[0]
-            if not Path("/proc", owner).exists():
-                removed(group)
-
 
 def removed(group: Path) -> bool:
     """Whether the group is gone; it cannot go before its last process."""
@@ -162,37 +154,20 @@ def find_controller() -> CpuController:
     raise ConfigError(f"executors cannot get a share of a core here: {problem}")
 
 
-@dataclass(frozen=True, slots=True)
-class ProcessTimes:
-    """A process: its parent, and the processor time that it has used."""
-
-    parent: int
-    cpu_s: float
+def family(pid: int) -> list[int]:
+    """A process and all that it started, itself first; none if it has ended."""
+    return [pid, *descendants(pid)] if Path(f"/proc/{pid}").exists() else []
 
 
-def read_processes() -> dict[int, ProcessTimes]:
-    ticks_per_s = os.sysconf("SC_CLK_TCK")
-    found = {}
-    for entry in Path("/proc").glob("[0-9]*"):
+def used_cpu_s(pid: int) -> float:
+    """The processor time that a process and all that it started have used."""
+    ticks = 0
+    for each in family(pid):
         with suppress(FileNotFoundError, ProcessLookupError):  # it ended while we looked
             # "pid (name, which may hold anything) state parent ..."
-            after_name = (entry / "stat").read_text().rpartition(")")[2].split()
-            ticks = int(after_name[11]) + int(after_name[12])
-            found[int(entry.name)] = ProcessTimes(int(after_name[1]), ticks / ticks_per_s)
-    return found
-
-
-def family(table: Mapping[int, ProcessTimes], pid: int) -> list[int]:
-    """A process and all that it started, itself first.
-
-    >>> table = {1: ProcessTimes(0, 0.0), 2: ProcessTimes(1, 0.0), 5: ProcessTimes(2, 0.0)}
-    >>> family(table, 2), family(table, 7)
-    ([2, 5], [])
-    """
-    found = [pid] if pid in table else []
-    for parent in found:  # which grows on the way
-        found += [each for each, seen in table.items() if seen.parent == parent]
-    return found
+            after_name = Path(f"/proc/{each}/stat").read_text().rpartition(")")[2].split()
+            ticks += int(after_name[11]) + int(after_name[12])
+    return ticks / os.sysconf("SC_CLK_TCK")
 
 
 @dataclass(slots=True)
@@ -207,7 +182,11 @@ class ExecutorShares:
     _thread: Thread | None = None
 
     def __enter__(self) -> ExecutorShares:
-        self.controller.remove_stale()
+        """Remove the groups of runs that were killed."""
+        for group in self.controller.place.glob(f"{PREFIX}*"):
+            owner = group.name.removeprefix(PREFIX).partition("-")[0]
+            if not Path("/proc", owner).exists():
+                removed(group)
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -215,7 +194,8 @@ class ExecutorShares:
         if self._thread is not None:
             self._thread.join()
         with suppress(TimeoutError):  # then the next run removes them
-            wait_until(self._all_removed, END_TIMEOUT_S, "", every_s=0.05)
+            groups = self.groups.values()
+            wait_until(lambda: all(map(removed, groups)), END_TIMEOUT_S, "", every_s=0.05)
 
     def follow(self, executors: Callable[[], Iterable[int]]) -> None:
         """From now on give each executor its share, soon after its start."""
@@ -232,11 +212,8 @@ class ExecutorShares:
         for pid in self.groups.keys() - alive:
             if removed(self.groups[pid]):
                 del self.groups[pid]
-        if not (fresh := alive - self.groups.keys()):
-            return
-        table = read_processes()
-        for pid in fresh:
-            if sum(table[each].cpu_s for each in family(table, pid)) >= self.start_cpu_s:
+        for pid in alive - self.groups.keys():
+            if used_cpu_s(pid) >= self.start_cpu_s:
                 self.confine(pid)
 
     def confine(self, pid: int) -> None:
@@ -247,13 +224,10 @@ class ExecutorShares:
             moved: set[int] = set()
             # Those that are started from now on come into the group by themselves; until all of
             # their parents are in it, some may still start outside.
-            while outside := [each for each in family(read_processes(), pid) if each not in moved]:
+            while outside := [each for each in family(pid) if each not in moved]:
                 for each in outside:
                     with suppress(ProcessLookupError):
                         (group / "cgroup.procs").write_text(str(each))
                 moved |= set(outside)
         except OSError as error:
             log.warning("executor process %d has no share of a core: %s", pid, error)
-
-    def _all_removed(self) -> bool:
-        return all(removed(group) for group in self.groups.values())

@@ -5,7 +5,7 @@ import re
 import shutil
 import subprocess
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
@@ -96,11 +96,10 @@ def _say(executable: Path, *question: str) -> str:
 
 
 def tell_stderr(line: str) -> None:
-    sys.stderr.write(line + "\n")
-    sys.stderr.flush()
+    print(line, file=sys.stderr, flush=True)  # noqa: T201
 
 
-def ensure_java(say: Callable[[str], None] = tell_stderr) -> JavaRuntime:
+def ensure_java() -> JavaRuntime:
     """A Java, installed now if there is none and we are root on Debian or Ubuntu."""
     try:
         return find_java()
@@ -109,17 +108,11 @@ def ensure_java(say: Callable[[str], None] = tell_stderr) -> JavaRuntime:
         if installer is None or os.geteuid() != 0:
             raise
     apt(installer, "update")
-    package = offered_package(installer)
-    say(f"installing {package} (once) ...")
-    apt(installer, "install", "--yes", "--no-install-recommends", package)
-    return find_java()
-
-
-def offered_package(installer: str) -> str:
-    """The first of our packages that this release of the distribution has."""
     for package in PACKAGES:
         if _run([installer, "install", "--simulate", package]).returncode == 0:
-            return package
+            tell_stderr(f"installing {package} (once) ...")
+            apt(installer, "install", "--yes", "--no-install-recommends", package)
+            return find_java()
     raise ConfigError(
         f"this system offers none of {', '.join(PACKAGES)}: install a Java {OLDEST} by hand and "
         "point JAVA_HOME at it"

@@ -8,10 +8,9 @@ reads requests from its input, one JSON object per line, and answers each with o
     {"stop": 4711}                                                   ->  {"exit": -9}
     {"finally": {"argv": [...]}}                                     ->  {}
 
-It works however the parent ends: the kernel closes the input; since a sibling may hold that open,
-the keeper also looks whether its parent changed; and if it is killed itself, the kernel kills what
-it started (Linux). It kills process groups, and what left them, since orphans become its children.
-What is no process, such as a network bridge, is removed last by commands left with it ("finally").
+It works however the parent ends: the kernel closes the input, and since a sibling may hold that
+open, the keeper also looks whether its parent changed. If it is killed itself, the kernel kills
+what it started (Linux). What is no process, such as a network bridge, is removed last ("finally").
 """
 
 import ctypes
@@ -62,11 +61,6 @@ def kill_all(processes: list[int]) -> None:
             os.kill(pid, signal.SIGKILL)
 
 
-def die_with_keeper() -> None:
-    """In the new process, before it becomes the program."""
-    process_control(PR_SET_PDEATHSIG, signal.SIGKILL)
-
-
 class Keeper:
     """What was started, by process id, and how it ended."""
 
@@ -83,7 +77,7 @@ class Keeper:
                 stderr=subprocess.STDOUT,
                 env=environment,
                 start_new_session=True,
-                preexec_fn=die_with_keeper,
+                preexec_fn=lambda: process_control(PR_SET_PDEATHSIG, signal.SIGKILL),
             )
         process.returncode = 0  # reaped here and not by the object, which may go now
         self.exits[process.pid] = None

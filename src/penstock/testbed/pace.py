@@ -22,13 +22,8 @@ def paced(frame: DataFrame, cost_s: float | Column) -> DataFrame:
 
     An expression of the engine, no Python on the way. The waiting is a filter that lets all pass:
     it is not deterministic, so the optimiser neither drops it nor moves it nor computes it once.
-    It counts where it stands: before a shuffle it slows the stage that reads the source.
-
-    Parameters
-    ----------
-    frame: A batch or a stream.
-    cost_s: Seconds per record; 0 gives the frame back untouched. A column makes some records
-        dearer.
+    It counts where it stands: before a shuffle it slows the stage that reads the source. A column
+    as `cost_s` makes some records dearer.
     """
     from pyspark.sql import functions
 

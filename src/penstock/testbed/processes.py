@@ -111,20 +111,14 @@ class Process:
 
     def wait_ready(self, ready: Callable[[], object], timeout_s: float) -> None:
         """Ask until it is ready; if it ends before, or the time does, say why."""
-
-        def ready_or_ended() -> bool:
-            if ready():
-                return True
-            if not self.running():
-                raise ConfigError(f"the {self.name} ended while it started: {self.why()}")
-            return False
-
         try:
-            wait_until(ready_or_ended, timeout_s, self.name, every_s=0.05)
+            wait_until(lambda: ready() or not self.running(), timeout_s, self.name, every_s=0.05)
         except TimeoutError:
             raise ConfigError(
                 f"the {self.name} did not answer within {timeout_s:g} s: {self.why()}"
             ) from None
+        if not self.running():
+            raise ConfigError(f"the {self.name} ended while it started: {self.why()}")
 
     def wait_done(self, timeout_s: float) -> None:
         """Wait until it ended by itself; anything but success is an error."""
@@ -162,10 +156,8 @@ def cause(log: str) -> str:
     lines = [line.strip() for line in log.splitlines() if line.strip()]
     written = [line for line in lines if not line.startswith(("at ", "... "))]
     for pattern in (THROWABLE, ERROR):
-        found = [match[0] for line in written if (match := pattern.search(line))]
-        if found:
-            said = ERROR.sub(r"\1", found[-1]).strip()
-            return said[:300]
+        if found := [match[0] for line in written if (match := pattern.search(line))]:
+            return ERROR.sub(r"\1", found[-1]).strip()[:300]
     return written[-1][:300] if written else "it wrote nothing"
 
 

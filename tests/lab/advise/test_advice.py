@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from pathlib import Path
+from dataclasses import replace
 
 import pytest
 from msgspec import structs
@@ -11,30 +11,45 @@ from penstock.core.model import Batch, BatchStage, Decision, Fleet, Reason, Snap
 from penstock.lab.advise.advice import (
     MONTH_HOURS,
     Advice,
-    Question,
     advise_on,
     with_task_overhead,
 )
 from penstock.lab.advise.events import LogPart
+from penstock.lab.advise.history import history
 from penstock.lab.advise.logs import LogFile
 from penstock.lab.advise.pipeline import read_here
 from penstock.settings.goal import Goal
+from penstock.settings.policy_spec import read_policy_spec
 from penstock.simulation.engines.microbatch import MicroBatchJob
 from penstock.simulation.engines.stages import Stage
-
-(RECORDED,) = (Path(__file__).parent / "recorded").glob("eventlog_v2_*/events_*")
-FILE = LogFile("log", f"file:{RECORDED}", number=1)
-#: The default policy in the time of the recordings, in which minutes stand for hours.
-QUICK = (
-    "penstock:period=4.33s,bin=4.33s,move_price=0.0024,cooldown=8s,stabilize_down=4.33s,max_step=2"
+from penstock.testbed.demo.plan import with_scaled_time
+from tests.lab.advise.pair import (
+    BEGIN,
+    DOCS,
+    END,
+    FIXED,
+    MOST_LATE_OFF,
+    MOST_OFF,
+    SCALED,
+    about_pair,
+    log_file,
+    part_of,
+    promise,
+    question,
 )
-SMALL = "static:executors=2,period=5s"
-QUESTION = Question((QUICK, "static:6", SMALL), Goal(price=0.25), most=8, in_money=True)
+from tests.lab.advise.record import PLAN, about_plan
+
+FILE = log_file(FIXED)
+QUICK = about_pair().policy
+#: What the recorded fleet was, from the first batch to the last.
+SIZE = len(part_of(FIXED).executors)
+SAME, SMALL = f"static:{SIZE}", "static:executors=2,period=5s"
+QUESTION = question(QUICK, SAME, SMALL)
 
 
 @pytest.fixture(scope="module")
 def part() -> LogPart:
-    return read_here(86_400.0, FILE)
+    return part_of(FIXED)
 
 
 @pytest.fixture(scope="module")
@@ -43,41 +58,54 @@ def rows(part: LogPart) -> dict[str, Advice]:
 
 
 def test_the_recorded_fleet_costs_what_was_paid(rows: dict[str, Advice]) -> None:
-    # Six executors all the time, recorded and simulated.
-    row = rows["static:6"]
-    assert row.paid_executors == pytest.approx(6.0)
-    assert row.needed_executors == pytest.approx(6.0)
+    # The same executors all the time, recorded and simulated.
+    row = rows[SAME]
+    assert row.paid_executors == pytest.approx(SIZE)
+    assert row.needed_executors == pytest.approx(SIZE)
     assert row.saved_hours == pytest.approx(0.0, abs=1e-6)
 
 
-def test_a_third_of_the_fleet_saves_two_thirds_and_is_late(rows: dict[str, Advice]) -> None:
-    # Four executors leave at the start and are paid for until they have left.
+def test_two_executors_save_the_others_and_are_late(rows: dict[str, Advice]) -> None:
+    # The others leave at the start and are paid for until they have left.
     row = rows[SMALL]
-    assert row.needed_executors == pytest.approx(2.0, abs=0.4)
+    assert row.needed_executors == pytest.approx(2.0, abs=0.5)
     assert (row.needed_late_fraction or 0.0) > (row.late_fraction or 0.0) + 0.1
-    month = (6.0 - (row.needed_executors or 0.0)) * MONTH_HOURS
+    month = (SIZE - (row.needed_executors or 0.0)) * MONTH_HOURS
     assert row.saved_hours == pytest.approx(month, rel=1e-6)
     assert row.saved_money == pytest.approx(0.25 * month, rel=1e-6)
 
 
-def test_the_default_policy_saves_and_the_error_is_said(rows: dict[str, Advice]) -> None:
+def test_the_error_of_the_simulated_job_is_said(rows: dict[str, Advice]) -> None:
     row = rows[QUICK]
-    assert 4.0 < (row.needed_executors or 0.0) < 6.0
-    assert row.needed_late_fraction == pytest.approx(0.0, abs=0.01)
     assert row.error is not None
     assert row.error <= 0.2
     assert "parallelism" in row.findings
 
 
-def test_what_was_promised_is_near_what_a_real_run_then_used(rows: dict[str, Advice]) -> None:
-    # The same job under the same load, scaled for real: 7.1 executors and 1.6 % late, where 5.7
-    # and none were promised (docs/advise.md). The bounds are as wide as that.
-    (log,) = (Path(__file__).parent / "recorded_scaled").glob("eventlog_v2_*/events_*")
-    file = LogFile("scaled", f"file:{log}", number=1)
-    real = advise_on(QUESTION, "scaled", [file, read_here(86_400.0, file)]).rows[0]
-    promised = rows[QUICK]
-    assert promised.needed_executors == pytest.approx(real.paid_executors, rel=0.25)
-    assert promised.needed_late_fraction == pytest.approx(real.late_fraction, abs=0.02)
+def test_new_executors_hold_a_batch_up_although_the_log_has_none(part: LogPart) -> None:
+    # Two to three seconds of a processor each, in both recordings.
+    assert 1.0 < history([part]).join_s < 6.0
+    assert 1.0 < history([part_of(SCALED)]).join_s < 6.0
+
+
+@pytest.mark.xfail(
+    strict=True, reason="recorded on a busy machine: 1.6 % late where 0.0 % were promised"
+)
+def test_what_was_promised_is_what_a_real_run_then_used() -> None:
+    found = promise()
+    assert abs(found.off) <= MOST_OFF == 0.15
+    assert abs(found.late_off) <= MOST_LATE_OFF == 0.01
+
+
+def test_the_docs_say_what_the_recorded_pair_shows() -> None:
+    assert BEGIN + promise().text() + END in DOCS.read_text("utf-8")
+
+
+def test_the_recorded_policy_is_the_default_one_in_the_time_of_the_demo() -> None:
+    live, bounds = with_scaled_time("penstock", PLAN), {"min_executors": 1, "max_executors": 8}
+    asked = read_policy_spec(about_plan(PLAN).policy, bounds, Goal())
+    assert asked.limits == live.limits
+    assert asked.policy == replace(live.policy, period_s=PLAN.every_s, move_price=0.003333)  # type: ignore[type-var]
 
 
 def test_cores_and_memory_have_prices_too(part: LogPart) -> None:
@@ -89,17 +117,15 @@ def test_cores_and_memory_have_prices_too(part: LogPart) -> None:
 
 
 def test_journals_are_kept_only_if_asked_for(part: LogPart) -> None:
-    asked = structs.replace(QUESTION, policies=("static:6",), keeps_journals=True)
-    assert advise_on(asked, "log", [FILE, part]).journals.keys() == {"", "static:6"}
+    asked = structs.replace(QUESTION, policies=(SAME,), keeps_journals=True)
+    assert advise_on(asked, "log", [FILE, part]).journals.keys() == {"", SAME}
     silent = structs.replace(asked, keeps_journals=False)
     assert advise_on(silent, "log", [FILE, part]).journals == {}
 
 
 def test_files_that_said_nothing_and_gaps_are_named(part: LogPart) -> None:
     files = [FILE, LogFile("log", "log/events_3", number=3)]
-    (row,) = advise_on(
-        structs.replace(QUESTION, policies=("static:6",)), "log", [*files, part]
-    ).rows
+    (row,) = advise_on(structs.replace(QUESTION, policies=(SAME,)), "log", [*files, part]).rows
     assert row.problem == "log lacks events_2; log/events_3 cannot be read"
     assert row.saved_hours is not None
 
@@ -113,7 +139,7 @@ def test_a_short_log_cannot_say() -> None:
 
 
 def test_a_policy_text_that_does_not_suit_a_fleet_is_refused_alone(part: LogPart) -> None:
-    asked = structs.replace(QUESTION, policies=("static:6", "ds2:min_executors=20"))
+    asked = structs.replace(QUESTION, policies=(SAME, "ds2:min_executors=20"))
     good, bad = advise_on(asked, "log", [FILE, part]).rows
     assert good.saved_hours is not None
     assert "max_executors must be at least min_executors (20)" in bad.cannot_say

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import os
+import pty
+import re
 import shutil
 import subprocess
 import sys
+from contextlib import suppress
 from pathlib import Path
 
 import msgspec
@@ -44,9 +48,7 @@ mount = {"spark.hadoop.fs.viewfs.mounttable.default.link./logs": sys.argv[1]}
 with open_session("far", "local[1]", SESSION_SETTINGS | mount) as spark:
     files = find_logs(spark, ["viewfs://default/logs/*"])
     assert all(file.path.startswith("viewfs:") for file in files)
-    read = spark.sparkContext.accumulator(0)
-    found = answers(spark, files, Question(("static:6",), most=8), read).collect()
-    assert 0 < read.value <= len(files)
+    found = answers(spark, files, Question(("static:6",), most=8)).collect()
 print(msgspec.json.encode([row for answer in found for row in answer.rows]).decode())
 """
 
@@ -56,7 +58,7 @@ LOST = """
 import os, signal, sys, threading
 from pathlib import Path
 from penstock.lab.advise.advice import Question
-from penstock.lab.advise.pipeline import SESSION_SETTINGS, answers, find_logs
+from penstock.lab.advise.pipeline import SESSION_SETTINGS, answers, find_logs, tasks_done
 from penstock.testbed import wait_until
 from penstock.testbed.keeper import descendants
 from penstock.testbed.sessions import open_session
@@ -69,15 +71,15 @@ def cmdline(pid):
     except OSError:
         return b""
 def kill():
-    wait_until(lambda: read.value > 0, 120.0, "nothing is read")
+    wait_until(lambda: 0 < tasks_done(spark)[0] < 200, 120.0, "nothing is read")
     for pid in workers():
         os.kill(pid, signal.SIGKILL)
         print("killed", flush=True)
 with open_session("lost", "local[1,4]", SESSION_SETTINGS) as spark:
-    files, read = find_logs(spark, [sys.argv[1]]), spark.sparkContext.accumulator(0)
+    files = find_logs(spark, [sys.argv[1]])
     killer = threading.Thread(target=kill)
     killer.start()
-    found = answers(spark, files, Question(("static:6",)), read).collect()
+    found = answers(spark, files, Question(("static:6",))).collect()
     killer.join()
     print("logs", len({row.log for answer in found for row in answer.rows}))
 """
@@ -193,6 +195,22 @@ def test_the_task_of_a_worker_that_is_lost_is_repeated(tmp_path: Path) -> None:
     assert ended.returncode == 0, ended.stderr
     assert "killed" in ended.stdout
     assert "logs 200" in ended.stdout
+
+
+def test_a_terminal_shows_a_bar_that_counts_the_tasks_of_spark(tmp_path: Path) -> None:
+    argv = [sys.executable, "-m", "penstock", "advise", str(RECORDED), "--master", "local[1]"]
+    argv += ["--policy", "static:3", "--html", str(tmp_path / "a.html")]
+    screen, terminal = pty.openpty()
+    with subprocess.Popen(argv, stdout=subprocess.DEVNULL, stderr=terminal) as process:
+        os.close(terminal)
+        shown = b""
+        with suppress(OSError):  # how Linux says that the other end is closed
+            while some := os.read(screen, 65_536):
+                shown += some
+        os.close(screen)
+    assert process.returncode == 0, shown
+    # One task reads the file, one lists it, one judges it.
+    assert re.search(rb"advise.*[12]/3", shown), shown
 
 
 def test_a_place_without_logs_is_refused(tmp_path: Path) -> None:

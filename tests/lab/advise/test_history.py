@@ -74,6 +74,27 @@ def test_a_journal_shows_load_backlog_and_delay_at_each_turn() -> None:
     assert (seen.fleet.active, seen.fleet.cores_per_executor) == (2, 2)
 
 
+def cold(cpu_s: float = 12.0, **fields: Any) -> float:
+    """What joining costs: batches of 1000 records take 2 s of a processor, the first one more."""
+    reports = [report(number) for number in range(20)]
+    ran = [StageRun("r", n, 4, 3.0, AT_S, AT_S + 3.0, 2.0 if n else cpu_s) for n in range(20)]
+    own: dict[str, Any] = {"first": reports[0], "first_stages": ran[:1], "stages": deque(ran)}
+    return history([part(reports, **own | fields)]).join_s
+
+
+def test_what_new_executors_cost_is_what_the_first_batch_took_more_of_a_processor() -> None:
+    # 12 s for 1000 records, where later batches take 2 s: 10 s, of two executors.
+    assert cold() == pytest.approx(5.0)
+    assert cold(cpu_s=1.0) == 0.0
+    assert cold(cpu_s=500.0) == 15.0
+
+
+def test_without_the_beginning_of_a_log_joining_costs_nothing() -> None:
+    assert cold(first=None) == 0.0
+    assert cold(first_stages=[]) == 0.0
+    assert cold(application="") == 0.0  # rolled files of which the first is gone
+
+
 def test_each_second_has_its_rate() -> None:
     rates = past().rates_rps()
     assert len(rates) == 160

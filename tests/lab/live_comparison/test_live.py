@@ -303,11 +303,11 @@ def test_the_page_has_the_telemetry_of_every_run() -> None:
 
 def test_the_comparison_that_is_kept_is_one_that_can_be_run() -> None:
     plans = results_live.planned()
-    assert [plan.job for plan, _ in plans][:3] == ["q1", "q3", "q11"]
+    assert [plan.job for plan, _ in plans][:3] == ["q1", "q3-thesis", "q11"]
     for plan, scalers in plans:
         assert plan.load_s >= 240
         assert len({scaler_of(text, plan).name for text in scalers}) == len(scalers)
-        assert plan.job not in ("q1", "q3", "q11") or len(scalers) >= 12
+        assert not plan.workload.startswith("koper-") or len(scalers) >= 12
     assert results_live.THESIS.keys() <= set(plans[0][1])
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 
+import msgspec
 import pytest
 
 from penstock.lab.experiments.statistics import mean
@@ -30,6 +31,7 @@ from penstock.lab.studies.borkowski2019 import (
 )
 from penstock.lab.studies.borkowski_testbed import Cloud
 from penstock.lab.studies.skeleton import Bench
+from penstock.lab.studies.study import Claim, Comparison, Entry
 from penstock.policies.thresholds.thresholds import Thresholds
 
 TESTBED = Cloud(work_s=0.2, gauge_noise=0.05, swing=0.03, transfer_s=0.05)
@@ -39,14 +41,22 @@ def published(scatter: float = 0.001) -> Results:
     """Runs that scatter a little around the means of the paper."""
     return {
         (scenario, rule): [
-            BorkowskiRun(**{
-                name: value * (1.0 + scatter * z) for name, value in PAPER[scenario][rule].items()
-            })
+            msgspec.convert(
+                {n: value * (1.0 + scatter * z) for n, value in PAPER[scenario][rule].items()},
+                BorkowskiRun,
+            )
             for z in (-1.0, 0.0, 1.0)
         ]
         for scenario in SCENARIOS
         for rule in FILTERS
     }  # fmt: skip
+
+
+def published_claims(results: Results) -> list[Claim]:
+    entries = tuple(
+        Entry(label, {}, {"violations": value}) for label, value in borkowski2019.TABLE_2.items()
+    )
+    return claims(results, Comparison("", (), entries))
 
 
 def test_the_loads_are_those_of_the_paper() -> None:
@@ -114,14 +124,17 @@ def test_the_calibration_prefers_the_testbed_whose_runs_look_like_the_papers(
 
 
 def test_all_claims_hold_on_the_papers_own_numbers() -> None:
-    found = claims(published())
-    assert [claim.claim for claim in found] == ["B1", "B2", "B3", "B4"]
-    assert all(claim.holds for claim in found)
-    assert found[0].evidence["Pyramid, against GW"] == pytest.approx(0.808, abs=0.001)
+    found = published_claims(published())
+    assert [claim.claim for claim in found] == [f"B{i}" for i in range(1, 16)]
+    assert [claim.claim for claim in found if claim.holds is not True] == ["B15"]
+    assert found[0].evidence["Pyramid, EKF, events"] == pytest.approx(58.5)
+    assert found[9].evidence == {"50% and 80%": 60.056, "40% and 80%": 61.16}
+    # A VM hour of $0.0612 and a margin of 1.05.
+    assert found[13].evidence["least penalty ($)"] == pytest.approx(0.0583, abs=0.0003)
 
 
 def test_what_scatters_too_much_is_not_significant() -> None:
-    significant = claims(published(scatter=0.5))[3]
+    significant = published_claims(published(scatter=0.5))[3]
     assert not significant.holds
     assert significant.reason
     assert significant.evidence["significant"] < significant.evidence["pairs"] == 36.0
@@ -133,7 +146,8 @@ def test_claims_fail_where_the_filters_do_not_differ() -> None:
         for scenario in SCENARIOS
         for rule in FILTERS
     }
-    assert [claim.holds for claim in claims(alike)] == [False, False, True, False]
+    holding = [claim.claim for claim in published_claims(alike) if claim.holds]
+    assert holding == ["B10", "B14"]
 
 
 def test_the_break_even_of_the_paper_comes_out_of_its_tables() -> None:
@@ -168,19 +182,18 @@ def test_sizing_for_less_load_takes_more_vms_and_the_lower_threshold_comes_neare
     assert nearest(readings) == 0.45
 
 
-def test_the_reason_says_if_only_pairs_on_the_stand_in_are_unclear() -> None:
-    results = dict(published())
-    results["Lab", "GW"] = results["Lab", "PURE"]
-    assert "all of them are on Lab, whose trace is a stand-in" in claims(results)[3].reason
-
-
 def test_the_study_says_what_it_did(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(borkowski2019, "RUN_S", 400)
+    monkeypatch.setattr(borkowski2019, "SENSITIVITY_S", 140)
     heard: list[str] = []
     found = study(runs=2, grid=[TESTBED]).reproduce(1, heard.append)
     assert "calibrating on 1 testbeds" in heard
     assert heard[-1] == "18 runs: 18 of 18"
-    assert [claim.claim for claim in found.claims] == ["B1", "B2", "B3", "B4"]
-    assert [table.title[:7] for table in found.tables[:3]] == ["Table 3", "Table 4", "Table 5"]
+    assert [claim.claim for claim in found.claims] == [f"B{i}" for i in range(1, 16)]
+    assert [table.title[:7] for table in found.tables[:4]] == [f"Table {i}" for i in range(2, 6)]
+    assert len(found.tables[0].entries) == 21
+    vms, cpu = found.figures[:2]
+    assert [line.name for line in vms.lines] == list(FILTERS)  # type: ignore[union-attr]
+    assert len(cpu.lines[1].y) == 80  # type: ignore[union-attr]  # every 5 s
     assert found.calibrations[0].fitted["work_s"] == 0.2
     assert all(claim.holds or claim.reason for claim in found.claims)

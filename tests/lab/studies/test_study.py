@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from importlib.resources import files
 
 import msgspec
@@ -9,7 +10,7 @@ import pytest
 
 from penstock.core.errors import ConfigError
 from penstock.lab.studies import STUDIES, reproduce
-from penstock.lab.studies.skeleton import Bench, Prose, prose
+from penstock.lab.studies.skeleton import Bench, Prose, explained, prose
 from penstock.lab.studies.study import (
     Claim,
     Comparison,
@@ -82,6 +83,18 @@ def test_every_study_has_its_prose_and_what_the_paper_printed() -> None:
         assert msgspec.json.decode(content)["source"]
 
 
+def test_explanations_that_were_tried_stand_beside_the_paper_and_name_claims_of_the_study() -> None:
+    tables = {name: list(explained(name)) for name in STUDIES}
+    assert len(tables["koper2022"]) == 2
+    for name, each in tables.items():
+        for table in each:
+            claims = re.findall(r"\b[A-Z]\d+\b", table.title)
+            assert claims
+            assert set(claims) <= set(prose(name).conditions())
+            assert table.entries[0].label == "the paper"
+            assert all(e.ours.keys() == table.entries[0].paper.keys() for e in table.entries[1:])
+
+
 def test_results_of_groups_come_back_by_group_and_progress_is_said() -> None:
     heard: list[str] = []
     bench = Bench(1, heard.append)
@@ -94,6 +107,6 @@ def test_results_of_groups_come_back_by_group_and_progress_is_said() -> None:
 
 
 def test_a_claim_gives_its_reason_only_where_it_does_not_hold() -> None:
-    texts = Prose("x", "X", {"X1": "\none is\ntwo\n\nWhy not: it is\n{where}\n"})
+    texts = Prose("x", "X", {"X1": "\none is\ntwo\n\nWhy not: it is\nnot\n"})
     assert texts.claim("X1", True, {}, "three") == Claim("X1", "one is two", True, {})
-    assert texts.claim("X1", False, {}, "three").reason == "it is three"
+    assert texts.claim("X1", False, {}, "it is three").reason == "it is three. it is not"

@@ -21,6 +21,7 @@ from penstock.core.model import (
 )
 from penstock.observe.dashboard.limit import CODES, LIMITS, limit_now
 from penstock.observe.dashboard.state import KEPT_TURNS, WatchedJob
+from penstock.observe.metrics import RECOMMENDED
 from penstock.settings.goal import Goal
 from tests.observe.dashboard.played import recorded_run
 
@@ -85,6 +86,19 @@ def test_the_account_is_what_was_paid_saved_and_late() -> None:
     assert (account["paid_executor_hours"], account["saved_executor_hours"]) == (1.0, 1.0)
     assert (account["paid"], account["saved"]) == ("0.500 EUR", "0.500 EUR")
     assert account["late_fraction"] == pytest.approx(0.5)
+
+
+def test_in_mode_recommend_the_account_says_what_acting_would_have_saved() -> None:
+    # A fleet of 2 for two hours where 1 is recommended: 2 executor-hours instead of 4. The last
+    # turn holds; that the mode is recommend was seen before.
+    recommended = Receipt(False, RECOMMENDED)
+    steps = [turn(3600.0 * hour, target=1, receipt=recommended) for hour in range(2)]
+    account = shown(*steps, turn(7200.0))["account"]
+    assert account["recommended"].startswith(
+        "acting would have taken 2 executor-hours instead of 4, 50 % fewer;"
+    )
+    moved = [turn(3600.0 * hour, target=1, receipt=Receipt(True, "done")) for hour in range(2)]
+    assert shown(*moved)["account"]["recommended"] == ""
 
 
 def test_heat_has_a_value_per_turn_and_a_gap_before_an_executor_came() -> None:

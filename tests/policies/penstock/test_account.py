@@ -10,10 +10,12 @@ from math import ceil
 from random import Random
 
 import pytest
+from msgspec import structs
 
 from penstock.core.model import Batch, BatchStage, ExecutorSample, Fleet, Snapshot
 from penstock.policies.penstock.account import StageCost
-from penstock.policies.penstock.capacity import Capacity, CapacityEstimate, learn
+from penstock.policies.penstock.capacity import Capacity, learn
+from penstock.policies.penstock.estimate import CapacityEstimate
 
 TASKS = 12
 DRIVER_S, OVERHEAD_S, RECORD_S = 0.35, 0.034, 1.1e-3
@@ -172,3 +174,80 @@ def test_tasks_that_were_once_faster_do_not_hide_what_they_take_now() -> None:
         stage = stage.with_batch(6, records, 6 * 0.5 + 0.4e-3 * records)
     assert stage.overhead_s == pytest.approx(0.5, rel=0.2)
     assert 1e3 * stage.record_s == pytest.approx(0.4, rel=0.3)
+
+
+def test_stages_that_run_side_by_side_share_the_slots() -> None:
+    """Two sources of a join, 8 tasks of 1 s each: on 6 slots 16 tasks take 3 rounds and not 4."""
+    known, before = CapacityEstimate(), None
+    for turn in range(6):
+        stages = BatchStage(8, 8.0, 0.2, 2.2), BatchStage(8, 8.0, 1.2, 3.3)
+        batch = Batch(turn, 1000.0 + 4.0 * turn, 3.5, 8000, stages=stages)
+        fleet = Fleet(6, 6, 6)
+        seen = Snapshot(1004.0 + 4.0 * turn, fleet, trigger_interval_s=2.0, batches=(batch,))
+        known, before = learn(known, seen, before), seen
+    capacity = Capacity(known, 1)
+    assert [one.beside for one in known.stages] == [False, True]
+    assert capacity.rps(6) == pytest.approx(8000 / 3.1, rel=0.05)
+    # 4 slots take 4 rounds, 8 take 2, 16 one.
+    assert capacity.rps(4) == pytest.approx(8000 / 4.0, rel=0.1)
+    assert capacity.rps(8) == pytest.approx(8000 / 2.0, rel=0.15)
+
+
+def test_what_was_inferred_from_durations_is_dropped_when_stages_are_measured() -> None:
+    """The first batch was read without its stages: it looks like 5 slots that were always busy.
+
+    Half as many records at 1.6 ms each, and then 1.1 ms, look like an overhead of 0.5 s a task.
+    """
+    job = Job(5)
+    bare = structs.replace(job.snapshot(3000).batches[0], stages=(), phases={"addBatch": 1.0})
+    seen = structs.replace(job.snapshot(3000), batches=(bare,))
+    job.known, job.before = learn(job.known, seen, None), seen
+    assert job.known.work_s == pytest.approx(1.0 * 5 / 3000, rel=0.1)
+    for records in (5000, 5500, 6000):
+        job.run(records)
+    assert job.known.stages[0].overhead_s < 2.0 * OVERHEAD_S
+    assert job.believed_rps(5) == pytest.approx(job.true_rps(5), rel=0.12)
+    # And a batch that was read without its stages later on says nothing.
+    known = job.known
+    assert learn(known, structs.replace(seen, at_s=job.at_s + 4.0), job.before) == known
+
+
+def test_executors_that_have_just_started_leave_the_capacity_in_doubt() -> None:
+    """Executors that are 21 to 33 s old are cold to 0.50 to 0.33, old ones are not."""
+
+    def doubt_after(age_s: float) -> float:
+        job = Job()
+        for records in (2400, 2400, 2400, 2400):
+            job.at_s += 4.0
+            seen = job.snapshot(records)
+            cold = tuple(
+                structs.replace(one, started_at_s=1000.0 - age_s) for one in seen.executors
+            )
+            seen = structs.replace(seen, executors=cold)
+            job.known, job.before = learn(job.known, seen, job.before), seen
+        return Capacity(job.known, 1).doubt
+
+    # 0.3 over the number of measurements, and half of their coldness.
+    assert doubt_after(600.0) == pytest.approx(0.3 / 4.0, abs=0.005)
+    assert doubt_after(20.0) == pytest.approx(0.3 / 4.0 + 0.5 * 0.41, abs=0.01)
+
+
+def test_a_load_that_falls_shows_an_overhead_soon_after_a_change() -> None:
+    """Tasks with state take 0.5 s each, whatever they read: the records did not become dearer."""
+    job = Job()
+    job.overhead_s, job.record_s = 0.5, 0.2e-3
+    job.run(12_000, batches=2)
+    job.run(4_000).run(3_000)
+    assert job.known.stages[0].overhead_s > 0.35
+    # All of it booked on the records would be 0.55 s for 250 of them: 1.8 k/s of 20 k/s.
+    assert job.believed_rps(4) > 0.5 * job.true_rps(4)
+
+
+def test_stages_that_are_not_measured_for_long_are_done_without() -> None:
+    job = Job().run(4800, batches=6)
+    for after_s in (10.0, 200.0):
+        seen = job.snapshot(4800)
+        bare = structs.replace(seen.batches[0], stages=(), started_at_s=job.at_s + after_s)
+        seen = structs.replace(seen, at_s=job.at_s + after_s + 4.0, batches=(bare,))
+        known = learn(job.known, seen, job.before)
+        assert known.has_stages == (after_s == 10.0)

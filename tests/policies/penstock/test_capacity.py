@@ -18,12 +18,8 @@ from penstock.core.model import (
 )
 from penstock.lab.experiments.scenario import Scenario, run
 from penstock.policies.penstock.account import StageCost
-from penstock.policies.penstock.capacity import (
-    Capacity,
-    CapacityEstimate,
-    learn,
-    wave_seconds,
-)
+from penstock.policies.penstock.capacity import Capacity, learn, wave_seconds
+from penstock.policies.penstock.estimate import CapacityEstimate
 from penstock.policies.static import Static
 from penstock.settings.goal import Goal
 from penstock.simulation.engines.microbatch import MicroBatchJob

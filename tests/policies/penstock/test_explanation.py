@@ -10,8 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from penstock.core.model import Fleet, Limits, Reason, Snapshot
-from penstock.policies.penstock.capacity import Capacity, CapacityEstimate
+from penstock.policies.penstock.capacity import Capacity
 from penstock.policies.penstock.dynamic_program import Prices, StartState
+from penstock.policies.penstock.estimate import CapacityEstimate
 from penstock.policies.penstock.explanation import catch_up_decision, explain_plan
 from penstock.policies.penstock.forecasters import Forecast
 from penstock.policies.penstock.planning import PlanInputs
@@ -41,7 +42,7 @@ def inputs(
         prices=Prices(160.0, 60.0, 2_000.0), load=Forecast(mean, [0.0] * len(mean), "test"),
         surges=Surges() if surges is None else surges,
         capacity=Capacity(CapacityEstimate(work_s=core_s, fixed_s=0.0), 1),
-        rescale_s=0.0, trigger_s=None, bin_s=30.0, slo_s=10.0,
+        rescale_s=0.0, shrink_s=0.0, trigger_s=None, bin_s=30.0, slo_s=10.0,
         limits=Limits() if limits is None else limits,
     )  # fmt: skip
 

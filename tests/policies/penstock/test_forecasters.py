@@ -132,3 +132,34 @@ def test_a_forecast_is_finite_and_never_negative(values: list[float], steps: int
     assert len(made.mean) == len(made.deviation) == steps
     assert all(0.0 <= one < np.inf for one in [*made.mean, *made.deviation])
     assert all(low <= high for low, high in zip(made.quantile(-1), made.quantile(1), strict=True))
+
+
+def one_wave(flat_before: int, rises_and_falls: int, flat_after: int) -> list[float]:
+    """400/s, once up to 3.4 k/s and down again, then 400/s."""
+    along = np.arange(rises_and_falls) / rises_and_falls
+    turn = 1500.0 * (1.0 - np.cos(2.0 * np.pi * along))
+    return [400.0 + more for more in (*[0.0] * flat_before, *turn.tolist(), *[0.0] * flat_after)]
+
+
+@pytest.mark.parametrize("length", [20, 30, 60])
+@pytest.mark.parametrize("after", [2, 4, 8, 16])
+def test_one_wave_does_not_promise_a_second(length: int, after: int) -> None:
+    assert max(forecast(one_wave(10, length, after), 20).mean) <= 410.0
+
+
+def test_nor_is_its_fall_expected_to_turn() -> None:
+    falling = one_wave(10, 30, 0)[:-5]
+    assert max(forecast(falling, 20).mean) <= falling[-2]
+
+
+def test_a_second_wave_is_expected_to_go_on() -> None:
+    values = [*one_wave(10, 30, 10), *one_wave(0, 30, 0)[:8]]
+    ahead = forecast(values, 6).mean
+    assert ahead[-1] > values[-1]
+
+
+def test_a_wave_that_was_seen_to_return_is_forecast_to() -> None:
+    """A sine of 40 bins, five bins before its fourth trough: the load rises within 20 bins."""
+    values = wave(146).tolist()
+    assert values[-1] < values[-2]
+    assert max(forecast(values, 20).mean) > 1.5 * values[-1]

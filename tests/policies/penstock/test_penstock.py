@@ -230,7 +230,7 @@ def test_it_says_when_the_sink_does() -> None:
     ]
     decision = decide(snapshots)
     assert decision.reasons[0].code == "sink_bound"
-    assert "the sink takes 6.7 s of each batch" in decision.reasons[0].text
+    assert "the sink takes 6.8 s of each batch" in decision.reasons[0].text
 
 
 def with_stage(at_s: float, fixed: str, records: int, load: float = 500.0) -> Snapshot:

@@ -240,3 +240,22 @@ def test_without_a_delay_the_lag_follows_from_the_backlog() -> None:
     waiting = Snapshot(60.0, Fleet(2, 2, 2), arrival_rps=10_000.0, backlog_records=30_000.0)
     assert measured_lag_s(waiting) == 3.0
     assert measured_lag_s(Snapshot(60.0, Fleet(2, 2, 2), delay_s=7.0)) == 7.0
+
+
+def test_growing_is_priced_with_its_own_hold_up_and_shrinking_with_its_own() -> None:
+    """Records wait 7 s of the 10 s allowed. A batch that waits 8 s for new executors is late."""
+
+    def costs(grow_s: float, shrink_s: float) -> list[float]:
+        sizes = np.array([1.0, 2.0, 3.0])
+        job = JobModel(sizes, 1e3 * sizes, 0.3, 2.0, grow_s, 10.0, shrink_s=shrink_s)
+        now = StartState(target=2, active=2, lag_s=3.5, startup_s=30.0, pending_s=0.0)
+        load = np.array([[600.0]])
+        plan = solve(job, Prices(160.0, 60.0, 600.0), LoadScenarios(load), [120.0])
+        return list(map(float, first_costs(plan, now, load, 30.0)[0]))
+
+    cheap, dear, both = costs(0.3, 0.0), costs(8.0, 0.0), costs(8.0, 8.0)
+    # Three for 30 s, then one is enough: three moves.
+    assert cheap[2] == pytest.approx(3 * 30 + 3 * 60 + 120, abs=1.0)
+    assert dear[2] > cheap[2] + 300.0
+    assert dear[:2] == pytest.approx(cheap[:2])
+    assert both[0] > dear[0] + 300.0

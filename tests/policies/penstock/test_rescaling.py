@@ -8,11 +8,12 @@ import pytest
 
 from penstock.core.knowledge import Rescale
 from penstock.core.model import Batch, ExecutorSample, Fleet, Snapshot
-from penstock.policies.penstock.capacity import CapacityEstimate
+from penstock.policies.penstock.estimate import CapacityEstimate
 from penstock.policies.penstock.rescaling import (
     Growth,
     HoldUp,
     learn_growth,
+    learn_hold_ups,
     learn_startup,
 )
 from penstock.policies.penstock.rescaling import learn_hold_up as learn_line
@@ -168,3 +169,23 @@ def test_a_hold_up_is_never_negative_and_has_a_bound() -> None:
     known = HoldUp().updated(2.0, 1e9).updated(10.0, 2e9).updated(19.0, 3e9)
     assert known.seconds(0.0) == 0.0
     assert known.seconds(1e15) == 120.0
+
+
+def test_what_growing_costs_is_not_learned_from_executors_that_leave() -> None:
+    """5 s for the one that came, nothing for the one that left: not 3.5 s for both."""
+    recent = query((102.0, 1, [BEFORE]), (112.0, 2, [HELD_UP, AFTER]))
+    growing, shrinking = learn_hold_ups(HoldUp(), HoldUp(), KNOWN, recent, ASKED_S)
+    assert growing.mean_s == pytest.approx(5.0)
+    assert shrinking.mean_s is None
+    last = Batch(4, 116.0, 0.22, 2_000)
+    left = query((112.0, 2, []), (120.0, 1, [last]))
+    growing, shrinking = learn_hold_ups(growing, shrinking, KNOWN, left, ASKED_S)
+    assert growing.mean_s == pytest.approx(5.0)
+    assert shrinking.mean_s == 0.0
+
+
+def test_a_batch_that_is_long_by_itself_says_nothing_of_a_hold_up() -> None:
+    """120,000 records take 13 s on one executor, six triggers: no measurement is not 0 s."""
+    flooded = Batch(2, 103.0, 13.5, 120_000), Batch(3, 117.0, 13.0, 120_000)
+    recent = query((102.0, 1, [BEFORE]), (132.0, 2, list(flooded)))
+    assert learn_hold_up(None, KNOWN, recent, ASKED_S) is None

@@ -16,7 +16,8 @@ from penstock.core.model import (
     Snapshot,
     Step,
 )
-from penstock.policies.penstock.capacity import Capacity, CapacityEstimate, learn
+from penstock.policies.penstock.capacity import Capacity, learn
+from penstock.policies.penstock.estimate import CapacityEstimate
 from penstock.policies.penstock.penstock import Penstock, PenstockMemory
 
 

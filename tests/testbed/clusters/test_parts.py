@@ -59,7 +59,8 @@ def test_a_build_that_fails_says_why_and_leaves_no_program(
 
 
 def test_the_image_of_executors_leads_to_the_files_of_this_machine(tmp_path: Path) -> None:
-    images.write_executor(tmp_path / "executor.tar")
+    (tmp_path / "pause").write_bytes(b"program")
+    images.write_images(tmp_path, tmp_path / "pause")
     with tarfile.open(tmp_path / "executor.tar") as archive:
         parts = {each.name: archive.extractfile(each).read() for each in archive}  # type: ignore[union-attr]
     manifest, config = json.loads(parts["manifest.json"]), json.loads(parts["config.json"])

@@ -11,7 +11,7 @@ from typing import Annotated
 from msgspec import structs
 from rich.table import Table
 
-from penstock.cli.execution import progress_lines
+from penstock.cli.execution import progress
 from penstock.cli.options import Listed, Master, Slo, about, amount, listed, whole
 from penstock.cli.output import console, file_size, note, print_json
 from penstock.cli.views.advice_page import advice_page, row_texts
@@ -65,9 +65,8 @@ def advise(
         if out is not None and exists(spark, out):
             raise ConfigError(f"--out {out} exists already: name another place")
         files = pipeline.find_logs(spark, logs)
-        read = spark.sparkContext.accumulator(0)
-        answers = pipeline.answers(spark, files, question, read)
-        with progress_lines(lambda: f"{read.value} of {len(files)} files read"):
+        answers = pipeline.answers(spark, files, question)
+        with progress("advise", "tasks", lambda: pipeline.tasks_done(spark)):
             found = sorted(answers.map(lambda answer: answer.rows).collect(), key=_order)
         rows = [row for each in found for row in each]
         if out is not None:

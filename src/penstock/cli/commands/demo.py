@@ -15,7 +15,7 @@ from penstock.cli.output import check_new, console, facts_table, interrupt_on_si
 from penstock.cli.views.demo_view import PlainView, live_view
 from penstock.core.clock import WallClock
 from penstock.core.errors import ConfigError
-from penstock.core.files import check_place, write_whole
+from penstock.core.files import check_place, file_errors, write_whole
 from penstock.core.model import Step
 from penstock.core.phrases import executors
 from penstock.observe.dashboard.server import DashboardServer, JobBoard
@@ -25,13 +25,7 @@ from penstock.policies import DEFAULT_POLICY
 from penstock.settings.policy_spec import PolicySpec
 from penstock.testbed.clusters import ClusterKind
 from penstock.testbed.demo.attached import AttachedDemo, attached_demo, elapsed
-from penstock.testbed.demo.plan import (
-    MAX_EXECUTORS,
-    SLO_S,
-    DemoPlan,
-    make_plan,
-    with_scaled_time,
-)
+from penstock.testbed.demo.plan import MAX_EXECUTORS, SLO_S, DemoPlan, make_plan, with_scaled_time
 from penstock.testbed.jobs.playback import Report
 
 LOOK_EVERY_S = 0.5
@@ -94,12 +88,8 @@ def _places(journal: Path | None, out: Path | None) -> tuple[Path, Path]:
     if journal is None:
         stamp = datetime.fromtimestamp(WallClock().now(), UTC).strftime("%Y%m%d-%H%M%S")
         runs = Path("runs")
-        try:
+        with file_errors(f"cannot make {runs}, name a file with --journal"):
             runs.mkdir(exist_ok=True)
-        except OSError as error:
-            raise ConfigError(
-                f"cannot make {runs}: {error.strerror}; name a file with --journal"
-            ) from error
         journal = runs / f"demo-{stamp}.jsonl"
     out = out or journal.with_suffix(".html")
     check_new(journal)

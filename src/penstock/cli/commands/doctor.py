@@ -7,7 +7,7 @@ from typing import Annotated
 
 from rich.text import Text
 
-from penstock.cli.options import FleetOptions, Listed, Master, about
+from penstock.cli.options import FleetOptions, Listed, Master, about, bounds_of
 from penstock.cli.output import console, print_json
 from penstock.core.errors import ConfigError
 from penstock.core.phrases import counted
@@ -39,13 +39,7 @@ def doctor(
     spark = _settings(script, master, conf or [])
     layers = (options or FleetOptions()).layers(spark)
     settings = settle(layers)
-    limits = settings.spec.limits
-    application = Application(
-        spark,
-        min_executors=limits.min_executors,
-        max_executors=limits.max_executors,
-        triggers=script.triggers,
-    )
+    application = Application(spark, **bounds_of(settings), triggers=script.triggers)
     findings = [*_machine(), *_script(script, job), *examine(application), *_reach(application)]
     for place, values in origins(settings, layers).items():
         words = ", ".join(f"{key} = {value!r}" for key, value in values.items())

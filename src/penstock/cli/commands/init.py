@@ -10,9 +10,10 @@ from typing import Annotated, Any, get_args, get_origin, get_type_hints
 import msgspec
 
 from penstock.cli.options import about
-from penstock.cli.output import console, print_json, write_new
+from penstock.cli.output import check_new, console, print_json
 from penstock.cli.views.docstrings import defaults, parameter_texts
 from penstock.core.errors import unknown
+from penstock.core.files import write_whole
 from penstock.core.model import Limits
 from penstock.policies import DEFAULT_POLICY, POLICIES
 from penstock.settings.goal import Goal
@@ -45,7 +46,8 @@ def init(
         raise unknown("policy", policy, POLICIES)
     text = document(policy)
     parse(text, str(path))
-    write_new(path, text)
+    check_new(path, advice="remove it or name another file")
+    write_whole(path, [text.encode()])
     if json:
         print_json({"written": str(path), "policy": policy})
     else:

@@ -10,6 +10,9 @@ from penstock.observe.formatting import rate
 from penstock.testbed.jobs.benchmark_jobs import JOBS, NOT_EXPRESSIBLE, find_job
 from penstock.testbed.jobs.job import BenchmarkJob
 
+#: What `--json` says of a job under the names of its fields.
+FACTS = ("summary", "origin", "dataflow", "streams", "state", "output_mode", "settings", "packages")
+
 
 def jobs(
     name: Annotated[str | None, about("jobs.name")] = None,
@@ -69,14 +72,7 @@ def _shown(job: BenchmarkJob) -> dict[str, str]:
 def _facts(job: BenchmarkJob) -> dict[str, Any]:
     return {
         "job": job.name,
-        "summary": job.summary,
-        "origin": job.origin,
-        "dataflow": job.dataflow,
-        "streams": job.streams,
-        "state": job.state,
-        "output_mode": job.output_mode,
-        "settings": job.settings,
-        "packages": job.packages,
+        **{name: getattr(job, name) for name in FACTS},
         "records": "computing" if job.compute_s else "paced",
         "compute_s": job.compute_s,
         "demo": job.demo,

@@ -1,6 +1,6 @@
 """``penstock profile``: what each size of a real job can carry, for the policies that need it."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated
 
@@ -13,16 +13,7 @@ from penstock.cli.output import check_new, console, interrupt_on_sigterm, print_
 from penstock.core.errors import ConfigError
 from penstock.core.files import file_errors, write_whole
 from penstock.core.phrases import executors
-from penstock.lab.profile import (
-    HOLD_S,
-    SHARES,
-    SIZES,
-    ProfilePlan,
-    RateFinding,
-    profile_of,
-    run_profile,
-    unsaturated,
-)
+from penstock.lab import profile as runs
 from penstock.observe.formatting import rate, seconds
 from penstock.settings.notation import quantity
 from penstock.testbed.demo.attached import elapsed
@@ -34,7 +25,7 @@ def profile(
     *,
     sizes: Annotated[Listed, about("profile.sizes")] = None,
     shares: Annotated[Listed, about("profile.shares")] = None,
-    hold: Annotated[float, amount(zero=False), about("profile.hold")] = HOLD_S,
+    hold: Annotated[float, amount(zero=False), about("profile.hold")] = runs.HOLD_S,
     out: Annotated[Path | None, about("profile.out")] = None,
     json: Annotated[bool, about("profile.json")] = False,
 ) -> int:
@@ -43,15 +34,20 @@ def profile(
     Each size runs with a fixed fleet under rising rates, of which the last should be more than it
     can carry. The steps go to a journal for each size, the profile to a JSON file beside them.
     """
-    plan = ProfilePlan(
+    plan = runs.ProfilePlan(
         job,
-        tuple(_whole(text) for text in listed(sizes)) if sizes else SIZES,
-        tuple(quantity(text, "--shares") for text in listed(shares)) if shares else SHARES,
+        tuple(_whole(text) for text in listed(sizes)) if sizes else runs.SIZES,
+        tuple(quantity(text, "--shares") for text in listed(shares)) if shares else runs.SHARES,
         hold,
     )
     out = out or Path("runs", f"profile-{job}.json")
     journals = {size: out.with_name(f"{out.stem}-{size}.jsonl") for size in sorted(plan.sizes)}
-    _check_places(out, journals.values())
+    # Refuse now what could not be written after minutes of work.
+    if out.parent == Path("runs"):
+        with file_errors(f"cannot make {out.parent}, name a file with --out"):
+            out.parent.mkdir(exist_ok=True)
+    for path in (out, *journals.values()):
+        check_new(path, advice="name another file with --out")
     interrupt_on_sigterm()
     screen = console(stderr=json)
     since_s = elapsed()
@@ -60,9 +56,9 @@ def profile(
         screen.print(f"{since_s():6.1f} s  {line}")
 
     say(f"profiling {job}: {seconds(plan.lasts_s)} of load, and half a minute to start each size")
-    found = run_profile(plan, journals, say)
-    result = profile_of(found)
-    for size in unsaturated(found):
+    found = runs.run_profile(plan, journals, say)
+    result = runs.profile_of(found)
+    for size in runs.unsaturated(found):
         say(
             f"no rate saturated {executors(size)}: the capacity in the profile is the highest rate "
             "that was offered, and more may be possible; give a higher share with --shares"
@@ -82,16 +78,7 @@ def _whole(text: str) -> int:
     return int(text)
 
 
-def _check_places(out: Path, journals: Iterable[Path]) -> None:
-    """Refuse now what could not be written after minutes of work."""
-    if out.parent == Path("runs"):
-        with file_errors(f"cannot make {out.parent}, name a file with --out"):
-            out.parent.mkdir(exist_ok=True)
-    for path in (out, *journals):
-        check_new(path, advice="name another file with --out")
-
-
-def _print_table(screen: Console, found: Sequence[RateFinding]) -> None:
+def _print_table(screen: Console, found: Sequence[runs.RateFinding]) -> None:
     table = Table(box=None, pad_edge=False)
     for heading in ("executors", "offered", "processed", "latency"):
         table.add_column(heading, justify="right")

@@ -40,9 +40,8 @@ def replay(
     found = differences(recorded, replayed_steps(recorded, spec, past))
     if json:
         decisions = [(each.at_s, each.recorded.decision, each.replayed.decision) for each in found]
-        print_json(
-            [{"at_s": at_s, "recorded": old, "replayed": new} for at_s, old, new in decisions]
-        )
+        names = "at_s", "recorded", "replayed"
+        print_json([dict(zip(names, each, strict=True)) for each in decisions])
     else:
         _print_differences(found, len(recorded), spec.label)
     return 1 if found else 0

@@ -1,23 +1,43 @@
 """``penstock reproduce``: a published study run again, beside what it printed."""
 
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
 from rich.console import Console
 from rich.status import Status
 from rich.table import Column, Table
 from rich.text import Text
 
-from penstock.cli.execution import progress_lines
-from penstock.cli.options import Processes, about
+from penstock.cli.execution import check_where, progress_lines
+from penstock.cli.options import Master, Processes, about
 from penstock.cli.output import console, file_size, note, print_json
-from penstock.cli.views.study_page import aim, study_page, titled
+from penstock.cli.views.study_page import aim, study_page, titled, verdict
 from penstock.core.errors import ConfigError, unknown
 from penstock.core.files import file_errors, write_whole
+from penstock.lab.experiments.process_pool import ItemRunner
+from penstock.lab.experiments.sweep import check_table, write_table
 from penstock.lab.studies import STUDIES, check_lab_extra
 from penstock.lab.studies import reproduce as run_again
-from penstock.lab.studies.study import Calibration, Claim, Comparison, Distance, Number, Study
+from penstock.lab.studies.study import (
+    Calibration,
+    Claim,
+    Comparison,
+    Distance,
+    Number,
+    Study,
+    StudyRow,
+)
+
+#: How a verdict is shown, and in which colour.
+MARKS = {
+    "holds": ("✓", "green"),
+    "fails": ("✗", "red"),
+    "given": ("=", "dim"),
+    "open": ("?", "dim"),
+}
 
 
 def reproduce(
@@ -25,6 +45,9 @@ def reproduce(
     /,
     *,
     html: Annotated[Path | None, about("reproduce.html")] = None,
+    rows: Annotated[Path | None, about("reproduce.rows")] = None,
+    on: Annotated[Literal["local", "spark"], about("on")] = "local",
+    master: Master = None,
     processes: Processes = None,
     json: Annotated[bool, about("reproduce.json")] = False,
 ) -> int:
@@ -35,25 +58,31 @@ def reproduce(
     if study != "all" and study not in STUDIES:
         raise unknown("study", study, [*STUDIES, "all"])
     check_lab_extra()
+    check_where(on, master, processes)
+    if rows is not None:
+        check_table(rows)
     names = list(STUDIES) if study == "all" else [study]
     pages = _places(names, html, in_directory=study == "all")
     studies = []
-    for name, page in zip(names, pages, strict=True):
-        try:
-            found = _run(name, processes)
-        except ConfigError as error:
-            if study != "all":
-                raise
-            note(f"{name} is left out: {error}")  # such as one that needs Spark
-            continue
-        studies.append(found)
-        write_whole(page, [study_page(found).encode()])
-        if not json:
-            show(found, console())
-            console().print(f"{file_size(page)}\n")
+    with _runner(on, master) as runner:
+        for name, page in zip(names, pages, strict=True):
+            try:
+                found = _run(name, processes, runner)
+            except ConfigError as error:
+                if study != "all":
+                    raise
+                note(f"{name} is left out: {error}")  # such as one that needs Spark
+                continue
+            studies.append(found)
+            write_whole(page, [study_page(found).encode()])
+            if not json:
+                show(found, console())
+                console().print(f"{file_size(page)}\n")
+    if rows is not None:
+        write_table(rows, StudyRow, [row for one in studies for row in one.rows])
     if json:
         print_json(studies if study == "all" else studies[0])
-    held = all(claim.holds for one in studies for claim in one.claims)
+    held = not any(claim.holds is False for one in studies for claim in one.claims)
     return 0 if held and len(studies) == len(names) else 1
 
 
@@ -70,7 +99,20 @@ def _places(names: list[str], html: Path | None, *, in_directory: bool) -> list[
     return places
 
 
-def _run(name: str, processes: int | None) -> Study:
+@contextmanager
+def _runner(on: str, master: str | None) -> Iterator[ItemRunner | None]:
+    """Where runs are made on Spark; nothing for processes of this machine."""
+    if on == "local":
+        yield None
+        return
+    from penstock.lab.experiments.on_spark import SESSION_SETTINGS, items_on_spark
+    from penstock.testbed.sessions import open_session
+
+    with open_session("penstock-reproduce", master, SESSION_SETTINGS) as spark:
+        yield items_on_spark(spark)
+
+
+def _run(name: str, processes: int | None, runner: ItemRunner | None) -> Study:
     stage = "starting"
 
     def say(text: str) -> None:
@@ -82,7 +124,7 @@ def _run(name: str, processes: int | None) -> Study:
     on_terminal = sys.stderr.isatty()
     status = Status(f"{name}: starting", console=console(stderr=True)) if on_terminal else None
     with status or progress_lines(lambda: f"{name}: {stage}"):
-        return run_again(name, processes, say)
+        return run_again(name, processes, say, runner)
 
 
 def show(study: Study, screen: Console) -> None:
@@ -94,7 +136,7 @@ def show(study: Study, screen: Console) -> None:
         screen.print(_side_by_side(table))
         screen.print()
     screen.print(_claims(study.claims))
-    screen.print(f"{study.held} of {len(study.claims)} claims hold", style="bold")
+    screen.print(study.summary, style="bold")
     if study.distances:
         screen.print()
         screen.print(_distances(study.distances))
@@ -125,8 +167,7 @@ def _claims(claims: tuple[Claim, ...]) -> Table:
         text = Text(claim.text)
         if claim.reason:
             text.append(f"\n{claim.reason}", style="dim")
-        mark = Text("✓", style="green") if claim.holds else Text("✗", style="red")
-        shown.add_row(mark, claim.claim, text)
+        shown.add_row(Text(*MARKS[verdict(claim)]), claim.claim, text)
     return shown
 
 

@@ -107,15 +107,14 @@ def _table(result: Run, settings: Settings) -> Table:
     delays = (score.p50_s, score.p95_s, score.p99_s)
     scored = f"after the warm-up of {duration(goal.warmup_s)}" if goal.warmup_s else "in all"
     paid = {"money": goal.money(score.executor_hours)} if goal.is_priced else {}
-    return facts_table(
-        {
-            "policy": settings.spec.label,
-            "executor-hours": f"{score.executor_hours:.1f}  (mean {score.mean_executors:.1f}, "
-            f"{saved:.0%} less than {peak} all the time)",
-            **paid,
-            "delay p50 / p95 / p99": " / ".join(seconds(value) for value in delays),
-            f"late (> {goal.slo_s:g} s)": f"{score.late_fraction:.2%} of records",
-            "rescales": f"{score.rescales} {scored}  ({executors(score.moved_executors)} moved)",
-            "cost": f"{score.cost:.1f}",
-        }
-    )
+    facts = {
+        "policy": settings.spec.label,
+        "executor-hours": f"{score.executor_hours:.1f}  (mean {score.mean_executors:.1f}, "
+        f"{saved:.0%} less than {peak} all the time)",
+        **paid,
+        "delay p50 / p95 / p99": " / ".join(seconds(value) for value in delays),
+        f"late (> {goal.slo_s:g} s)": f"{score.late_fraction:.2%} of records",
+        "rescales": f"{score.rescales} {scored}  ({executors(score.moved_executors)} moved)",
+        "cost": f"{score.cost:.1f}",
+    }
+    return facts_table(facts)

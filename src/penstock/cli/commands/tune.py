@@ -56,10 +56,8 @@ def tune(
     settings = options.settings()
     goal, bounds = settings.goal, bounds_of(settings)
     dimensions = tuning.space(policy, ranges(parameter or ()))
-    drawn = [
-        *others(policy, listed(also or ())),
-        *tuning.candidates(policy, dimensions, candidates, draw),
-    ]
+    drawn = list(others(policy, listed(also or ())))
+    drawn += tuning.candidates(policy, dimensions, candidates, draw)
     parts = tuning.split(
         grid.workloads(),
         listed(validate or ()),
@@ -78,16 +76,15 @@ def tune(
     if found.better:
         write_whole(out, [settings_text(found, goal, bounds, str(out)).encode()])
     if json:
-        print_json(
-            {
-                "better": found.better,
-                "found": tuning.values_of(found.found.policy, goal) if found.better else {},
-                "written": str(out) if found.better else None,
-                "searched": dimensions,
-                "rounds": found.rounds,
-                "validated": found.validated,
-            }
-        )
+        answer = {
+            "better": found.better,
+            "found": tuning.values_of(found.found.policy, goal) if found.better else {},
+            "written": str(out) if found.better else None,
+            "searched": dimensions,
+            "rounds": found.rounds,
+            "validated": found.validated,
+        }
+        print_json(answer)
     else:
         _print_search(found, dimensions, out)
     return 0 if found.better else 1

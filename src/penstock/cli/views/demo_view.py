@@ -146,8 +146,7 @@ def _last_figures(seen: Snapshot | None, done_rps: float | None) -> Table:
     if seen is None:
         table.add_row(*["-"] * 5)
         return table
-    late = seen.delay_s is not None and seen.delay_s > SLO_S
-    fleet = seen.fleet
+    late, fleet = (seen.delay_s or 0.0) > SLO_S, seen.fleet
     table.add_row(
         rate(seen.arrival_rps),
         rate(done_rps),

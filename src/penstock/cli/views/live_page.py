@@ -1,6 +1,6 @@
 """Live comparisons as one page: figures of each scaler, and the telemetry of every run."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from html import escape
 
 from msgspec import Struct
@@ -124,20 +124,11 @@ def _rows(one: Result) -> str:
 
 
 def _scatter(found: Sequence[Result]) -> Chart:
-    return Chart(
-        "Executors and delay",
-        "mean executors",
-        "s",
-        tuple(
-            ChartLine(
-                one.scaler,
-                [run.mean_executors for run in one.runs],
-                [run.mean_delay_s for run in one.runs],
-            )
-            for one in found
-        ),
-        drawn="points",
-    )
+    lines = []
+    for one in found:
+        sizes = [run.mean_executors for run in one.runs]
+        lines.append(ChartLine(one.scaler, sizes, [run.mean_delay_s for run in one.runs]))
+    return Chart("Executors and delay", "mean executors", "s", tuple(lines), drawn="points")
 
 
 def _delays(trials: Sequence[Trial]) -> Chart:
@@ -153,6 +144,12 @@ def _delays(trials: Sequence[Trial]) -> Chart:
 
 def _run(trial: Trial, figures: list[Figure]) -> str:
     """The telemetry of one run, folded up."""
+    telemetry = []
+    for field, title, unit, scale in PANELS:
+        values = [None if x is None else scale * x for x in getattr(trial.telemetry, field)]
+        if any(each is not None for each in values):
+            line = ChartLine(title, trial.telemetry.at_s, values)
+            telemetry.append(Chart(title, "s", unit, (line,), drawn="steps"))
     name = f"{trial.scaler}, run {trial.number} at {trial.began_at}"
     sent = "its load was not sent to the end"
     if trial.sent is not None:
@@ -161,14 +158,6 @@ def _run(trial: Trial, figures: list[Figure]) -> str:
             sent = f"its load came up to {trial.sent.behind_max_s:.1f} s late"
     return (
         f"<details><summary>{escape(name)}: {sent}</summary>"
-        + figure_grid(list(_telemetry(trial)), figures)
+        + figure_grid(telemetry, figures)
         + "</details>"
     )
-
-
-def _telemetry(trial: Trial) -> Iterator[Chart]:
-    seen = trial.telemetry
-    for field, name, unit, scale in PANELS:
-        values = [None if each is None else scale * each for each in getattr(seen, field)]
-        if any(each is not None for each in values):
-            yield Chart(name, "s", unit, (ChartLine(name, seen.at_s, values),), drawn="steps")

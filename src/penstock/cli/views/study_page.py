@@ -3,16 +3,8 @@
 from collections.abc import Mapping, Sequence
 from html import escape
 
-from penstock.lab.studies.study import (
-    Bars,
-    Calibration,
-    Claim,
-    Comparison,
-    Distance,
-    Figure,
-    Metric,
-    Study,
-)
+from penstock.lab.studies import study as kinds
+from penstock.lab.studies.study import Claim, Distance, Metric, Study
 from penstock.observe.report.frame import framed, table_section, template, tiles
 
 NO_SCRIPT = (
@@ -34,7 +26,7 @@ def study_page(study: Study) -> str:
     parts = (
         f'<p class="note">{escape(study.protocol)}</p>',
         _tiles(study),
-        _claims(study.claims),
+        _claims(study),
         figure_grid(study.figures, []),
         *map(_side_by_side, study.tables),
         _distances(study.distances),
@@ -58,43 +50,85 @@ def _tiles(study: Study) -> str:
         for each in study.calibrations
         for name, off in each.errors.items()
     ]
-    facts = [("claims that hold", f"{study.held} of {len(study.claims)}", "")]
+    facts = [("claims that hold", f"{study.held} of {len(study.counted)}", "")]
     if reached:
         facts.append(("aims reached", f"{sum(reached)} of {len(reached)}", "rank correlations"))
     return tiles([*facts, *errors[:6]])
 
 
-def _claims(claims: tuple[Claim, ...]) -> str:
-    items = "".join(
-        "<li>"
-        + ('<span class="holds">✓</span>' if one.holds else '<span class="fails">✗</span>')
-        + f"<b>{escape(one.claim)}</b><div><p>{escape(one.text)}</p>"
-        + (f'<p class="why">{escape(one.reason)}</p>' if one.reason else "")
-        + f"<details><summary>evidence</summary>{_numbers(one.evidence)}</details></div></li>"
-        for one in claims
+def verdict(claim: Claim) -> str:
+    """How a claim came out, in a word.
+
+    >>> verdict(Claim("X1", "", None, {})), verdict(Claim("X2", "", True, {}, is_given=True))
+    ('open', 'given')
+    """
+    if claim.holds is None:
+        return "open"
+    return "fails" if not claim.holds else "given" if claim.is_given else "holds"
+
+
+#: What is said of each verdict, and its mark.
+VERDICTS = {
+    "holds": ("✓", ""),
+    "fails": ("✗", "does not hold"),
+    "given": ("=", "holds by construction"),
+    "open": ("?", "cannot be tested here"),
+}
+
+
+def _claims(study: Study) -> str:
+    items = "".join(map(_claim, study.claims))
+    return (
+        f"<section><h2>Claims</h2><p>{escape(study.summary)}.</p>"
+        f'<ul class="claims">{items}</ul></section>'
     )
-    return f'<section><h2>Claims</h2><ul class="claims">{items}</ul></section>'
 
 
-def _numbers(values: Mapping[str, float], form: str = ".4g") -> str:
-    rows = (f"<dt>{escape(name)}</dt><dd>{value:{form}}</dd>" for name, value in values.items())
+def _claim(one: Claim) -> str:
+    name = verdict(one)
+    mark, words = VERDICTS[name]
+    why = ": ".join(filter(None, (words, one.reason)))
+    return (
+        f'<li><span class="{name}">{mark}</span><b>{escape(one.claim)}</b>'
+        f"<div><p>{escape(one.text)}</p>"
+        + (f'<p class="why">{escape(why)}</p>' if why else "")
+        + (
+            f"<details><summary>evidence</summary>"
+            f"{_numbers(one.evidence, intervals=one.intervals)}</details>"
+            if one.evidence
+            else ""
+        )
+        + "</div></li>"
+    )
+
+
+def _numbers(
+    values: Mapping[str, float], form: str = ".4g", intervals: Mapping[str, float] | None = None
+) -> str:
+    half = {name: f" ± {width:.2g}" for name, width in (intervals or {}).items() if width}
+    rows = (
+        f"<dt>{escape(name)}</dt><dd>{value:{form}}{half.get(name, '')}</dd>"
+        for name, value in values.items()
+    )
     return f'<dl class="evidence">{"".join(f"<div>{row}</div>" for row in rows)}</dl>'
 
 
-def figure_grid(shown: Sequence[Figure], page: list[Figure]) -> str:
+def figure_grid(shown: Sequence[kinds.Figure], page: list[kinds.Figure]) -> str:
     """Places for figures side by side; `page` is the list of all of the page, which grows."""
     sections = ""
     for one in shown:
-        is_wide = isinstance(one, Bars) and one.wide
+        is_wide = isinstance(one, kinds.Bars) and one.wide
         sections += (
             f"<section{' class=wide' if is_wide else ''}>"
-            f'<figure data-figure="{len(page)}"></figure></section>'
+            f'<figure data-figure="{len(page)}"></figure>'
+            + (f'<p class="hint">{escape(one.note)}</p>' if one.note else "")
+            + "</section>"
         )
         page.append(one)
     return f'<div class="figures">{sections}</div>' if shown else ""
 
 
-def _side_by_side(table: Comparison) -> str:
+def _side_by_side(table: kinds.Comparison) -> str:
     printed = any(value is not None for entry in table.entries for value in entry.paper.values())
     sides = ("paper", "ours") if printed else ("ours",)
     names = "".join(
@@ -158,7 +192,7 @@ def aim(one: Distance) -> str:
     return f"{'≥' if one.more_is_better else '≤'} {one.aim:g}"
 
 
-def _calibration(one: Calibration) -> str:
+def _calibration(one: kinds.Calibration) -> str:
     off = _numbers(one.errors, ".1%")
     judged = f"<h3>Off on what was held back</h3>{off}" if one.errors else ""
     return (

@@ -9,7 +9,7 @@ from __future__ import annotations
 import zlib
 from collections.abc import Iterable, Mapping, Sequence
 from math import ceil
-from statistics import median
+from statistics import mean, median
 from typing import Any
 
 import msgspec
@@ -38,6 +38,8 @@ from penstock.spark.doctor import Application, examine
 #: A calibration that is further off predicts nothing.
 MOST_ERROR = 0.2
 MONTH_HOURS = 730.0
+#: In a past that is shorter, chance decides much: means of three runs are promised.
+SHORT_S, SHORT_RUNS = 3600.0, 3
 
 
 class Question(Struct, frozen=True):
@@ -130,26 +132,30 @@ def _answer(question: Question, past: History, known: Advice, bounds: Mapping[st
             off = f"{known.error:.0%} off what it had not seen, over {MOST_ERROR:.0%}"
             raise CannotSayError(f"the simulated job is {off}")
         job = with_task_overhead(fit_batches.fit(steps), steps)
+        if len(past.outcome().paid) == 1:  # what joining costs was never seen
+            job = structs.replace(job, join_s=past.join_s)
     except (CannotSayError, ConfigError) as reason:
         return Answer([structs.replace(known, cannot_say=str(reason))], journals)
+    seeds = range(1, 1 + (SHORT_RUNS if past.end_s - past.begin_s < SHORT_S else 1))
     for text in question.policies:
         known = structs.replace(known, policy=text)
         try:
-            would, journal = _played(question, past, job, text, bounds)
+            would = [_played(question, past, job, text, bounds, seed) for seed in seeds]
         except ConfigError as reason:  # a text that suits other fleets
             rows.append(structs.replace(known, cannot_say=str(reason)))
             continue
-        saved_hours = MONTH_HOURS * ((known.paid_executors or 0.0) - _mean_size(would))
+        needed = mean(_mean_size(one) for one, _ in would)
+        saved_hours = MONTH_HOURS * ((known.paid_executors or 0.0) - needed)
         row = structs.replace(
             known,
-            needed_executors=_mean_size(would),
-            needed_late_fraction=_late(would, question.goal),
+            needed_executors=needed,
+            needed_late_fraction=mean(_late(one, question.goal) for one, _ in would),
             saved_hours=saved_hours,
             saved_money=saved_hours * goal.executor_price if question.in_money else None,
         )
         rows.append(row)
         if question.keeps_journals:
-            journals[text] = journal
+            journals[text] = would[0][1]
     return Answer(rows, journals)
 
 
@@ -174,13 +180,18 @@ def with_task_overhead(job: MicroBatchJob, steps: Sequence[Step]) -> MicroBatchJ
 
 
 def _played(
-    question: Question, past: History, job: MicroBatchJob, text: str, bounds: Mapping[str, Any]
+    question: Question,
+    past: History,
+    job: MicroBatchJob,
+    text: str,
+    bounds: Mapping[str, Any],
+    seed: int,
 ) -> tuple[Outcome, bytes]:
     """What would have come of a policy, and its journal."""
     spec = read_policy_spec(text, bounds, question.goal)
     policy, rates_rps = profiled(spec.policy, job, bounds["max_executors"]), past.rates_rps()
     start = min(max(past.outcome().paid[0].executors, 1), bounds["max_executors"])
-    engine, journal = job.start(rates_rps, executors=start, seed=1), MemoryJournal()
+    engine, journal = job.start(rates_rps, executors=start, seed=seed), MemoryJournal()
     surges_s = list(alarms_s(rates_rps)) if policy.wakes_on_surge else None
     end_s = float(len(rates_rps))
     would = steer(engine, policy, spec.limits, end_s, journal=journal, surges_s=surges_s)

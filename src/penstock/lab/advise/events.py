@@ -29,8 +29,9 @@ _KINDS = {b"SparkListener" + name for name in (
 _UNREADABLE = (
     *UNREADABLE, PenstockError, ArithmeticError, AttributeError, LookupError, TypeError, ValueError
 )  # fmt: skip
-#: What tasks take: to run and to load code.
+#: What tasks take, to run and to load code: milliseconds, and nanoseconds of a processor.
 _WORK = ("internal.metrics.executorRunTime", "internal.metrics.executorDeserializeTime")
+_CPU = ("internal.metrics.executorCpuTime", "internal.metrics.executorDeserializeCpuTime")
 
 
 class ExecutorChange(Struct, frozen=True, gc=False):
@@ -62,10 +63,14 @@ class StageRun(Struct, frozen=True, gc=False):
     work_s: float
     began_at_s: float
     ended_at_s: float
+    cpu_s: float = 0.0
 
 
 class LogPart(Struct):
-    """What one file of a log says. `owners` are run and batch of stages that have not ended."""
+    """What one file of a log says. `owners` are run and batch of stages that have not ended.
+
+    The first batch and its stages are kept, however long ago they were.
+    """
 
     file: LogFile
     application: str = ""
@@ -74,6 +79,8 @@ class LogPart(Struct):
     executors: list[ExecutorChange] = []
     reports: deque[QueryReport] = field(default_factory=deque)
     stages: deque[StageRun] = field(default_factory=deque)
+    first: QueryReport | None = None
+    first_stages: list[StageRun] = []
     owners: dict[int, tuple[str, int]] = {}
     problem: str = ""
 
@@ -146,16 +153,21 @@ def _add(part: LogPart, name: bytes, event: dict[str, Any]) -> None:
         case b"StageCompleted":
             _add_stage(part, event["Stage Info"])
         case _:
-            part.reports.append(_report(event["progress"]))
+            part.reports.append(report := _report(event["progress"]))
+            if part.first is None and report.batch:
+                part.first = report
 
 
 def _add_stage(part: LogPart, stage: dict[str, Any]) -> None:
-    sums = [one["Value"] for one in stage["Accumulables"] if one.get("Name") in _WORK]
+    sums = [float(one["Value"]) for one in stage["Accumulables"] if one.get("Name") in _WORK]
+    cpu_ns = [float(one["Value"]) for one in stage["Accumulables"] if one.get("Name") in _CPU]
     owner, begin_ms = part.owners.pop(stage["Stage ID"], None), stage.get("Submission Time")
     if owner and sums and begin_ms and stage["Number of Tasks"]:
         times_s = begin_ms / 1e3, max(begin_ms, stage["Completion Time"]) / 1e3
-        work_s = sum(map(float, sums)) / 1e3
-        part.stages.append(StageRun(*owner, stage["Number of Tasks"], work_s, *times_s))
+        taken = stage["Number of Tasks"], sum(sums) / 1e3, *times_s, sum(cpu_ns) / 1e9
+        part.stages.append(ran := StageRun(*owner, *taken))
+        if owner == next(((one.run, one.batch) for one in part.first_stages), owner):
+            part.first_stages.append(ran)
 
 
 def _report(report: dict[str, Any]) -> QueryReport:

@@ -25,6 +25,8 @@ from penstock.simulation.engines.engine import Curve, Level, Outcome
 TURN_S = 5.0
 #: The first batches of a run compile code: they last many times as long as all others.
 FIRST_BATCHES = 3
+#: A first batch with a long backlog may look as if executors took longer to join.
+MOST_JOIN_S = 15.0
 #: Of several queries, those beside the busiest may take at most this part of the time of batches.
 MOST_BESIDE = 0.2
 #: Intervals that people choose, how late a batch may begin, and the part of them that has to be
@@ -45,7 +47,8 @@ class CannotSayError(PenstockError):
 class History(Struct, frozen=True):
     """One application: its busiest query from the first batch on that is judged, and its fleet.
 
-    `fleets` are the executors that there were from an instant on, each with when it came.
+    `fleets` are the executors that there were from an instant on, each with when it came. `join_s`
+    is what a new one takes of a processor before it works like the others.
     """
 
     application: str
@@ -57,6 +60,7 @@ class History(Struct, frozen=True):
     fleets: list[tuple[float, dict[str, float]]]
     triggers: list[QueryReport]
     batches: list[Batch]
+    join_s: float = 0.0
 
     @property
     def begin_s(self) -> float:
@@ -164,7 +168,29 @@ def history(parts: Sequence[LogPart]) -> History:
     slots = max(1, cores // (int(cpus) if cpus.isdigit() else 1))
     trigger_s = _trigger_s([batch.started_at_s for batch in batches])
     named = first.application or first.file.log.rpartition("/")[2]
-    return History(named, first.name, conf, cores, slots, trigger_s, fleets, triggers, batches)
+    cpu_s = sum(one.cpu_s for run, batch in ran if batch for one in stages[run, batch.id])
+    records = sum(batch.input_records for batch in batches)
+    join_s = _join_s(first, fleets, cpu_s / records if records else 0.0)
+    return History(
+        named, first.name, conf, cores, slots, trigger_s, fleets, triggers, batches, join_s
+    )
+
+
+def _join_s(
+    part: LogPart, fleets: Sequence[tuple[float, dict[str, float]]], record_s: float
+) -> float:
+    """What each executor took of a processor in the first batch, beside its records.
+
+    There all are new: they load and compile code. The time of a processor does not depend on what
+    else runs on their machines.
+    """
+    if not part.application or part.first is None or part.first.batch is None:
+        return 0.0
+    own = part.first.run, part.first.batch.id
+    ran = [one for one in part.first_stages if (one.run, one.batch) == own]
+    there = [len(fleet) for at_s, fleet in fleets if ran and at_s <= ran[-1].ended_at_s]
+    beside_s = sum(one.cpu_s for one in ran) - record_s * part.first.batch.input_records
+    return min(MOST_JOIN_S, max(0.0, beside_s) / max([1, *there[-1:]]))
 
 
 def _judged(reports: Sequence[QueryReport]) -> list[QueryReport]:

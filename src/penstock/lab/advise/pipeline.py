@@ -25,7 +25,7 @@ from penstock.lab.advise.logs import LogFile, lines, log_files
 from penstock.lab.experiments.on_spark import packed
 
 if TYPE_CHECKING:
-    from pyspark import RDD, Accumulator
+    from pyspark import RDD
     from pyspark.sql import SparkSession
 
 #: Whole files that Spark reads have to fit into a value of Java.
@@ -67,10 +67,17 @@ def _plain(path: str) -> str:
     return re.sub(r"^file:/+", "file:/", path)
 
 
-def answers(
-    spark: SparkSession, files: Sequence[LogFile], question: Question, read: Accumulator[int]
-) -> RDD[Answer]:
-    """An answer for each application, computed once; `read` counts the files that have been."""
+def tasks_done(spark: SparkSession) -> tuple[int, int]:
+    """How many tasks of the jobs that run now are done, and of how many."""
+    tracker = spark.sparkContext.statusTracker()
+    jobs = [job for one in tracker.getActiveJobsIds() if (job := tracker.getJobInfo(one))]
+    ids = (one for job in jobs for one in job.stageIds)
+    stages = [stage for one in ids if (stage := tracker.getStageInfo(one))]
+    return sum(one.numCompletedTasks for one in stages), sum(one.numTasks for one in stages)
+
+
+def answers(spark: SparkSession, files: Sequence[LogFile], question: Question) -> RDD[Answer]:
+    """An answer for each application, computed once."""
     from pyspark import StorageLevel
 
     context, last_s = spark.sparkContext, question.last_s
@@ -88,7 +95,6 @@ def answers(
         parts = parts.union(gathered)
 
     def named(part: LogPart) -> tuple[str, list[Found]]:
-        read.add(1)
         return part.file.log, [part]
 
     listed: list[tuple[str, list[Found]]] = [(one.log, [one]) for one in files]

@@ -1,4 +1,4 @@
-"""A sweep as one Spark job, one task per cell.
+"""A sweep or a study as Spark jobs, one task per run.
 
 Penstock's code and the traces are sent with the job, so an executor needs Python, NumPy and
 msgspec, and runs exactly what this machine would run. Spark repeats the tasks of an executor that
@@ -29,6 +29,7 @@ import msgspec
 from msgspec import Struct
 
 from penstock.core.errors import ConfigError, PenstockError
+from penstock.lab.experiments.process_pool import ItemRunner, Progress
 from penstock.lab.experiments.sweep import (
     NO_INFLUENCE,
     CellRunner,
@@ -50,35 +51,62 @@ POLLS_BEFORE_WARNING = 150  #: After as many polls of a cluster that does nothin
 NO_ROOM = "no executor has started a run: has the cluster room for one?"
 
 Work = Callable[[Cell], Row]
-#: What a task sends: the position of its cell, and its row or the sentence that refuses it.
-Sent = tuple[int, Row | str]
+#: What a task sends: the position of its item, and its result or the sentence that refuses it.
+Sent = tuple[int, Any]
 
 
 def on_spark(session: SparkSession) -> CellRunner:
     """Runs cells on the cluster of a session."""
-    # Every executor of the session fetches the code, also those that come later for other jobs:
-    # it stays until this process ends.
-    directory = tempfile.mkdtemp(prefix="penstock-")
-    atexit.register(shutil.rmtree, directory, ignore_errors=True)
-    session.sparkContext.addPyFile(str(packed(Path(directory))))
+    _send_code(session, NO_INFLUENCE)
     return partial(_run_cells, session.sparkContext)
 
 
+def items_on_spark(session: SparkSession) -> ItemRunner:
+    """Runs the items of a study on the cluster of a session, results in their order."""
+    _send_code(session, [name for name in NO_INFLUENCE if name != "studies"])
+
+    def run(work: Callable[[Any], Any], items: Sequence[Any], progress: Progress) -> list[Any]:
+        results: dict[int, Any] = {}
+
+        def note(position: int, result: Any) -> None:
+            results[position] = result
+            progress(len(results))
+
+        _run_tasks(session.sparkContext, partial(_encode_item, work), items, note)
+        return [results[position] for position in range(len(items))]
+
+    return run
+
+
+def _send_code(session: SparkSession, without: Sequence[str]) -> None:
+    """Every executor of the session fetches the code, also those that come later for other jobs:
+    it stays until this process ends."""
+    directory = tempfile.mkdtemp(prefix="penstock-")
+    atexit.register(shutil.rmtree, directory, ignore_errors=True)
+    session.sparkContext.addPyFile(str(packed(Path(directory), without)))
+
+
 def _run_cells(context: SparkContext, work: Work, cells: Sequence[Cell], on_row: OnRow) -> None:
-    sent = context.accumulator([], _list_accumulator())
     traces = context.broadcast(read_traces(cells))
+    _run_tasks(context, lambda item: _encode_result(work, item, traces.value), cells, on_row)
 
-    def task(item: tuple[int, Cell]) -> None:
-        sent.add([_encode_result(work, item, traces.value)])
 
-    tasks = context.parallelize(list(enumerate(cells)), len(cells))
+def _run_tasks(
+    context: SparkContext,
+    encode: Callable[[tuple[int, Any]], Sent],
+    items: Sequence[Any],
+    on_result: Callable[[int, Any], None],
+) -> None:
+    """One task per item; `on_result` gets each result as soon as its task has succeeded."""
+    sent = context.accumulator([], _list_accumulator())
+    tasks = context.parallelize(list(enumerate(items)), len(items))
     received = 0
     with ThreadPoolExecutor(1) as thread:
-        job = thread.submit(tasks.foreach, task)
+        job = thread.submit(tasks.foreach, lambda item: sent.add([encode(item)]))
         try:
             for poll in count(1):
                 running = wait([job], POLL_EVERY_S).not_done
-                received = _hand_over(sent.value, received, on_row)
+                received = _hand_over(sent.value, received, on_result)
                 if not running:
                     break
                 if poll == POLLS_BEFORE_WARNING and received == 0 and not _is_busy(context):
@@ -89,7 +117,7 @@ def _run_cells(context: SparkContext, work: Work, cells: Sequence[Cell], on_row:
         except Exception as error:
             from penstock.testbed.sessions import spark_cause  # does not travel to the executors
 
-            done = f"the sweep ended on Spark after {received} of {len(cells)} runs"
+            done = f"the sweep ended on Spark after {received} of {len(items)} runs"
             raise PenstockError(f"{done}: {spark_cause(error)}") from error
         finally:
             # The thread is waited for, so whatever ends this early has to end the job too.
@@ -103,13 +131,20 @@ def _is_busy(context: SparkContext) -> bool:
     return any(stage is not None and stage.numActiveTasks > 0 for stage in stages)
 
 
-def _hand_over(sent: Sequence[Sent], received: int, on_row: OnRow) -> int:
-    for position, row in sent[received:]:
+def _hand_over(sent: Sequence[Sent], received: int, on_result: Callable[[int, Any], None]) -> int:
+    for position, result in sent[received:]:
         received += 1
-        if isinstance(row, str):
-            raise ConfigError(row)
-        on_row(position, row)
+        if isinstance(result, str):
+            raise ConfigError(result)
+        on_result(position, result)
     return received
+
+
+def _encode_item(work: Callable[[Any], Any], item: tuple[int, Any]) -> Sent:
+    try:
+        return item[0], work(item[1])
+    except PenstockError as error:
+        return item[0], str(error)
 
 
 def _encode_result(work: Work, item: tuple[int, Cell], traces: dict[str, bytes]) -> Sent:

@@ -7,13 +7,15 @@ import warnings
 from collections.abc import Callable, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from threading import Thread
-from typing import TypeVar
+from typing import Any, TypeVar
 
 Item = TypeVar("Item")
 Output = TypeVar("Output")
 
 #: Called with the number of items that are done, each time that it changes.
 Progress = Callable[[int], None]
+#: Calls a function on all items, somewhere, and gives the results in their order.
+ItemRunner = Callable[[Callable[[Any], Any], Sequence[Any], Progress], list[Any]]
 
 
 def run_in_processes(

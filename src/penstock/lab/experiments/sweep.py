@@ -166,7 +166,9 @@ def influential_files(
 ) -> Iterator[tuple[Path, Path]]:
     """The sources and recorded loads that numbers depend on: each inside its package, and where."""
     root = Path(penstock.__file__).parent
-    for path in sorted([*root.rglob("*.py"), *root.rglob("workloads/data/*.json")]):
+    data = ("simulation/**/*.json", "simulation/**/*.toml", "studies/*.md", "studies/data/*.json")
+    patterns = ("*.py", *data)
+    for path in sorted(path for pattern in patterns for path in root.rglob(pattern)):
         within = path.relative_to(root.parent)
         if not set(within.parts) & set(without):
             yield within, path

@@ -181,7 +181,7 @@ class Observer:
 
     def _batches(self) -> tuple[int, list[Committed]]:
         """The records that were done at the start, and the batches since."""
-        from penstock.spark.sensor.progress import parse_progress, partition_offsets
+        from penstock.spark.sensor.progress import parse_progress
 
         reports = self._driver.recent_progress(self._environment.query)
         done_at_start, found = 0, []
@@ -189,7 +189,7 @@ class Observer:
             batch = progress.batch
             if batch is None:
                 continue
-            upto = sum((partition_offsets(progress.sources[0].end_offset) or {}).values())
+            upto = records_until(source.end_offset for source in progress.sources)
             if batch.started_at_s + batch.duration_s <= self._began_at_s:
                 done_at_start = upto
                 continue
@@ -216,6 +216,22 @@ class Observer:
                 launched_s, failed = min(launched_s, registered_s), int(summary["failedTasks"])
             lives.append(ExecutorLifetime(name, launched_s, registered_s, gone_s, failed))
         return lives
+
+
+def records_until(end_offsets: Iterable[object]) -> int:
+    """The records before the end offsets of all sources; a topic that is read twice counts once.
+
+    >>> records_until([{"auctions": {"0": 70, "1": 30}}, {"persons": {"0": 5}}])
+    105
+    >>> records_until([{"bids": {"0": 70}}, {"bids": {"0": 70}}])
+    70
+    """
+    from penstock.spark.sensor.progress import partition_offsets
+
+    ends: dict[tuple[str, int], int] = {}
+    for offsets in end_offsets:
+        ends |= partition_offsets(offsets) or {}
+    return sum(ends.values())
 
 
 def startups_s(observations: Iterable[Observation]) -> list[float]:

@@ -17,8 +17,9 @@ WAVE = "wave"  #: The load of the demo: low, one wave, low again.
 #: How much of a fleet the load may fill: of a static one the peak, of any other the first seconds.
 FILL = 0.7
 FIRST_S = 10
-#: Of the first rate, while the job warms up: its executors are to have compiled their code.
-WARM_UP_SHARE = 0.5
+#: While the job warms up: its executors are to have compiled their code. Of the first rate, or of
+#: the mean rate where a load begins with next to nothing.
+WARM_UP_SHARE, WARM_UP_LEAST = 0.5, 0.1
 #: Policies cannot be run faster than this: executors take as long to start as ever.
 HIGHEST_SPEED = 10.0
 SHORTEST_S, LONGEST_S = 30, 24 * 3600
@@ -72,7 +73,10 @@ class LivePlan(DemoPlan, frozen=True, kw_only=True):
 
     @property
     def warm_up_rps(self) -> float:
-        return super().warm_up_rps if self.workload == WAVE else WARM_UP_SHARE * self.low_rps
+        if self.workload == WAVE:
+            return super().warm_up_rps
+        mean_rps = float(np.mean(self.rates_rps()))
+        return max(WARM_UP_SHARE * self.low_rps, WARM_UP_LEAST * mean_rps)
 
     @property
     def peak_rps(self) -> float:

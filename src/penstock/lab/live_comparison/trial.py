@@ -33,7 +33,7 @@ from penstock.testbed.java import find_java
 from penstock.testbed.jobs.playback import Report
 
 LOOK_EVERY_S = 0.5
-WARM_UP_S = 90.0  #: Executors that start at once on one machine take long to reach full speed.
+WARM_UP_S = 60.0  #: Executors that start at once on one machine take long to reach full speed.
 
 
 class TrialOrder(Struct, frozen=True):

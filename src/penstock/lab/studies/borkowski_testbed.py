@@ -72,12 +72,6 @@ class Vm:
         self.free_at_s = max(self.free_at_s, now_s) + seconds
         self.dealt_s += seconds
 
-    def busy_s(self, now_s: float) -> float:
-        """How long it has worked since this was last asked."""
-        done_s = self.dealt_s - max(0.0, self.free_at_s - now_s)
-        busy_s, self.done_s = done_s - self.done_s, done_s
-        return busy_s
-
 
 class CloudRun(InstantActuator):
     """One run: sensor and actuator, and afterwards how long each image took."""
@@ -110,11 +104,14 @@ class CloudRun(InstantActuator):
         """Run on to `now_s`; the rate is the generator's own, "very accurately known"."""
         self._advance(now_s)
         length_s, self._read_at_s = now_s - self._read_at_s, now_s
-        noise, gauss = self._testbed.gauge_noise, self._rng.gauss
+        noise, gauss, dip = self._testbed.gauge_noise, self._rng.gauss, 1.0 - _IDLE_CPU
         samples = []
         for vm in self._vms:
-            busy = vm.busy_s(now_s) / length_s if length_s > 0.0 else 0.0
-            cpu = _IDLE_CPU + (1.0 - _IDLE_CPU) * busy + gauss(0.0, noise)
+            ahead_s = vm.free_at_s - now_s
+            done_s = vm.dealt_s - ahead_s if ahead_s > 0.0 else vm.dealt_s
+            busy = (done_s - vm.done_s) / length_s if length_s > 0.0 else 0.0
+            vm.done_s = done_s
+            cpu = _IDLE_CPU + dip * busy + gauss(0.0, noise)
             cpu = 0.0 if cpu < 0.0 else 1.0 if cpu > 1.0 else cpu
             samples.append(ExecutorSample(vm.id, vm.joined_at_s, True, cpu, None, _MEMORY))
         fleet = Fleet(self._roster.target, len(samples), len(samples))

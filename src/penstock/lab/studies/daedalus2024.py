@@ -5,7 +5,7 @@ loads are the study's own, the cpu curve is that of its recorded workers.
 """
 
 from collections.abc import Sequence
-from functools import partial
+from functools import lru_cache, partial
 
 import msgspec
 import numpy as np
@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from penstock.core.model import Limits, Step
 from penstock.core.protocols import Policy
+from penstock.lab.experiments.profiling import findings as profile
 from penstock.lab.experiments.profiling import profiled
 from penstock.lab.experiments.scenario import steer
 from penstock.lab.experiments.score import mean_level, moves
@@ -33,19 +34,20 @@ from penstock.lab.studies.daedalus_tables import (
     distribution,
     latency_table,
     most_workers,
+    over_time,
     own_latency_s,
     use,
     worker_table,
 )
 from penstock.lab.studies.skeleton import Bench, StudyPlan, data, mean_of
-from penstock.lab.studies.study import Study, distances, mean_relative_error
+from penstock.lab.studies.study import Chart, ChartLine, Study, distances, mean_relative_error
 from penstock.policies.algorithms.recovery import Watch
 from penstock.policies.daedalus.daedalus import Daedalus, DaedalusMemory
 from penstock.policies.kubernetes.hpa import Hpa
 from penstock.policies.phoebe import Phoebe
 from penstock.policies.static import Static
 from penstock.simulation.engines.continuous import ContinuousJob, ContinuousRun
-from penstock.simulation.engines.engine import Curve, Outcome
+from penstock.simulation.engines.engine import Curve, Outcome, Rates
 from penstock.simulation.workloads.recordings import RecordedRates
 
 Array = NDArray[np.float64]
@@ -98,6 +100,9 @@ class DaedalusCell(Struct, frozen=True):
 
 class _Data(Struct, frozen=True):
     job: ContinuousJob
+    #: Recorded cpu and throughput: of two workers under a sine, by cpu, and of twelve full ones.
+    two_workers: list[list[tuple[float, float]]]
+    twelve_workers: list[tuple[float, float]]
 
 
 DATA = data("daedalus2024", _Data)
@@ -134,7 +139,7 @@ def calibrate(bench: Bench, requests: Sequence[float] = REQUESTS) -> dict[str, f
 
 
 def findings(requests: dict[str, float], every: Results) -> Study:
-    """The tables of sections 4.5 to 4.7; the claims are about the three jobs of section 4.5."""
+    """The tables of sections 4.5 to 4.7, the claims and the figures."""
     results = {(job, policy): group for (job, policy), group in every.items() if job in JOBS}
     tables = {job: worker_table(job, every) for job in PAPER}
     example = engine_job("WordCount")
@@ -149,10 +154,18 @@ def findings(requests: dict[str, float], every: Results) -> Study:
         off[f"workers, {policy} (not fitted)"] = mean_relative_error(pairs)
     return TEXT.findings(
         [*tables.values(), latency_table(results)],
-        claims(results),
+        claims(every),
         [TEXT.calibration("all jobs", fitted, off)],
         distances({f"{job}: ": tables[job] for job in JOBS}),
-        [*(distribution(job, every) for job in PAPER), use(every)],
+        [
+            *worker_curves(),
+            *(
+                chart
+                for job in PAPER
+                for chart in (*over_time(job, load(job), every), distribution(job, every))
+            ),
+            use(every),
+        ],
         runs=len(every["WordCount", "Daedalus"]),
     )
 
@@ -183,7 +196,9 @@ def run(cell: DaedalusCell) -> DaedalusResult:
     engine = engine_job(cell.job).start(load(cell.job), executors=start, seed=cell.seed)
     estimates = Estimates(engine)
     outcome = steer(engine, policy, limits, float(RUN_S), estimates.watch)
-    waits_s = seconds_waited(outcome)
+    waits_s, levels = seconds_waited(outcome), seconds_paid(outcome)
+    rates = np.array(load(cell.job))
+    rises = np.sign(rates[600:] - rates[:-600])
     latency = Ecdf.of((1000.0 * (waits_s + own_latency_s(cell.job))).tolist())
     return DaedalusResult(
         workers=mean_level(outcome.paid, outcome.duration_s),
@@ -195,7 +210,83 @@ def run(cell: DaedalusCell) -> DaedalusResult:
         capacity_errors=tuple(estimates.capacity_errors),
         wapes=tuple(estimates.wapes),
         recoveries=tuple(_recoveries(estimates, outcome)),
+        longest_ms=latency.values[-1],
+        falling_over_rising=float(levels[600:][rises < 0].mean() / levels[600:][rises > 0].mean()),
+        profiling=_profiling_s(cell) / RUN_S,
+        levels=tuple(levels[::60].tolist()) if cell.seed == 1 else (),
     )
+
+
+class CountedJob:
+    """A job that counts the seconds of workers that all its runs take."""
+
+    def __init__(self, job: ContinuousJob) -> None:
+        self._job = job
+        self.engine_name, self.capacity_rps = job.engine_name, job.capacity_rps
+        self.worker_s = 0.0
+
+    def start(self, rates_rps: Rates, *, executors: int, seed: int) -> ContinuousRun:
+        self.worker_s += executors * len(rates_rps)
+        return self._job.start(rates_rps, executors=executors, seed=seed)
+
+
+@lru_cache(maxsize=1)
+def _profiling_worker_s(job: str) -> float:
+    counted = CountedJob(engine_job(job))
+    profile(counted, most_workers(job))  # type: ignore[arg-type]  # has what a profile needs
+    return counted.worker_s
+
+
+def _profiling_s(cell: DaedalusCell) -> float:
+    """Seconds of workers that were spent before the run."""
+    return _profiling_worker_s(cell.job) if cell.policy == "Phoebe" else 0.0
+
+
+def worker_curves() -> tuple[Chart, ...]:
+    """Figures 2 to 5: cpu and throughput of two workers under a sine, and of twelve that are full.
+
+    The recorded ones are those of the study's repository, averaged.
+    """
+    job = msgspec.structs.replace(DATA.job, hot_fraction=0.0, partitions=2)
+    at_s = np.arange(RUN_S)
+    sine = 0.5 * (1.0 + np.sin(2.0 * np.pi * at_s / RUN_S)) * 0.97 * job.capacity_rps(2)
+    samples = _samples(job, sine.tolist(), 2)
+    recorded = [("recorded", [(cpu, rps) for cpu, rps in DATA.two_workers[0]])]
+    scale = DATA.two_workers[0][-1][1] / max(rps for _, rps in samples)
+    ours = [(cpu, rps * scale) for cpu, rps in samples[::4]]
+    both = [*recorded, ("ours, scaled", ours)]
+    simple = [(name, [(cpu, rps / cpu) for cpu, rps in points]) for name, points in both]
+    full = [2.0 * DATA.job.capacity_rps(MOST)] * 600
+    twelve = _samples(DATA.job, full, MOST)[-MOST:]
+    most_rps = mean([rps for _, rps in DATA.twelve_workers]) / mean([rps for _, rps in twelve])
+    skewed = [
+        ("recorded", [(cpu, rps) for cpu, rps in DATA.twelve_workers]),
+        ("ours, scaled", [(cpu, rps * most_rps) for cpu, rps in twelve]),
+    ]
+    titles = {
+        "Figures 2 and 5b: throughput over cpu of a worker": both,
+        "Figure 5a: throughput / cpu over cpu": simple,
+        "Figures 3 and 4: twelve workers, full": skewed,
+    }
+    return tuple(
+        Chart(
+            title, "cpu", "records/s",
+            tuple(ChartLine(name, *map(list, zip(*points, strict=True))) for name, points in lines),
+            drawn="points", note=TEXT.text(title.partition(":")[0]),
+        )
+        for title, lines in titles.items()
+    )  # fmt: skip
+
+
+def _samples(job: ContinuousJob, rates: Rates, workers: int) -> list[tuple[float, float]]:
+    """Cpu and throughput of each worker, a sample a minute."""
+    engine = job.start(rates, executors=workers, seed=1)
+    return [
+        (round(one.cpu_fraction or 0.0, 3), one.throughput_rps or 0.0)
+        for at_s in range(60, len(rates) + 1, 60)
+        for one in engine.read(float(at_s)).executors
+        if one.cpu_fraction
+    ]
 
 
 class Estimates:
@@ -232,6 +323,13 @@ class Estimates:
             self.capacity_errors.append(abs(known_rps / self._engine.capacity_rps - 1.0))
         if step.receipt is not None and memory.watch is not None:
             self.rescales.append((step.at_s, memory.watch.predicted_s))
+
+
+def seconds_paid(outcome: Outcome) -> Array:
+    """Workers in each second."""
+    at_s = np.arange(outcome.duration_s)
+    places = np.searchsorted([level.at_s for level in outcome.paid], at_s, side="right") - 1
+    return np.array([float(level.executors) for level in outcome.paid])[places]
 
 
 def seconds_waited(outcome: Outcome) -> Array:

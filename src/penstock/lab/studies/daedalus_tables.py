@@ -1,11 +1,12 @@
 """The tables of Pfister et al. (2024) beside ours, and what our runs say of its claims."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 import numpy as np
 from msgspec import Struct
 
 from penstock.lab.experiments.statistics import Ecdf, mean
+from penstock.lab.studies.claims import Computed, judge
 from penstock.lab.studies.skeleton import beside_paper, mean_of, printed, prose
 from penstock.lab.studies.study import Bar, Bars, Chart, ChartLine, Claim, Comparison, Entry, Metric
 
@@ -16,7 +17,7 @@ JOBS = ("WordCount", "YSB", "Traffic")
 KAFKA_STREAMS, AGAINST_PHOEBE = "Kafka Streams", "YSB under a sine"
 MOST_AGAINST_PHOEBE = 18
 PAPER = printed("daedalus2024")  #: By job and policy: mean workers, mean latency in ms.
-HPAS = ("HPA 80", "HPA 85")
+FIGURES = dict(zip(PAPER, range(7, 12), strict=True))  #: Their numbers in the paper.
 #: What "typically" and "nearly always" mean here, as a part of all cases.
 MOSTLY, NEARLY_ALWAYS = 0.75, 0.9
 #: The points of a distribution of latency that are drawn.
@@ -49,6 +50,15 @@ class DaedalusResult(Struct, frozen=True):
     wapes: tuple[float, ...] = ()
     recoveries: tuple[Recovery, ...] = ()
     latencies_ms: tuple[float, ...] = ()
+    longest_ms: float = 0.0
+    #: Mean workers while the load falls over those while it rises.
+    falling_over_rising: float = 1.0
+    profiling: float = 0.0  #: What profiling before the run has cost, as mean workers of its time.
+    levels: tuple[float, ...] = ()  #: Workers in each minute.
+
+    @property
+    def workers_with_profiling(self) -> float:
+        return self.workers + self.profiling
 
 
 Results = Mapping[tuple[str, str], Sequence[DaedalusResult]]  #: Runs by job and policy.
@@ -91,7 +101,20 @@ def distribution(job: str, results: Results) -> Chart:
     for policy in PAPER[job]:
         latencies_ms = np.mean([one.latencies_ms for one in results[job, policy]], axis=0)
         lines.append(ChartLine(policy, latencies_ms.tolist(), [100.0 * share for share in SHARES]))
-    return Chart(f"{job}: latency", "ms", "% of seconds", tuple(lines), drawn="steps", log_x=True)
+    return Chart(
+        f"Figure {FIGURES[job]}c: {job}, latency", "ms", "% of seconds", tuple(lines),
+        drawn="steps", log_x=True, note=TEXT.text(f"Figure {FIGURES[job]}"),
+    )  # fmt: skip
+
+
+def over_time(job: str, rates: Sequence[float], results: Results) -> Iterator[Chart]:
+    """The load of a job and the workers of the first run of each policy, minute by minute."""
+    number = FIGURES[job]
+    at_s = [60.0 * minute for minute in range(len(rates) // 60)]
+    load = ChartLine("load", at_s, [round(mean(rates[int(at) : int(at) + 60])) for at in at_s])
+    yield Chart(f"Figure {number}a: {job}, load", "time", "records/s", (load,))
+    lines = (ChartLine(policy, at_s, [*results[job, policy][0].levels]) for policy in PAPER[job])
+    yield Chart(f"Figure {number}b: {job}, workers", "time", "", tuple(lines), drawn="steps")
 
 
 def use(results: Results) -> Bars:
@@ -102,40 +125,26 @@ def use(results: Results) -> Bars:
     return Bars("Workers relative to the largest fleet", "part of it", tuple(bars), wide=True)
 
 
-def claims(results: Results) -> tuple[Claim, ...]:
-    jobs = list(dict.fromkeys(job for job, _ in results))
-    workers, latency_ms = (
-        {key: mean_of(name, runs) for key, runs in results.items()}
-        for name in ("workers", "latency_ms")
-    )
-    saved = {job: 1.0 - workers[job, "Daedalus"] / workers[job, "static"] for job in jobs}
-    pairs = [(job, hpa) for job in jobs for hpa in HPAS]
-    fewer = all(workers[job, "Daedalus"] < workers[job, hpa] for job, hpa in pairs)
-    those = [(job, policy) for job in jobs for policy in ("Daedalus", *HPAS)]
-    above_ms = {
-        f"{job}, above {hpa}": latency_ms[job, "Daedalus"] - latency_ms[job, hpa]
-        for job, hpa in pairs
-    }
-    return (
-        TEXT.claim("D1", all(part > 0.5 for part in saved.values()), saved),
-        TEXT.claim("D2", fewer, {f"{job}, {who}": workers[job, who] for job, who in those}),
-        TEXT.claim("D3", all(abs(apart) <= 1600.0 for apart in above_ms.values()), above_ms),
-        *_estimates([one for job in jobs for one in results[job, "Daedalus"]]),
-    )
+def claims(results: Results) -> list[Claim]:
+    return judge(TEXT, results, _estimates([o for job in JOBS for o in results[job, "Daedalus"]]))
 
 
-def _estimates(runs: Sequence[DaedalusResult]) -> tuple[Claim, Claim, Claim]:
-    """D4 to D6: what Daedalus knew of capacity, of the load to come and of its recoveries."""
+def _estimates(runs: Sequence[DaedalusResult]) -> dict[str, Computed]:
+    """What Daedalus knew of capacity, of the load to come and of its recoveries."""
     # No estimate counts as one that is off by 100 %.
     known = Ecdf.of([error for one in runs for error in one.capacity_errors] or [1.0])
     foreseen = Ecdf.of([error for one in runs for error in one.wapes] or [1.0])
     plans = {"plans": float(len(known.values))}
-    far_off = {"part above 25 %": 1.0 - foreseen.at(0.25)}
-    return (
-        TEXT.claim("D4", known.at(0.05) >= MOSTLY, _evidence(known, "error") | plans),
-        TEXT.claim("D5", foreseen.at(0.05) >= MOSTLY, _evidence(foreseen, "WAPE") | far_off),
-        _recovery([recovery for one in runs for recovery in one.recoveries]),
-    )
+    near, far_off = {"part below 3 %": known.at(0.03)}, {"part above 25 %": 1.0 - foreseen.at(0.25)}
+    recoveries = [recovery for one in runs for recovery in one.recoveries]
+    return {
+        "D4": (known.at(0.05) >= MOSTLY, _evidence(known, "error") | plans, ""),
+        "D5": (foreseen.at(0.05) >= MOSTLY, _evidence(foreseen, "WAPE"), ""),
+        "D6": _recovery(recoveries),
+        "D15": (foreseen.at(0.25) == 1.0, far_off, ""),
+        "D16": (known.at(0.03) > 0.5, near | plans, ""),
+        "D18": _precision(recoveries),
+    }
 
 
 def _evidence(errors: Ecdf, what: str) -> dict[str, float]:
@@ -146,12 +155,12 @@ def _evidence(errors: Ecdf, what: str) -> dict[str, float]:
     }
 
 
-def _recovery(found: Sequence[Recovery]) -> Claim:
+def _recovery(found: Sequence[Recovery]) -> Computed:
     """By the instrument of the study; the time until nothing waits is evidence beside it."""
     pairs = [(one.predicted_s, one.measured_s) for one in found if one.measured_s is not None]
     exact = [(one.predicted_s, one.caught_up_s) for one in found if one.caught_up_s is not None]
     if not pairs:
-        return TEXT.claim("D6", False, {"rescales": 0.0}, TEXT.text("D6 without evidence"))
+        return False, {"rescales": 0.0}, TEXT.text("No rescale")
     in_time, caught_up = (
         [float(predicted_s >= took_s) for predicted_s, took_s in each] for each in (pairs, exact)
     )
@@ -164,4 +173,14 @@ def _recovery(found: Sequence[Recovery]) -> Claim:
     }
     if exact:
         evidence["part that had nothing waiting by then"] = mean(caught_up)
-    return TEXT.claim("D6", mean(in_time) >= NEARLY_ALWAYS, evidence, TEXT.text("D6 counted once"))
+    return mean(in_time) >= NEARLY_ALWAYS, evidence, ""
+
+
+def _precision(found: Sequence[Recovery]) -> Computed:
+    """How far predicted recoveries are off, relative to the measured ones."""
+    off = [abs(one.predicted_s / one.measured_s - 1.0) for one in found if one.measured_s]
+    if not off:
+        return False, {"rescales": 0.0}, TEXT.text("No rescale")
+    sample = Ecdf.of(off)
+    evidence = {f"p{part}": sample.quantile(part / 100.0) for part in (5, 50, 95)}
+    return evidence["p5"] < 0.1 and evidence["p95"] > 1.0, evidence, ""

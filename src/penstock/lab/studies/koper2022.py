@@ -5,17 +5,22 @@ Event-time lag and registered workers are measured every 15 s; what counts is th
 their sum, and how often the number of workers changed.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import pairwise
 from statistics import fmean
 
 import numpy as np
 from msgspec import Struct, structs
+from numpy.typing import NDArray
 
 from penstock.core.knowledge import Rescale
 from penstock.lab.experiments.scenario import steer
-from penstock.lab.studies.koper_claims import QUERIES, TEXT, claims, with_single_runs
+from penstock.lab.studies.claims import judge
 from penstock.lab.studies.koper_recordings import (
     COUNTED,
+    MOST_WORKERS,
+    QUERIES,
+    TEXT,
     Fit,
     calibration,
     first_half,
@@ -24,14 +29,17 @@ from penstock.lab.studies.koper_recordings import (
     replayed,
 )
 from penstock.lab.studies.koper_sensors import StudyGauges
-from penstock.lab.studies.skeleton import Bench, StudyPlan
+from penstock.lab.studies.skeleton import Bench, StudyPlan, mean_of
 from penstock.lab.studies.study import Chart, ChartLine, Comparison, Entry, Metric, Study, distances
 from penstock.settings.policy_spec import read_policy_spec
 from penstock.simulation.engines.continuous import ContinuousJob
 from penstock.simulation.engines.engine import Outcome
 
+Array = NDArray[np.float64]
+
 DURATION_S, SAMPLE_S, START_WORKERS = 140 * 60, 15.0, 8
-BOUNDS = {"min_executors": 1, "max_executors": 16}
+BOUNDS = {"min_executors": 1, "max_executors": MOST_WORKERS}
+LATE_S = 5.0  #: Adapted DS2 does not shrink above this latency.
 #: The study has one run of each setting. A scaler that is lucky once is not lucky on average.
 SEEDS = (1, 2, 3, 4, 5)
 
@@ -45,6 +53,12 @@ METRICS = (
     Metric("rescales", decimals=0),
 )  # fmt: skip
 AIMS = {"workers": 0.8, "latency": 0.7}  #: What the rank correlations are to reach.
+#: The runs of which the thesis draws telemetry, by its figures.
+TELEMETRY = {
+    "5.7": ("q11", "hpa 70"), "5.8": ("q1", "varga-v1 50"), "5.9": ("q1", "varga-v2 50"),
+    "5.10": ("q1", "dhalion-adapted 5"), "5.11": ("q11", "dhalion-adapted 1"),
+    "5.12": ("q1", "ds2 66"),
+}  # fmt: skip
 
 
 class KoperCell(Struct, frozen=True):
@@ -56,17 +70,33 @@ class KoperCell(Struct, frozen=True):
     setting: int
     seed: int
 
+    @property
+    def row(self) -> str:
+        return f"{self.scaler} {self.setting}"
+
 
 class KoperResult(Struct, frozen=True):
-    """What the study measures of a run."""
+    """What the study measures of a run, and what its text says of some."""
 
     latency_s: float
     workers: float
     rescales: float
+    most_workers: float = 0.0
+    late_shrinks: float = 0.0  #: Decisions for fewer workers while records waited.
+    #: Of each sample, where the thesis draws them.
+    samples: dict[str, list[float]] = {}
+
+    @property
+    def total(self) -> float:
+        return self.latency_s + self.workers
+
+    @property
+    def reached_the_most(self) -> bool:
+        """Whether it grew to all workers that there are, as in a loop of growing."""
+        return self.most_workers == MOST_WORKERS
 
 
-SettingKey = tuple[str, str, int]  #: Query, scaler and setting.
-Results = Mapping[SettingKey, Sequence[KoperResult]]
+Results = Mapping[tuple[str, str], Sequence[KoperResult]]  #: By query and setting.
 Fits = Mapping[Fit, ContinuousJob]
 
 
@@ -82,9 +112,9 @@ def prepare(bench: Bench) -> Fits:
     return dict(zip(fits, jobs, strict=True))
 
 
-def cells(fits: Fits) -> dict[SettingKey, list[KoperCell]]:
+def cells(fits: Fits) -> dict[tuple[str, str], list[KoperCell]]:
     return {
-        (query, row.scaler, row.setting): [
+        (query, row.label): [
             KoperCell(query, fits[Fit(query)], row.scaler, row.setting, seed) for seed in SEEDS
         ]
         for query in QUERIES
@@ -93,12 +123,8 @@ def cells(fits: Fits) -> dict[SettingKey, list[KoperCell]]:
 
 
 def findings(fits: Fits, results: Results) -> Study:
-    """The three tables and the claims, on means over seeds and on each seed alone."""
+    """The three tables, the claims, how near both come, and the figures."""
     tables = {query: _table(query, results) for query in QUERIES}
-    alone = [
-        claims([_table(q, {key: [runs[i]] for key, runs in results.items()}) for q in QUERIES])
-        for i in range(len(SEEDS))
-    ]
     near = [
         each
         for query, table in tables.items()
@@ -109,11 +135,12 @@ def findings(fits: Fits, results: Results) -> Study:
     ]
     return TEXT.findings(
         tables.values(),
-        with_single_runs(claims([*tables.values()]), alone),
+        judge(TEXT, results),
         [calibration(query, fits[Fit(query)], fits[first_half(query)]) for query in QUERIES],
         near,
         [
-            *(against(table, metric) for metric in METRICS[:2] for table in tables.values()),
+            *(chart for query, table in tables.items() for chart in scatters(query, table)),
+            *(chart for figure in TELEMETRY for chart in telemetry(figure, results)),
             *(chart for query in QUERIES for chart in replayed(query, fits[Fit(query)])),
         ],
         seeds=len(SEEDS),
@@ -122,24 +149,48 @@ def findings(fits: Fits, results: Results) -> Study:
 
 def _never_recorded(query: str, table: Comparison) -> Comparison:
     """Workers and latency of the settings of which the fit has seen nothing."""
-    seen = {f"{run.scaler} {run.setting}" for run in recordings().runs if run.query == query}
+    seen = {run.label for run in recordings().runs if run.query == query}
     entries = tuple(entry for entry in table.entries if entry.label not in seen)
     return Comparison(table.title, METRICS[:2], entries)
 
 
-def against(table: Comparison, metric: Metric) -> Chart:
-    """All settings of a query as points: across what the paper has, upwards what we have."""
-    lines, labels = [], []
-    for scaler in recordings().scalers:
-        settings = [e for e in table.entries if e.label.rsplit(" ", 1)[0] == scaler]
-        x = [entry.paper[metric.name] or 0.0 for entry in settings]
-        lines.append(ChartLine(scaler, x, [entry.ours[metric.name] for entry in settings]))
-        labels.append([entry.label for entry in settings])
-    unit, logs = f" ({metric.unit})" if metric.unit else "", metric.name == "latency"
-    return Chart(
-        f"{table.title}: {metric.name}", f"paper{unit}", f"ours{unit}", tuple(lines),
-        drawn="points", log_x=logs, log_y=logs, diagonal=True, labels=labels,
-    )  # fmt: skip
+def scatters(query: str, table: Comparison) -> Iterator[Chart]:
+    """Figures 5.1 to 5.6: workers and latency of all settings; a log scale replaces the zoom."""
+    number = 1 + 2 * QUERIES.index(query)
+    for side in ("paper", "ours"):
+        lines, labels = [], []
+        for scaler in recordings().scalers:
+            settings = [e for e in table.entries if e.label.rsplit(" ", 1)[0] == scaler]
+            x, y = ([getattr(e, side)[name] for e in settings] for name in ("workers", "latency"))
+            lines.append(ChartLine(scaler, x, y))
+            labels.append([entry.label for entry in settings])
+        title = f"Figures 5.{number} and 5.{number + 1}: {table.title}, {side}"
+        note = TEXT.text(f"Figure 5.{number}") if side == "ours" else ""
+        yield Chart(
+            title, "workers", "s", tuple(lines),
+            drawn="points", log_y=True, labels=labels, note=note,
+        )  # fmt: skip
+
+
+def telemetry(figure: str, results: Results) -> Iterator[Chart]:
+    """Workers, latency and throughput of a run; as recorded too, where that is published."""
+    query, setting = TELEMETRY[figure]
+    ours = results[query, setting][0].samples
+    recorded = next(
+        (run.rows for run in recordings().runs if (run.query, run.label) == (query, setting)), []
+    )
+    at_s = [SAMPLE_S * (1 + i) for i in range(len(ours["workers"]))]
+    columns = {"workers": (2, ""), "latency": (5, "s"), "throughput": (3, "records/s")}
+    for name, (column, unit) in columns.items():
+        lines = [ChartLine("ours", at_s, [*ours[name]])]
+        if recorded:
+            theirs = ChartLine(
+                "thesis", [row[0] for row in recorded], [r[column] for r in recorded]
+            )
+            lines.insert(0, theirs)
+        title = f"Figure {figure}: query {query[1:]}, {setting}, {name}"
+        note = TEXT.text(f"Figure {figure}") if name == "workers" else ""
+        yield Chart(title, "time", unit, tuple(lines), drawn="steps", note=note)
 
 
 def policy_text(scaler: str, setting: int) -> str:
@@ -170,28 +221,44 @@ def run(cell: KoperCell) -> KoperResult:
     # The workers have just registered when a run begins: pauses count from then on.
     earlier = [Rescale(-REGISTERED_AFTER_S, START_WORKERS, START_WORKERS)]
     outcome = steer(engine, entry.policy, entry.limits, float(DURATION_S), earlier=earlier)
-    return measure(outcome, cell.job.pipeline_latency_s)
+    is_drawn = (cell.query, cell.row) in TELEMETRY.values() and cell.seed == SEEDS[0]
+    return measure(outcome, cell.job.pipeline_latency_s, is_drawn=is_drawn)
 
 
-def measure(outcome: Outcome, base_s: float) -> KoperResult:
+def measure(outcome: Outcome, base_s: float, *, is_drawn: bool = False) -> KoperResult:
     """Means over samples every 15 s; a record that does not wait still takes `base_s`."""
     at_s = np.arange(SAMPLE_S, outcome.duration_s + 1.0, SAMPLE_S)
-    departed = np.interp(at_s, outcome.departures.at_s, outcome.departures.records)
-    arrived_at_s = np.interp(departed, outcome.arrivals.records, outcome.arrivals.at_s)
-    waited_s = np.maximum(0.0, at_s - arrived_at_s)
+    departed, waited_s = _waited_s(outcome, at_s)
     levels = np.searchsorted([level.at_s for level in outcome.paid], at_s, side="right") - 1
     workers = np.array([level.executors for level in outcome.paid])[levels]
     changes = float(np.count_nonzero(np.diff(workers)))
-    return KoperResult(float(waited_s.mean()) + base_s, fmean(workers.tolist()), changes)
+    shrinks_s = [b.at_s for a, b in pairwise(outcome.targets) if b.executors < a.executors]
+    late_shrinks = float((_waited_s(outcome, np.array(shrinks_s))[1] > LATE_S).sum())
+    drawn: dict[str, Array] = {}
+    if is_drawn:
+        rates = np.diff(departed, prepend=0.0) / SAMPLE_S
+        drawn = {"workers": workers, "latency": waited_s + base_s, "throughput": rates}
+    return KoperResult(
+        float(waited_s.mean()) + base_s, fmean(workers.tolist()), changes,
+        float(workers.max()), late_shrinks,
+        {name: [float(f"{value:.4g}") for value in values] for name, values in drawn.items()},
+    )  # fmt: skip
+
+
+def _waited_s(outcome: Outcome, at_s: Array) -> tuple[Array, Array]:
+    """How many records have left at some instants, and how long the next has waited."""
+    departed = np.interp(at_s, outcome.departures.at_s, outcome.departures.records)
+    arrived_at_s = np.interp(departed, outcome.arrivals.records, outcome.arrivals.at_s)
+    return departed, np.maximum(0.0, at_s - arrived_at_s)
 
 
 def _table(query: str, results: Results) -> Comparison:
     entries = []
     for row in recordings().tables[query]:
-        runs = results[query, row.scaler, row.setting]
-        ours = map(fmean, zip(*map(structs.astuple, runs), strict=True))
+        runs = results[query, row.label]
+        ours = (mean_of(name, runs) for name in ("latency_s", "workers", "rescales"))
         paper = _numbers(row.latency_s, row.workers, row.rescales)
-        entries.append(Entry(f"{row.scaler} {row.setting}", paper, _numbers(*ours)))
+        entries.append(Entry(row.label, paper, _numbers(*ours)))
     return Comparison(f"query {query[1:]}", METRICS, tuple(entries))
 
 

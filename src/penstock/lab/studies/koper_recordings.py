@@ -8,8 +8,7 @@ from typing import NamedTuple
 import msgspec
 from msgspec import Struct
 
-from penstock.lab.studies.koper_claims import TEXT
-from penstock.lab.studies.skeleton import data
+from penstock.lab.studies.skeleton import data, prose
 from penstock.lab.studies.study import Calibration, Chart, ChartLine
 from penstock.simulation.calibration.fit_continuous import fit, replay
 from penstock.simulation.calibration.fit_search import ROUNDS
@@ -17,6 +16,8 @@ from penstock.simulation.calibration.rows import RecordedSample, errors
 from penstock.simulation.engines.continuous import ContinuousJob
 from penstock.simulation.engines.dataflow import Dataflow, Operator
 
+TEXT = prose("koper2022")
+QUERIES = ("q1", "q3", "q11")
 WINDOW_S = 60.0  #: The recorded rates and busy times are means over a minute.
 SETTLED_ROWS = 8  #: The first two minutes of a recording are the start of the job itself.
 
@@ -42,6 +43,10 @@ class Published(NamedTuple):
     workers: float
     rescales: int
 
+    @property
+    def label(self) -> str:
+        return f"{self.scaler} {self.setting}"
+
 
 class KoperRecording(Struct, frozen=True):
     """A recorded run, a row per 15 s."""
@@ -50,6 +55,10 @@ class KoperRecording(Struct, frozen=True):
     scaler: str
     setting: int
     rows: list[tuple[float, float, int, float, float, float, float, float, float, float]]
+
+    @property
+    def label(self) -> str:
+        return f"{self.scaler} {self.setting}"
 
 
 class Recordings(Struct, frozen=True):
@@ -183,7 +192,7 @@ def calibration(query: str, job: ContinuousJob, judged_job: ContinuousJob) -> Ca
     for rows in recorded:
         middle = int(len(rows) * JUDGED_AFTER)
         judged.append(errors(rows[middle:], replay(judged_job, rows, WINDOW_S)[middle:]))
-    names = ", ".join(f"{run.scaler} {run.setting}" for run in _runs(query))
+    names = ", ".join(run.label for run in _runs(query))
     found = {
         "rps_per_worker": job.capacity_rps(1),
         "busy_at_saturation": job.busy_at_saturation,
@@ -213,7 +222,7 @@ def replayed(query: str, job: ContinuousJob) -> list[Chart]:
                 ChartLine(name, at_s, [_rounded(getattr(row, field)) for row in side])
                 for name, side in sides.items()
             )
-            title = f"query {query[1:]}, {run.scaler} {run.setting}: {what}"
+            title = f"query {query[1:]}, {run.label}: {what}"
             charts.append(Chart(title, "time", unit, lines))
     return charts
 

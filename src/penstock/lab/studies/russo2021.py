@@ -11,13 +11,22 @@ from math import log
 
 from msgspec import Struct, structs
 
-from penstock.core.model import Limits
+from penstock.core.model import Limits, Step
 from penstock.core.protocols import Policy
 from penstock.lab.experiments.scenario import steer
 from penstock.lab.experiments.score import mean_level, moves
 from penstock.lab.experiments.statistics import mean
+from penstock.lab.studies.claims import judge
 from penstock.lab.studies.skeleton import Bench, StudyPlan, beside_paper, mean_of, printed, prose
-from penstock.lab.studies.study import Claim, Metric, Study, distances, mean_relative_error
+from penstock.lab.studies.study import (
+    Chart,
+    ChartLine,
+    Claim,
+    Metric,
+    Study,
+    distances,
+    mean_relative_error,
+)
 from penstock.policies.backlog_threshold import BacklogThreshold
 from penstock.policies.ds2 import Ds2
 from penstock.policies.queueing.queueing import Queueing
@@ -32,11 +41,13 @@ OTHERS = 2
 #: The shape of the load, 10 minutes each: relative to its mean.
 SHAPE = (0.4, 0.8, 1.4, 1.8, 1.1, 0.5)
 
+PERIOD_S, HIGH = 30.0, 150.0
 RULES: dict[str, Policy] = {
-    "backlog threshold": BacklogThreshold(low_records=50.0, high_records=150.0, period_s=30.0),
-    "DS2": Ds2(overprovisioning=0.0, window_s=30.0, period_s=30.0),
-    "queueing": Queueing(max_response_s=1.0, period_s=30.0),
+    "backlog threshold": BacklogThreshold(low_records=50.0, high_records=HIGH, period_s=PERIOD_S),
+    "DS2": Ds2(overprovisioning=0.0, window_s=30.0, period_s=PERIOD_S),
+    "queueing": Queueing(max_response_s=1.0, period_s=PERIOD_S),
 }
+DRAWN = ("Figure 6", "Figure 7", "Figure 8")
 TEXT = prose("russo2021")
 PAPER = printed("russo2021")["section 5.2"]
 METRICS = (
@@ -84,12 +95,17 @@ class RussoCell(Struct, frozen=True):
 
 
 class RussoResult(Struct, frozen=True):
-    """What the study reports of a run: means, and the longest response."""
+    """What the study reports of a run: means, the longest response, and how instances varied."""
 
     instances: float
     response_s: float
     longest_s: float
     rescales: float
+    most_instances: float = 0.0
+    part_at_five: float = 0.0  #: Of all decisions, those with five instances.
+    part_above_limit: float = 0.0  #: Of all decisions, those with more than 150 images waiting.
+    #: What the figures draw, at each decision.
+    samples: dict[str, list[float]] = {}
 
 
 Results = Mapping[str, Sequence[RussoResult]]
@@ -119,13 +135,43 @@ def calibrate(bench: Bench, grid: Sequence[Setting] = GRID) -> Setting:
 def run(cell: RussoCell) -> RussoResult:
     rates = cell.setting.rates()
     pipeline = cell.setting.job().start(rates, executors=1, seed=cell.seed)
-    outcome = steer(pipeline, RULES[cell.rule], LIMITS, float(len(rates)))
+    steps: list[Step] = []
+    outcome = steer(pipeline, RULES[cell.rule], LIMITS, float(len(rates)), steps.append)
+    seen = [step.snapshot for step in steps if step.snapshot is not None]
+    samples = {
+        "instances": [float(OTHERS + one.fleet.active) for one in seen],
+        "response": [one.latency_s or 0.0 for one in seen],
+        "images waiting": [one.backlog_records or 0.0 for one in seen],
+    }
+    there, waiting = samples["instances"], samples["images waiting"]
     return RussoResult(
         instances=OTHERS + mean_level(outcome.paid, outcome.duration_s),
         response_s=mean(pipeline.responses_s),
         longest_s=max(pipeline.responses_s),
         rescales=float(moves(outcome.targets)[0]),
+        most_instances=max(there),
+        part_at_five=there.count(5.0) / len(there),
+        part_above_limit=mean([float(images > HIGH) for images in waiting]),
+        samples=samples if cell.seed == 1 else {},
     )
+
+
+def figures(setting: Setting, results: Results) -> list[Chart]:
+    """Figures 4 to 8, of the first run of each rule."""
+    rates = setting.rates()
+    at_s = [PERIOD_S * i for i in range(len(results["DS2"][0].samples["instances"]))]
+    load = ChartLine("load", at_s, [rates[min(int(at), len(rates) - 1)] for at in at_s])
+    charts = [Chart("Figure 4: the load", "time", "images/s", (load,), note=TEXT.text("Figure 4"))]
+
+    def chart(title: str, rule: str, what: str, unit: str) -> Chart:
+        line = ChartLine(rule, at_s, [*results[rule][0].samples[what]])
+        note = TEXT.text(title) if what != "instances" else ""
+        return Chart(f"{title}: {rule}, {what}", "time", unit, (line,), drawn="steps", note=note)
+
+    charts.append(chart("Figure 5", "backlog threshold", "images waiting", "images"))
+    for title, rule in zip(DRAWN, ("backlog threshold", "queueing", "DS2"), strict=True):
+        charts += [chart(title, rule, "response", "s"), chart(title, rule, "instances", "")]
+    return charts
 
 
 def findings(setting: Setting, results: Results) -> Study:
@@ -143,26 +189,11 @@ def findings(setting: Setting, results: Results) -> Study:
         claims(results),
         [TEXT.calibration("images", fitted, held_back)],
         distances({"": table}),
+        figures(setting, results),
         runs=len(results["DS2"]),
         intervals=len(SHAPE),
     )
 
 
-def claims(results: Results) -> tuple[Claim, ...]:
-    evidence = {
-        f"{rule}, {name}": mean_of(name, runs) for rule, runs in results.items() for name in FITTED
-    }
-    instances, response_s = (
-        {rule: evidence[f"{rule}, {name}"] for rule in results} for name in FITTED
-    )
-    most = instances["queueing"] == max(instances.values())
-    fewest = instances["backlog threshold"] == min(instances.values())
-    between = (
-        instances["backlog threshold"] < instances["DS2"] < instances["queueing"]
-        and response_s["queueing"] < response_s["DS2"] < response_s["backlog threshold"]
-    )
-    return (
-        TEXT.claim("R1", response_s["queueing"] <= 1.1 and most, evidence),
-        TEXT.claim("R2", fewest and response_s["backlog threshold"] > 10.0, evidence),
-        TEXT.claim("R3", between, evidence),
-    )
+def claims(results: Results) -> list[Claim]:
+    return judge(TEXT, {("images", rule): runs for rule, runs in results.items()})

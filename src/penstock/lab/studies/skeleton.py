@@ -5,15 +5,16 @@ from a cell to its result, and tables, charts and claims from the results. Its p
 in ``NAME.md``, what the paper printed in ``data/NAME.json``.
 """
 
-from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from importlib.resources import files
+from re import fullmatch
 from typing import Any, Generic, TypeVar
 
 import msgspec
-from msgspec import Struct
+from msgspec import Struct, structs
 
-from penstock.lab.experiments.process_pool import run_in_processes
+from penstock.lab.experiments.process_pool import ItemRunner, run_in_processes
 from penstock.lab.experiments.statistics import mean
 from penstock.lab.studies.study import (
     Calibration,
@@ -24,6 +25,7 @@ from penstock.lab.studies.study import (
     Figure,
     Metric,
     Study,
+    StudyRow,
 )
 
 #: Called now and then with a few words on how far a reproduction has come.
@@ -34,6 +36,8 @@ Output = TypeVar("Output")
 Key = TypeVar("Key", bound=Hashable)
 
 Numbers = Mapping[str, float]
+#: What may stand before the colon in a paragraph of a claim.
+LABELS = ("Holds if", "By construction", "Not tested", "Why not")
 Printed = dict[str, dict[str, dict[str, float]]]  #: Numbers of a paper: table, row, column.
 
 
@@ -48,10 +52,36 @@ class Prose(Struct, frozen=True):
         """A section as one line, with values filled in."""
         return " ".join(self.sections[section].split()).format(**values)
 
-    def claim(self, name: str, holds: bool, evidence: Numbers, where: str = "") -> Claim:
-        """The claim of the section `name`, with the reason after "Why not:" if it does not hold."""
-        text, _, reason = self.text(name, where=where).partition(" Why not: ")
-        return Claim(name, text, holds, dict(evidence), "" if holds else reason)
+    def conditions(self) -> dict[str, str]:
+        """What stands after "Holds if:" in the sections of claims: a letter and a number each."""
+        names = (name for name in self.sections if fullmatch(r"[A-Z]\d+", name))
+        return {name: self._parts(name).get("Holds if", "") for name in names}
+
+    def claim(
+        self,
+        name: str,
+        holds: bool | None,
+        evidence: Numbers,
+        where: str = "",
+        intervals: Numbers | None = None,
+    ) -> Claim:
+        """The claim of the section `name`, with the reason of its verdict."""
+        parts = self._parts(name)
+        given = parts.get("By construction", "")
+        reasons = {None: [parts.get("Not tested", "")], True: [given], False: [where]}[holds]
+        if holds is False:
+            reasons.append(parts.get("Why not", ""))
+        numbers = {**evidence}, ". ".join(filter(None, reasons)), {**(intervals or {})}
+        return Claim(name, parts[""], holds, *numbers, is_given=bool(given))
+
+    def _parts(self, name: str) -> dict[str, str]:
+        """The paragraphs of a claim by what stands before their colon; its sentence has nothing."""
+        found = {}
+        for paragraph in self.sections[name].strip().split("\n\n"):
+            label, colon, rest = " ".join(paragraph.split()).partition(": ")
+            known = colon and label in LABELS
+            found[label if known else ""] = rest if known else " ".join(paragraph.split())
+        return found
 
     def calibration(
         self, job: str, fitted: Numbers, errors: Numbers | None = None, **values: object
@@ -70,7 +100,8 @@ class Prose(Struct, frozen=True):
     ) -> Study:
         """The study with what came out of its runs; the protocol tells `numbers`."""
         source, protocol = self.text("Source"), self.text("Protocol", **numbers)
-        judged = tuple(tables), tuple(claims), tuple(distances), tuple(calibrations)
+        shown = (*tables, *explained(self.study))
+        judged = shown, tuple(claims), tuple(distances), tuple(calibrations)
         return Study(self.study, self.title, source, protocol, *judged, tuple(figures))
 
 
@@ -91,6 +122,22 @@ def data(study: str, kind: type[Item]) -> Item:
     """What ``data/STUDY.json`` holds."""
     content = files("penstock.lab.studies").joinpath("data", f"{study}.json").read_bytes()
     return msgspec.json.decode(content, type=kind)
+
+
+class _Tried(Struct, frozen=True):
+    study: str
+    title: str
+    paper: dict[str, float]
+    rows: dict[str, dict[str, float]]
+
+
+def explained(study: str) -> Iterator[Comparison]:
+    """Explanations that were tried by experiment (``python -m tools.explain_studies``)."""
+    for one in data("explained", list[_Tried]):
+        if one.study == study:
+            entries = [Entry("the paper", {**one.paper}, {})]
+            entries += [Entry(name, {}, {**row}) for name, row in one.rows.items()]
+            yield Comparison(one.title, tuple(map(Metric, one.paper)), tuple(entries))
 
 
 class _PrintedTables(Struct, frozen=True):
@@ -118,17 +165,22 @@ def printed(study: str) -> Printed:
 
 @dataclass(frozen=True)
 class Bench:
-    """Where a study makes its runs: in processes of this machine."""
+    """Where a study makes its runs: in processes of this machine, or with another `runner`."""
 
     processes: int | None = None
     say: Say = lambda _: None
+    runner: ItemRunner | None = None
 
     def run(self, work: Callable[[Item], Output], items: Sequence[Item], what: str) -> list[Output]:
         """The results of all items, in their order."""
         self.say(what)
-        return run_in_processes(
-            work, items, self.processes, lambda done: self.say(f"{what}: {done} of {len(items)}")
-        )
+
+        def progress(done: int) -> None:
+            self.say(f"{what}: {done} of {len(items)}")
+
+        if self.runner is not None:
+            return self.runner(work, items, progress)
+        return run_in_processes(work, items, self.processes, progress)
 
     def run_groups(
         self, work: Callable[[Item], Output], groups: Mapping[Key, Sequence[Item]], what: str
@@ -152,15 +204,32 @@ class StudyPlan(Generic[Item, Output]):
     cells: Callable[[Any], Mapping[Any, Sequence[Item]]] = lambda _: {}
     run: Callable[[Item], Output] | None = None
 
-    def reproduce(self, processes: int | None = None, say: Say = lambda _: None) -> Study:
+    def reproduce(
+        self,
+        processes: int | None = None,
+        say: Say = lambda _: None,
+        runner: ItemRunner | None = None,
+    ) -> Study:
         """Prepare, run all cells, judge."""
-        bench = Bench(processes, say)
+        bench = Bench(processes, say, runner)
         prepared = self.prepare(bench)
         if self.run is None:
             return self.findings(prepared, {})
         groups = self.cells(prepared)
         runs = sum(map(len, groups.values()))
-        return self.findings(prepared, bench.run_groups(self.run, groups, f"{runs} runs"))
+        results = bench.run_groups(self.run, groups, f"{runs} runs")
+        study = self.findings(prepared, results)
+        return structs.replace(study, rows=tuple(_rows(study.name, results)))
+
+
+def _rows(study: str, results: Mapping[Any, Sequence[Any]]) -> Iterator[StudyRow]:
+    """Every number of every run."""
+    for key, runs in results.items():
+        group, row = key if isinstance(key, tuple) else ("", key)
+        for number, one in enumerate(runs):
+            for name, value in structs.asdict(one).items():
+                if isinstance(value, float):
+                    yield StudyRow(study, group, row, number, name, value)
 
 
 def mean_of(name: str, results: Sequence[Struct]) -> float:

@@ -48,13 +48,20 @@ class Comparison(Struct, frozen=True):
 
 
 class Claim(Struct, frozen=True):
-    """What the paper says, whether it holds here, by which numbers, and why if it does not."""
+    """What the paper says, whether it holds here, by which numbers, and the reason of that."""
 
     claim: str
     text: str
-    holds: bool
+    holds: bool | None  #: ``None`` for one that cannot be tested here.
     evidence: dict[str, float]
     reason: str = ""
+    intervals: dict[str, float] = field(default_factory=dict)  #: Half of 95 %, by the evidence.
+    is_given: bool = False  #: A number of it was fitted: that it holds shows little.
+
+    @property
+    def counts(self) -> bool:
+        """Whether it is tested here, and could have failed or has."""
+        return self.holds is False or (self.holds is True and not self.is_given)
 
 
 class Distance(Struct, frozen=True):
@@ -100,9 +107,9 @@ class Chart(Struct, frozen=True, tag="chart", tag_field="kind"):
     drawn: str = "lines"  #: Or "steps" (a value holds until the next), or "points".
     log_x: bool = False
     log_y: bool = False
-    diagonal: bool = False  #: The line on which both sides are the same.
     trend: tuple[float, float] | None = None  #: Intercept and slope of a line.
     labels: list[list[str]] = field(default_factory=list)  #: Of points.
+    note: str = ""  #: What agrees with the paper and what does not.
 
 
 class Box(Struct, frozen=True):
@@ -120,6 +127,7 @@ class Boxes(Struct, frozen=True, tag="boxes", tag_field="kind"):
     title: str
     unit: str
     boxes: tuple[Box, ...]
+    note: str = ""
 
 
 class Bar(Struct, frozen=True):
@@ -138,9 +146,21 @@ class Bars(Struct, frozen=True, tag="bars", tag_field="kind"):
     unit: str
     bars: tuple[Bar, ...]
     wide: bool = False
+    note: str = ""
 
 
 Figure = Chart | Boxes | Bars
+
+
+class StudyRow(Struct, frozen=True):
+    """One number of one run, of a setting (`row`) on a query, job or load (`group`)."""
+
+    study: str
+    group: str
+    row: str
+    run: int
+    metric: str
+    value: float
 
 
 class Study(Struct, frozen=True):
@@ -155,10 +175,29 @@ class Study(Struct, frozen=True):
     distances: tuple[Distance, ...] = ()
     calibrations: tuple[Calibration, ...] = ()
     figures: tuple[Figure, ...] = ()
+    rows: tuple[StudyRow, ...] = ()
+
+    @property
+    def counted(self) -> list[Claim]:
+        return [claim for claim in self.claims if claim.counts]
 
     @property
     def held(self) -> int:
-        return sum(claim.holds for claim in self.claims)
+        return sum(claim.holds is True for claim in self.counted)
+
+    @property
+    def summary(self) -> str:
+        """How many claims hold, of those that were tested and could fail.
+
+        >>> Study("x", "X", "", "", (), (Claim("X1", "", None, {}),)).summary
+        '0 of 0 claims hold; 1 cannot be tested here'
+        """
+        rest = {
+            "hold by construction": sum(c.is_given and c.holds is True for c in self.claims),
+            "cannot be tested here": sum(c.holds is None for c in self.claims),
+        }
+        more = "".join(f"; {count} {what}" for what, count in rest.items() if count)
+        return f"{self.held} of {len(self.counted)} claims hold{more}"
 
 
 def mean_relative_error(pairs: Sequence[tuple[float, float]]) -> float:

@@ -14,6 +14,7 @@ import msgspec
 
 from penstock.core.errors import ConfigError
 from penstock.lab.experiments.statistics import Regression, regression
+from penstock.lab.studies.claims import Computed, judge
 from penstock.lab.studies.skeleton import Bench, Say, StudyPlan, printed, prose
 from penstock.lab.studies.study import Chart, ChartLine, Claim, Comparison, Entry, Metric, Study
 from penstock.lab.studies.varga_job import PARTITIONS, Order, StateSample
@@ -152,8 +153,8 @@ def _store_s(sample: StateSample) -> float:
     return sample.took_s / PARTITIONS
 
 
-def claims(samples: Sequence[StateSample], by_size: Lines, by_fleet: Lines) -> tuple[Claim, ...]:
-    found = []
+def claims(samples: Sequence[StateSample], by_size: Lines, by_fleet: Lines) -> list[Claim]:
+    found: dict[str, Computed] = {}
     for name, what in (("V1", "snapshot"), ("V2", "load")):
         line = by_size[what]
         evidence = {
@@ -164,7 +165,7 @@ def claims(samples: Sequence[StateSample], by_size: Lines, by_fleet: Lines) -> t
             "p": line.p,
         }
         holds = line.r_squared >= EXPLAINS and line.slope_low > 0.0
-        found.append(TEXT.claim(name, holds, evidence))
+        found[name] = holds, evidence, ""
     clear = [what for what, line in by_fleet.items() if line.p < 0.05 and line.r_squared > HARDLY]
     largest = max(one.state_bytes for one in samples)
     evidence = {}
@@ -176,7 +177,8 @@ def claims(samples: Sequence[StateSample], by_size: Lines, by_fleet: Lines) -> t
             if one.what == what and one.state_bytes == largest:
                 until = f"{what}: s until {one.executors} executors are done"
                 evidence[until] = one.took_s / one.executors
-    return (*found, TEXT.claim("V3", not clear, evidence, " and ".join(clear)))
+    where = f"it does for {' and '.join(clear)}"
+    return judge(TEXT, {}, found | {"V3": (not clear, evidence, where)})
 
 
 def _measured_table(samples: Sequence[StateSample]) -> Comparison:

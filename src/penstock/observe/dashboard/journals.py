@@ -9,7 +9,7 @@ import msgspec
 from msgspec import Struct
 
 from penstock.core.errors import ConfigError
-from penstock.core.journal import PART, JournalHeader, read_header
+from penstock.core.journal import PART, JournalHeader, decode_step, read_header
 from penstock.core.model import Step
 from penstock.observe.dashboard.server import JobBoard
 from penstock.observe.dashboard.state import KEPT_TURNS, WatchedJob
@@ -23,7 +23,6 @@ MOST_BYTES = 64 * 1024 * 1024
 #: A file is known by so much of its beginning, which has the time of its first step.
 HEAD_BYTES = 4096
 
-_decode = msgspec.json.Decoder(Step).decode
 _decode_header = msgspec.json.Decoder(JournalHeader).decode
 
 
@@ -105,7 +104,7 @@ class FollowedJournal:
 def _step(line: bytes) -> Step | None:
     """A line of a journal; a damaged one is left out."""
     try:
-        return _decode(line)
+        return decode_step(line)
     except (msgspec.MsgspecError, UnicodeDecodeError):
         return None
 

@@ -19,7 +19,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from importlib.resources import files
 from socketserver import TCPServer
 from typing import Any
-from urllib.parse import parse_qs, urlsplit
+from urllib.parse import SplitResult, parse_qs, urlsplit
 
 import msgspec
 
@@ -131,7 +131,7 @@ class DashboardRequest(BaseHTTPRequestHandler):
     server: DashboardServer
 
     def do_GET(self) -> None:
-        url = urlsplit(self.path)
+        url = parsed_url(self.path)
         if not self._is_expected_host():
             self._answer(HTTPStatus.FORBIDDEN, "text/plain", b"This name is not served here.\n")
         elif url.path in ("/page.css", "/page.js"):
@@ -162,11 +162,10 @@ class DashboardRequest(BaseHTTPRequestHandler):
         size = self.headers.get("Content-Length", "")
         if self.path != "/login" or not self.server.token or not self._is_expected_host():
             return self._refuse()
-        if not size.isdecimal() or int(size) > LONGEST_FORM:
+        if not size.isdecimal() or len(size) > 4 or int(size) > LONGEST_FORM:
             return self._answer(HTTPStatus.BAD_REQUEST, "text/plain", b"This is no login form.\n")
-        given = parse_qs(self.rfile.read(int(size)).decode("utf-8", "replace")).get("token", [""])[
-            0
-        ]
+        form = parse_qs(self.rfile.read(int(size)).decode("utf-8", "replace"))
+        given = form.get("token", [""])[0]
         if not hmac.compare_digest(given.encode(), self.server.token.encode()):
             return self._answer(HTTPStatus.UNAUTHORIZED, "text/html", asset("login.html"))
         name, value = self.server.cookie
@@ -185,7 +184,7 @@ class DashboardRequest(BaseHTTPRequestHandler):
 
     def _is_expected_host(self) -> bool:
         """Without a token, only names of this machine: a page elsewhere may resolve to it too."""
-        host = urlsplit(f"//{self.headers.get('Host', '')}").hostname or ""
+        host = parsed_url(f"//{self.headers.get('Host', '')}").hostname or ""
         return bool(self.server.token) or host == self.server.host or is_loopback(host)
 
     def _is_known(self) -> bool:
@@ -242,6 +241,14 @@ class DashboardRequest(BaseHTTPRequestHandler):
 
     def log_message(self, *_: Any) -> None:
         """Requests are not logged: nothing that a client sends belongs into the log of the job."""
+
+
+def parsed_url(text: str) -> SplitResult:
+    """What a client calls an address; one that is none has no host and no path."""
+    try:
+        return urlsplit(text)
+    except ValueError:
+        return urlsplit("")
 
 
 def is_loopback(host: str) -> bool:

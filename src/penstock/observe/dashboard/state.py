@@ -21,7 +21,13 @@ from penstock.core.model import (
 )
 from penstock.core.phrases import rate
 from penstock.observe.dashboard.limit import limit_now
-from penstock.observe.metrics import MetricTotals, Values, fold
+from penstock.observe.metrics import (
+    RECOMMENDED,
+    MetricTotals,
+    Values,
+    fold,
+    recommended_account,
+)
 from penstock.observe.report.account import rows
 from penstock.observe.report.series import begin_s, lines
 from penstock.settings.goal import Goal
@@ -79,7 +85,7 @@ class WatchedJob:
         """Start from nothing: another run has taken the place of this one."""
         self._steps: deque[Step] = deque(maxlen=KEPT_TURNS)
         self._whole: deque[Step] = deque(maxlen=HEAT_TURNS)
-        self._totals, self._since_s = MetricTotals(), 0.0
+        self._totals, self._since_s, self._acts = MetricTotals(), 0.0, True
 
     @property
     def last_at_s(self) -> float:
@@ -92,7 +98,9 @@ class WatchedJob:
                 return
             if not self._steps:
                 self._since_s = step.at_s
-            self._totals = fold(self._totals, step, self.limits, self.goal)
+            if step.receipt is not None:
+                self._acts = step.receipt.text != RECOMMENDED
+            self._totals = fold(self._totals, step, self.limits, self.goal, acts=self._acts)
             self._steps.append(slim(step))
             self._whole.append(step)
             self.version += 1
@@ -140,7 +148,11 @@ class WatchedJob:
             "limit": limit_now(whole, limits.max_executors),
             "executors": executor_heat(seen),
             "stages": stage_heat(seen),
-            "account": {"since_s": self._since_s, **account_of(totals, goal)},
+            "account": {
+                "since_s": self._since_s,
+                "recommended": "" if self._acts else recommended_account(totals, goal),
+                **account_of(totals, goal),
+            },
             "rows": rows(steps)[-MOST_ROWS:],
         }
 

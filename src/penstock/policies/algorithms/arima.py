@@ -1,9 +1,8 @@
 """What will arrive: an autoregression on differences, and the line that stands in for it.
 
-The history of a job is a list of mean rates over uneven intervals; `mean_rates` turns it into equal
-ones. `forecast_rps` fits ``ARIMA(p, 1, 0)`` by least squares with the order that the corrected
-Akaike criterion chooses, in a fraction of a millisecond; `auto_arima_rps` asks statsforecast
-instead, which takes a thousand times as long and needs the extra ``arima``.
+`forecast_rps` fits ``ARIMA(p, 1, 0)`` by least squares with the order that the corrected Akaike
+criterion chooses, in a fraction of a millisecond; `auto_arima_rps` asks statsforecast instead,
+which takes a thousand times as long and needs the extra ``arima``.
 """
 
 from __future__ import annotations

@@ -4,12 +4,12 @@ The symptoms are those of Dhalion, as Heron ships it. Backpressure is in millise
 Heron counts it; `held_back_fraction` brings what an engine measures into that form.
 """
 
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from math import ceil
 from typing import Any, Literal
 
 from penstock.core import phrases
-from penstock.core.knowledge import Knowledge
+from penstock.core.knowledge import Knowledge, SnapshotMetric
 from penstock.core.model import Decision, ExecutorSample, Fleet, Reason, Snapshot
 
 Metric = Literal["cpu_fraction", "memory_fraction", "throughput_rps"]
@@ -43,10 +43,7 @@ def missing(**measured: float | None) -> list[str]:
 
 
 def window_mean(
-    metric: Callable[[Snapshot], float | None],
-    snapshot: Snapshot,
-    knowledge: Knowledge,
-    window_s: float,
+    metric: SnapshotMetric, snapshot: Snapshot, knowledge: Knowledge, window_s: float
 ) -> float | None:
     """The mean over the window; the present value where the window is empty."""
     mean = knowledge.mean(metric, window_s)

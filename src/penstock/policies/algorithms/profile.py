@@ -39,7 +39,6 @@ class NeedsProfile(Protocol):
         downtime_s: float,
     ) -> Self:
         """The same policy with what the runs found."""
-        ...
 
 
 class ProfilingResult(Struct, frozen=True, forbid_unknown_fields=True):

@@ -1,9 +1,8 @@
 """Recovery: how long a job needs to catch up after a stop, predicted and measured.
 
-A rescale or a failure stops the job. What came since the last checkpoint is read again, what
-arrives during the stop waits, and all of it is worked off by the capacity that the load leaves
-free. Afterwards the difference between arrivals and throughput tells when the job was back to
-normal, and whether the assumed downtime was too short or too long.
+What came since the last checkpoint is read again, what arrives during the stop waits, and all of
+it is worked off by the capacity that the load leaves free. Afterwards the difference between
+arrivals and throughput tells whether the assumed downtime was too short or too long.
 """
 
 from __future__ import annotations

@@ -7,6 +7,7 @@ import dataclasses
 import re
 from collections.abc import Callable, Iterator
 from functools import partial
+from itertools import product
 from math import inf, isfinite, nan
 from typing import Any
 
@@ -95,11 +96,8 @@ def documents_its_parameters(policy: Policy) -> None:
 def has_the_file_that_its_name_promises(policy: Policy) -> None:
     """Of the table: `name` is policies/name.py or policies/folder/name.py; others are anywhere."""
     module = type(policy).__module__
-    for name, kind in POLICIES.items():
-        if kind is not type(policy):
-            continue
-        place = rf"penstock\.policies\.(\w+\.)?{name}"
-        assert re.fullmatch(place, module), (
+    for name in (name for name, kind in POLICIES.items() if kind is type(policy)):
+        assert re.fullmatch(rf"penstock\.policies\.(\w+\.)?{name}", module), (
             f"the table calls it {name!r}, but its module is {module}: "
             f"it must be policies/{name}.py or policies/<folder>/{name}.py"
         )
@@ -166,15 +164,13 @@ def decides_the_same_after_a_restart(policy: Policy) -> None:
 
 def starts_cold(policy: Policy) -> None:
     """Without a history it decides soundly, whether the fleet is small, large or empty."""
-    for shape in SHAPES:
-        for executors in (0, 1, 4, 40):
-            for knows_snapshot in (False, True):
-                snapshot = made_up_snapshot(shape, 30, START_AT_S, executors)
-                knowledge = Knowledge()
-                if knows_snapshot:
-                    knowledge.learn(snapshot, snapshot.at_s)
-                where = f"on a cold start with {executors} executors ({shape})"
-                _assert_sound(ask(policy, snapshot, knowledge, where), where)
+    for shape, executors, knows_snapshot in product(SHAPES, (0, 1, 4, 40), (False, True)):
+        snapshot = made_up_snapshot(shape, 30, START_AT_S, executors)
+        knowledge = Knowledge()
+        if knows_snapshot:
+            knowledge.learn(snapshot, snapshot.at_s)
+        where = f"on a cold start with {executors} executors ({shape})"
+        _assert_sound(ask(policy, snapshot, knowledge, where), where)
 
 
 def holds_when_nothing_is_measured(policy: Policy) -> None:

@@ -157,20 +157,17 @@ class Daedalus:
         return SizeChoice(most, "largest")
 
     def _sampled(
-        self,
-        memory: DaedalusMemory,
-        snapshot: Snapshot,
-        knowledge: Knowledge,
-        since_rescale_s: float,
+        self, memory: DaedalusMemory, snapshot: Snapshot, knowledge: Knowledge, since_s: float
     ) -> DaedalusMemory:
         """The lines with one more sample per warm executor; they start again after a rescale."""
         lines: dict[str, regression.RunningRegression] = {}
-        is_settled = since_rescale_s >= self.executor_warmup_s
+        is_settled = since_s >= self.executor_warmup_s
         last_s = -inf if memory.planned_at_s is None else memory.planned_at_s
-        is_same_fleet = is_settled and since_rescale_s > knowledge.now_s - last_s
+        is_same_fleet = is_settled and since_s > knowledge.now_s - last_s
         known = memory.lines if is_same_fleet else {}
         born_by_s = snapshot.at_s - self.executor_warmup_s if is_settled else -inf
-        past = self._since_last_plan(snapshot, knowledge)
+        window = knowledge.window(self.loop_s)
+        past = [s for s in window if snapshot.at_s - s.at_s < self.loop_s] or [snapshot]
         means = regression.executor_means(past)
         busiest: float | None = None
         for executor in snapshot.executors:
@@ -185,11 +182,6 @@ class Daedalus:
         if busiest is not None and working is not None:
             full_cpu = full_cpu.seen(working, busiest)
         return structs.replace(memory, lines=lines, full_cpu=full_cpu)
-
-    def _since_last_plan(self, snapshot: Snapshot, knowledge: Knowledge) -> Sequence[Snapshot]:
-        """The snapshots of the last loop, each of which covers the time since the one before it."""
-        past = [s for s in knowledge.window(self.loop_s) if snapshot.at_s - s.at_s < self.loop_s]
-        return past or [snapshot]
 
     def _watched(
         self, memory: DaedalusMemory, snapshot: Snapshot, knowledge: Knowledge

@@ -3,11 +3,11 @@
 There are two ways to know. Busy time: who does 100 records/s in half of the time could do 200.
 And observation: a source that works off a backlog shows what it can do, apart from the time
 in which those behind it hold it back. The second is believed when the first promises much more.
-Before that come rates and means over a window of samples, and when such a window is full.
 """
 
 from collections.abc import Callable, Iterable, Sequence
 from decimal import ROUND_HALF_UP, Decimal
+from functools import partial
 from math import inf, isfinite, isinf
 
 from msgspec import Struct
@@ -148,12 +148,9 @@ def observed_series_rps(
     [1250.0, None]
     """
     series: list[float | None] = []
-
-    def mean_so_far_rps() -> float | None:
-        return mean(series, min_observations)
-
+    mean_so_far = partial(mean, series, min_observations)
     for sample in samples:
-        series.append(observed_rps(sample, mean_so_far_rps, lag_threshold_s=lag_threshold_s))
+        series.append(observed_rps(sample, mean_so_far, lag_threshold_s=lag_threshold_s))
     return series
 
 

@@ -1,8 +1,7 @@
 """How far and how fast an autoscaler may scale: ``spec.behavior``, stabilisation, rate limits.
 
 A policy that scales the Kubernetes way works out what its metrics ask for, says so with
-`metric_reason`, and hands both to `settle`. Bounds are guards. What is remembered between turns is
-`Recommendations`, and only as much of it as can still matter.
+`metric_reason`, and hands both to `settle`. Bounds are guards.
 """
 
 from collections.abc import Iterable, Sequence
@@ -120,18 +119,14 @@ def paces(behavior: Behavior, down_window_s: float = 300.0) -> Paces:
     >>> paces(Behavior()).down.window_s, paces(Behavior()).up.policies[0].value
     (300.0, 4)
     """
-    return Paces(
-        _filled(behavior.scale_up, 0.0, DEFAULT_UP),
-        _filled(behavior.scale_down, down_window_s, DEFAULT_DOWN),
-    )
 
+    def filled(rules: ScalingRules, window_s: float, policies: tuple[ScalingPolicy, ...]) -> Pace:
+        window_s = window_s if rules.window_s is None else rules.window_s
+        own = policies if rules.policies is None else rules.policies
+        return Pace(window_s, rules.select or "Max", own)
 
-def _filled(rules: ScalingRules, window_s: float, policies: tuple[ScalingPolicy, ...]) -> Pace:
-    return Pace(
-        window_s if rules.window_s is None else rules.window_s,
-        rules.select or "Max",
-        policies if rules.policies is None else rules.policies,
-    )
+    down = filled(behavior.scale_down, down_window_s, DEFAULT_DOWN)
+    return Paces(filled(behavior.scale_up, 0.0, DEFAULT_UP), down)
 
 
 def replica_limit(

@@ -77,12 +77,12 @@ class Varga:
         if rate_rps is None:
             return not_measured(current, "throughput_rps", memory=past)
         slope_rps = knowledge.slope(excess_backlog_records, self.window_s) or 0.0
-        grows = 0.0
+        grows, threshold = 0.0, self.lag_threshold_records
         if rate_rps > 0.0:
-            grows = lag_metric(
-                lag, self.lag_threshold_records, slope_rps=slope_rps, rate_rps=rate_rps
-            )
-        cooling = self.version == 2 and self._has_changed(knowledge)
+            grows = lag_metric(lag, threshold, slope_rps=slope_rps, rate_rps=rate_rps)
+        # Equation 3.6: executors that came, went or were lost within the cooldown.
+        sizes = {past.fleet.registered for past in knowledge.window(self.cooldown_s)}
+        cooling = self.version == 2 and len(sizes) > 1
         if cooling:
             grows = used = 0.0
         target = self.utilization_target_fraction
@@ -114,11 +114,6 @@ class Varga:
         if snapshot.trigger_interval_s is not None:
             return window_mean(_slots_in_use, snapshot, knowledge, self.window_s)
         return _operators_in_use(snapshot.operators, count_sources=self.count_sources)
-
-    def _has_changed(self, knowledge: Knowledge) -> bool:
-        """Equation 3.6: executors that came, went or were lost within the cooldown."""
-        seen = {past.fleet.registered for past in knowledge.window(self.cooldown_s)}
-        return len(seen) > 1
 
     def _replicas(self, current: int, ready: int, metric: float, target: float) -> int:
         """An average value over pods that all report the same, in thousandths."""

@@ -13,6 +13,7 @@ expected has more expensive records, unless batches of other sizes show that tas
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import pairwise
 from math import ceil
 
 from msgspec import Struct
@@ -23,12 +24,13 @@ from penstock.core.model import Batch, BatchStage
 BATCHES = 200.0  #: How many batches are remembered.
 FAR = 0.3  #: A task that took this much more or less than expected is news.
 RESIZED = 1.5  #: Sizes that differ by this factor show what a task costs without records.
-#: The most of what a task took at least that can be overhead; that least grows with each batch.
-MOST_OVERHEAD, LEAST_GROWS = 0.9, 1.005
+#: The most of what a task took at least that can be overhead. That least is doubled after 24
+#: batches: tasks start more slowly where more executors share the machines.
+MOST_OVERHEAD, LEAST_GROWS = 0.9, 1.03
 #: Sizes that vary by a fifth (squared: this) say half of what an overhead is, however many batches
 #: there were: the batch after a slow one is larger, which looks like an overhead and is none.
 DOUBT = 0.04
-LINE_BATCHES = 4.0  #: Of fewer batches the next one shows no overhead: they may be stragglers.
+LINE_BATCHES = 4.0  #: After fewer batches a longer task shows no overhead: it may be a straggler.
 FAST = 0.3  #: The weight of a batch in what a record costs.
 MANY_ROUNDS = 6.0  #: With as many, tasks of unequal length fill the gap that the last one leaves.
 
@@ -62,6 +64,7 @@ class StageCost(Struct, frozen=True, gc=False, array_like=True):
     inverse_cost: float = 0.0
     news: int = 0
     prior_s: float = 0.0
+    beside: bool = False  #: Whether it shares the slots with the stage before it.
 
     @property
     def record_s(self) -> float:
@@ -69,21 +72,25 @@ class StageCost(Struct, frozen=True, gc=False, array_like=True):
             return 0.0
         return max(0.0, self.last_took_s - self.overhead_s) / self.last_size
 
-    def with_batch(self, tasks: int, records: float, work_s: float) -> StageCost:
-        """The stage with one more batch. A batch that is far off counts if the next one is too."""
+    def with_batch(self, tasks: int, records: float, work_s: float, warm: float = 1.0) -> StageCost:
+        """The stage with one more batch. A batch that is far off counts if the next one is too.
+
+        `warm` is what the batch is worth: code that was not compiled yet says little.
+        """
         size, took_s = records / tasks, work_s / tasks
         if self.count == 0.0 or tasks != self.tasks:
             return self._restarted(tasks, size, took_s)
         expected_s = self.overhead_s + self.record_s * size
         if abs(took_s - expected_s) <= FAR * expected_s:
-            return self._added(size, took_s, None)
+            return self._added(size, took_s, None, warm)
         if not self.news:
             return replace(self, news=1)
         smaller = RESIZED * self.inverse * size < 1.0 and took_s > expected_s
-        smaller = smaller and self.count >= LINE_BATCHES
+        # A task that took no longer than larger ones was not slow: its records are not dearer.
+        smaller = smaller and (self.count >= LINE_BATCHES or took_s <= self.last_took_s)
         overhead_s = self._line_overhead_s(size, took_s) if smaller else None
         if overhead_s is not None:
-            return self._added(size, took_s, overhead_s)
+            return self._added(size, took_s, overhead_s, warm)
         return self._restarted(tasks, size, took_s)
 
     def _restarted(self, tasks: int, size: float, took_s: float) -> StageCost:
@@ -91,20 +98,22 @@ class StageCost(Struct, frozen=True, gc=False, array_like=True):
         least_s = min(took_s, self.least_s or took_s)
         overhead_s = min(self.overhead_s, MOST_OVERHEAD * least_s)
         first = StageCost(tasks, overhead_s, least_s, size, took_s, 1.0, 1.0 / size, took_s / size)
-        return replace(first, prior_s=overhead_s)
+        return replace(first, prior_s=overhead_s, beside=self.beside)
 
     def _line_overhead_s(self, size: float, took_s: float) -> float | None:
         """The overhead with which a smaller batch costs the same per record as those before."""
         overhead_s = (took_s / size - self.cost_s) / (1.0 / size - self.inverse)
         return overhead_s if 0.0 <= overhead_s * self.inverse < self.cost_s else None
 
-    def _added(self, size: float, took_s: float, overhead_s: float | None) -> StageCost:
-        weight = max(1.0 / (self.count + 1.0), 1.0 / BATCHES)
+    def _added(
+        self, size: float, took_s: float, overhead_s: float | None, warm: float
+    ) -> StageCost:
+        weight = max(warm / (self.count + warm), warm / BATCHES)
         smaller, dearer_s = 1.0 / size - self.inverse, took_s / size - self.cost_s
         inverse_inverse = (1.0 - weight) * (self.inverse_inverse + weight * smaller * smaller)
         inverse_cost = (1.0 - weight) * (self.inverse_cost + weight * smaller * dearer_s)
         inverse, cost_s = self.inverse + weight * smaller, self.cost_s + weight * dearer_s
-        count = min(self.count + 1.0, BATCHES)
+        count = min(self.count + warm, BATCHES)
         prior_s = self.prior_s if overhead_s is None else overhead_s
         # A smaller batch that took longer than expected shows that no task is as fast as once.
         least_s = min(took_s, LEAST_GROWS * self.least_s) if overhead_s is None else took_s
@@ -126,7 +135,24 @@ class StageCost(Struct, frozen=True, gc=False, array_like=True):
             inverse_inverse,
             inverse_cost,
             prior_s=prior_s,
+            beside=self.beside,
         )
+
+
+def length_s(stages: Sequence[tuple[int, float, bool]], slots: float) -> float:
+    """How long stages take of which tasks, core-seconds and "beside the one before" are given.
+
+    Two stages of 8 tasks of 1 s each take nearly 2 rounds each on 6 slots, 3 if they share them:
+
+    >>> [round(length_s([(8, 8.0, False), (8, 8.0, beside)], 6), 1) for beside in (False, True)]
+    [3.9, 3.1]
+    """
+    total_s, tasks, work_s = 0.0, 0, 0.0
+    for count, own_s, beside in stages:
+        if not beside and tasks:
+            total_s, tasks, work_s = total_s + rounds(tasks, slots) * work_s / tasks, 0, 0.0
+        tasks, work_s = tasks + count, work_s + own_s
+    return total_s + rounds(tasks, slots) * work_s / tasks if tasks else total_s
 
 
 def rounds(tasks: int, slots: float) -> float:
@@ -161,11 +187,18 @@ def span_s(stages: Sequence[BatchStage]) -> float:
     return total_s
 
 
-def learn_stages(known: Sequence[StageCost], batch: Batch) -> tuple[StageCost, ...]:
+def learn_stages(
+    known: Sequence[StageCost], batch: Batch, warm: float = 1.0
+) -> tuple[StageCost, ...]:
     """The stages with one more batch. With other stages than before, all is learned from it."""
     if len(known) != len(batch.stages):
         known = [StageCost(stage.tasks) for stage in batch.stages]
+    # A stage that needs what another writes begins after it; others take the slots that are free.
+    besides = [stage.begin_s < before.end_s for before, stage in pairwise(batch.stages)]
+    known = [
+        replace(one, beside=is_so) for one, is_so in zip(known, [False, *besides], strict=True)
+    ]
     return tuple(
-        cost.with_batch(stage.tasks, batch.input_records, stage.work_s)
+        cost.with_batch(stage.tasks, batch.input_records, stage.work_s, warm)
         for cost, stage in zip(known, batch.stages, strict=True)
     )

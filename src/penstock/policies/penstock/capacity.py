@@ -16,8 +16,7 @@ delays does not shrink with more executors and is kept apart (`serial`).
 from __future__ import annotations
 
 from collections.abc import Sequence
-from math import inf, sqrt
-from typing import NamedTuple
+from math import exp, inf, sqrt
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -27,65 +26,38 @@ from penstock.policies.penstock.account import (
     StageCost,
     driver_s,
     learn_stages,
-    rounds,
+    length_s,
     span_s,
+)
+from penstock.policies.penstock.estimate import (
+    AFTER_CHANGE,
+    FORGET_S,
+    OUTLIER_SIGMAS,
+    CapacityEstimate,
+    WorkMeasurement,
+    updated,
 )
 
 CONTENTION = 0.01  #: What each further executor costs all others, where nothing else is known.
 WARM_UP_S = 20.0  #: How long an executor warms up, where the user gives no time.
+#: Java compiles code while it runs: a batch on executors that are all new may take this part of
+#: what records cost too much. It falls to a third in this time.
+COLD_EXCESS, COLD_S = 0.5, 30.0
+#: However new executors are, a batch on them says something.
+COLDEST = 0.8
+#: One measurement may be too high by this: batches of one size do not tell overhead from work. And
+#: one without stages by this: that all slots were busy is the worst case.
+FIRST_DOUBT, BARE_DOUBT = 0.3, 1.0
 #: Imbalance up to this comes from executors that differ; more is a slow task or key.
 USUAL_IMBALANCE = 1.3
 #: The worker with a hot key is further from the others than this times their own range.
 APART = 1.5
 MORE_THAN_GAUGES = 3.0  #: What the measurements before are worth when a job was seen at its limit.
 GAUGE_ERROR = 0.025  #: The relative error of a busy gauge that does not average out.
-FEWEST_RECORDS = 100  #: Smaller batches say nothing about the cost of a record.
+FEWEST_RECORDS = 10  #: Smaller batches say nothing of what a record costs, however dear it is.
 MANY_TASKS = 1000  #: Of a batch whose tasks are not known: as many as make any fleet busy.
 PLATFORM = 0.1  #: The weight of a batch in what belongs to the platform.
 LEAST_LEFT = 0.5  #: Overhead that one batch shows leaves this part of the work to the records.
-FORGET_S = 90.0  #: Seconds after which a measurement counts for a third.
-BUSY_WHEN_FULL = 0.95  #: What a busy gauge shows of a full operator, before it was seen full.
-FIRST_NOISE = 0.06  #: The relative deviation of one measurement, before it is known.
-#: How many deviations off is an outlier. From the second outlier in a row on they are a change of
-#: the job, if their sum reaches the second number.
-OUTLIER_SIGMAS, CHANGE_SIGMAS = 2.5, 10.0
-IN_A_ROW_S = 30.0  #: Outliers that are further apart are not in a row.
-CONFIRMED = 4.0  #: How many measurements confirm a change.
-AFTER_CHANGE = 6.0  #: What the measurements before are worth in another fleet: executors differ.
-
-
-class CapacityEstimate(Struct, frozen=True, gc=False, omit_defaults=True):
-    """What is known of a job."""
-
-    work_s: float | None = None  #: Core-seconds per record.
-    serial_s: float = 0.0  #: Seconds per record.
-    fixed_s: float | None = None
-    busy_when_full: float = BUSY_WHEN_FULL
-    noise: float = FIRST_NOISE  #: The relative deviation of one measurement.
-    samples: float = 0.0  #: How many measurements the estimate is worth.
-    outlier_run: float = 0.0  #: The sum of the deviations of outliers in a row.
-    executors: int = 0
-    at_s: float = 0.0
-    stages: tuple[StageCost, ...] = ()  #: Of measured batches.
-    stretch: float = 1.0  #: How much longer stages take than the rounds of their mean tasks.
-    before: CapacityEstimate | None = None  #: Before a change that is not confirmed yet.
-    part: float | None = None  #: Of all records, where several queries share the fleet.
-    others: float | None = None  #: The slots that the other queries use.
-
-
-class WorkMeasurement(NamedTuple):
-    """The work of a record by one measurement, at a size where a core-second takes `wave_s`.
-
-    `share` is the part of all work that records take, by this measurement or by what was known.
-    The rest is overhead; its errors are errors in the work of a record, divided by `share`.
-    """
-
-    work_s: float
-    serial_s: float
-    wave_s: float
-    executors: int
-    at_s: float
-    share: float = 1.0
 
 
 class Capacity(Struct, frozen=True, gc=False):
@@ -95,6 +67,7 @@ class Capacity(Struct, frozen=True, gc=False):
     cores: int
     most: int | None = None  #: Executors beyond these have nothing to do.
     of_all: bool = False  #: Count the records of all queries, in the mix that they have.
+    hope: float = 0.0  #: The part by which it is taken to be higher than measured.
 
     def rps(self, executors: int) -> float:
         known = self.track
@@ -104,7 +77,14 @@ class Capacity(Struct, frozen=True, gc=False):
             return 0.0
         wave_s = wave_seconds(known.stages, executors, self.cores, known.others or 0.0)
         part = known.part if self.of_all and known.part else 1.0
-        return 1.0 / part / (known.work_s * wave_s + known.serial_s)
+        return (1.0 + self.hope) / part / (known.work_s * wave_s + known.serial_s)
+
+    @property
+    def doubt(self) -> float:
+        """The part by which it may be higher than believed: it was measured cold, or seldom."""
+        first = FIRST_DOUBT if self.track.has_stages else BARE_DOUBT
+        seldom = first / max(1.0, self.track.samples)
+        return seldom + COLD_EXCESS * self.track.cold if self.track.fixed_s else 0.0
 
     def fixed_s(self, executors: int) -> float:
         """What a batch costs before its first record."""
@@ -112,8 +92,13 @@ class Capacity(Struct, frozen=True, gc=False):
         if known.fixed_s is None or executors < 1:
             return 0.0
         slots = slots_left(executors * self.cores, known.others)
-        tasks_s = sum(rounds(one.tasks, slots) * one.overhead_s for one in known.stages)
-        return known.fixed_s + known.stretch * tasks_s
+        each = [(one.tasks, one.tasks * one.overhead_s, one.beside) for one in known.stages]
+        return known.fixed_s + known.stretch * length_s(each, slots)
+
+    @property
+    def other_error(self) -> float:
+        """The relative standard error of a size that was not measured lately: executors differ."""
+        return self.track.noise / sqrt(AFTER_CHANGE)
 
     def error(self, now_s: float) -> float:
         """The relative standard error; grows again while nothing is measured."""
@@ -161,8 +146,8 @@ def wave_seconds(
     work_s = sum(one.record_s for one in stages)
     if work_s <= 0.0:
         return contention / slots
-    length = sum(one.record_s * rounds(one.tasks, slots) / one.tasks for one in stages)
-    return contention * length / work_s
+    each = [(one.tasks, one.record_s, one.beside) for one in stages]
+    return contention * length_s(each, slots) / work_s
 
 
 def learn(
@@ -192,9 +177,29 @@ def _learn_batches(
     # Where no more executors than now had a part in a batch, cold ones can prove it cheaper.
     growing = previous is not None and previous.fleet.active <= fleet.active <= fleet.target
     for batch in snapshot.batches:
-        if batch.input_records and (settled or growing):
+        if not batch.input_records or not (settled or growing):
+            continue
+        measured = bool(batch.stages)
+        lost = not measured and batch.started_at_s - known.at_s >= FORGET_S
+        # What was inferred from durations does not go with what is measured.
+        if measured != known.has_stages and (measured or lost):
+            known = CapacityEstimate(part=known.part, others=known.others, has_stages=measured)
+        if measured == known.has_stages:
             known = _learn_batch(known, with_stages(batch, snapshot), snapshot, settled)
     return known
+
+
+def coldness(snapshot: Snapshot, at_s: float) -> float:
+    """How new the executors are, in the mean: 1 if all have just started, a third after `COLD_S`.
+
+    >>> from penstock.core.model import ExecutorSample, Fleet
+    >>> new, old = ExecutorSample("1", 970.0), ExecutorSample("0", 1.0)
+    >>> round(coldness(Snapshot(1000.0, Fleet(2, 2, 2), executors=(old, new)), 1000.0), 2)
+    0.18
+    """
+    ages_s = [at_s - one.started_at_s for one in snapshot.executors if one.started_at_s > 0.0]
+    cold = sum(exp(-max(0.0, age_s) / COLD_S) for age_s in ages_s)
+    return min(COLDEST, cold / max(1, len(snapshot.executors)))
 
 
 def with_stages(batch: Batch, snapshot: Snapshot) -> Batch:
@@ -214,10 +219,13 @@ def _learn_batch(
     if _lost_a_stage(known, batch):
         return known
     slots = slots_left(fleet.active * fleet.cores_per_executor, known.others)
-    stages = learn_stages(known.stages, batch)
+    # A cold fleet that does more than was thought proves it: that counts in full.
+    cold = coldness(snapshot, batch.started_at_s) if settled else 0.0
+    stages = learn_stages(known.stages, batch, 1.0 - cold)
     core_s = _core_s(stages, batch)
     # How long the stages would take if all tasks were alike.
-    even_s = sum(rounds(one.tasks, slots) * one.work_s / one.tasks for one in batch.stages)
+    pairs = zip(stages, batch.stages, strict=True)
+    even_s = length_s([(one.tasks, one.work_s, cost.beside) for cost, one in pairs], slots)
     longer = span_s(batch.stages) / max(even_s, 1e-9)
     # Not even full slots are faster than this.
     full = sum(one.work_s for one in batch.stages) / slots / max(even_s, 1e-9)
@@ -239,7 +247,11 @@ def _learn_batch(
     # Records that have become cheaper leave more overhead, which does not make them uncertain.
     largest_s = records * max(core_s, known.work_s or 0.0)
     share = min(1.0, largest_s / sum(one.work_s for one in batch.stages))
-    return updated(known, WorkMeasurement(work_s, serial_s, wave_s, fleet.active, at_s, share))
+    overhead_s = sum(one.tasks * one.overhead_s for one in stages) / records
+    return updated(
+        known,
+        WorkMeasurement(work_s, serial_s, wave_s, fleet.active, at_s, share, cold, overhead_s),
+    )
 
 
 def _lost_a_stage(known: CapacityEstimate, batch: Batch) -> bool:
@@ -334,62 +346,3 @@ def _settled(snapshot: Snapshot, previous: Snapshot | None, warmup_s: float) -> 
     newest_s = max((one.started_at_s for one in snapshot.executors), default=-inf)
     begin_s = min((one.started_at_s for one in snapshot.batches), default=snapshot.at_s)
     return begin_s - newest_s >= warmup_s or newest_s <= 0.0
-
-
-def updated(known: CapacityEstimate, one: WorkMeasurement) -> CapacityEstimate:
-    """The estimate with one more measurement, which counts more the fewer and vaguer there were.
-
-    A single outlier is a straggler and is clipped. Several in a row mean that the job has changed,
-    and what was known before is dropped, unless the next measurements confirm it.
-    """
-    work_s, serial_s, executors, at_s = one.work_s, one.serial_s, one.executors, one.at_s
-    known = _confirm_or_revert(known, one)
-    worth = one.share * one.share
-    if known.work_s is None:
-        return replace(
-            known, work_s=work_s, serial_s=serial_s, samples=worth, executors=executors, at_s=at_s
-        )
-    off = _off(known, one)
-    far = OUTLIER_SIGMAS * max(0.02, known.noise) / one.share
-    deviations = OUTLIER_SIGMAS * off / far if abs(off) > far else 0.0
-    again = known.outlier_run * deviations > 0.0 and at_s - known.at_s < IN_A_ROW_S
-    outlier_run = deviations + known.outlier_run if again else deviations
-    samples, before = known.samples, known.before
-    if executors != known.executors:
-        samples = min(samples, AFTER_CHANGE)
-    if again and abs(outlier_run) >= CHANGE_SIGMAS:
-        samples, outlier_run, before = 0.0, 0.0, replace(known, outlier_run=0.0, before=None)
-    else:
-        # In the same proportion: a straggler says nothing about what is serial.
-        shrink = (1.0 + max(-far, min(far, off))) / (1.0 + off)
-        work_s, serial_s = work_s * shrink, serial_s * shrink
-    # After a gap one measurement alone must not replace all that was known.
-    gap_s = min(max(0.0, at_s - known.at_s), FORGET_S / 4.0)
-    weight = max(worth * gap_s / FORGET_S, worth / (samples + worth))
-    clipped = min((off * one.share) ** 2, 36.0 * known.noise**2)
-    return replace(
-        known,
-        work_s=known.work_s + weight * (work_s - known.work_s),
-        serial_s=known.serial_s + weight * (serial_s - known.serial_s),
-        noise=max(0.01, sqrt(known.noise**2 + 0.005 * (clipped - known.noise**2))),
-        samples=min(samples + worth, 2.0 / weight - 1.0),
-        outlier_run=outlier_run,
-        executors=executors,
-        at_s=max(at_s, known.at_s),
-        before=before,
-    )
-
-
-def _confirm_or_revert(known: CapacityEstimate, one: WorkMeasurement) -> CapacityEstimate:
-    """The estimate before its last change if `one` contradicts that change."""
-    if known.before is None:
-        return known
-    if abs(_off(known.before, one)) < abs(_off(known, one)):
-        return known.before
-    return replace(known, before=None) if known.samples >= CONFIRMED else known
-
-
-def _off(known: CapacityEstimate, one: WorkMeasurement) -> float:
-    """By how much a measurement is off what is known, as a fraction of that."""
-    known_s = (known.work_s or 0.0) * one.wave_s + known.serial_s
-    return (one.work_s * one.wave_s + one.serial_s) / max(known_s, 1e-12) - 1.0

@@ -9,7 +9,7 @@ Days are those of UTC: when clocks change, the shape is an hour off until it is 
 
 from __future__ import annotations
 
-from math import floor
+from math import floor, inf
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -139,6 +139,7 @@ def rounded(value: float, digits: int = 4) -> float:
     """A few digits are enough: all of this is in each line of a journal.
 
     >>> rounded(12345.678), rounded(0.98765432, 6)
-    (12350.0, 0.987654)
+    (12350, 0.987654)
     """
-    return float(f"{value:.{digits}g}")
+    short = float(f"{value:.{digits}g}")
+    return int(short) if 1e3 <= abs(short) < inf and short.is_integer() else short

@@ -33,10 +33,15 @@ class JobModel(Struct, frozen=True):
     capacity_rps: Array  #: Of each size when it never pauses, or a row of that for each step.
     fixed_s: float  #: What a batch costs besides its records; 0 for a dataflow.
     trigger_s: float | None  #: No batch takes less; 0: one follows the other; ``None``: a dataflow.
-    rescale_s: float  #: What a change of the fleet adds to the lag.
+    rescale_s: float  #: What a change of the fleet adds to the lag: growing, if they differ.
     slo_s: float  #: Records that wait longer are late.
     noise: float = 0.0  #: The relative deviation of the work of one batch.
     size_fixed_s: Array | None = None  #: `fixed_s` of each size, where it differs.
+    shrink_s: float | None = None  #: What shrinking adds to the lag; ``None`` is as `rescale_s`.
+
+    @property
+    def shrinking_s(self) -> float:
+        return self.rescale_s if self.shrink_s is None else self.shrink_s
 
     @property
     def floor_s(self) -> float:
@@ -202,7 +207,8 @@ class _Transition(NamedTuple):
 class CostToGo(Struct, frozen=True):
     """The least cost from every state on: `values[step][scenario, size, lag]`.
 
-    `stay`, `move` and `end_late` are what the steps cost, with and without a change of the fleet.
+    `stay`, `grow`, `shrink` and `end_late` are what the steps cost, with and without a change of
+    the fleet.
     """
 
     job: JobModel
@@ -210,7 +216,8 @@ class CostToGo(Struct, frozen=True):
     lags_s: Array
     values: list[Array]
     stay: _Transition
-    move: _Transition
+    grow: _Transition
+    shrink: _Transition
     end_late: Array
 
 
@@ -226,14 +233,17 @@ def solve(
     lengths_s = np.asarray(steps_s, dtype=float)
     loads = np.maximum(scenarios.load_rps, 1e-6)
     late_price = prices.late_record * loads
-    stay = _transition(job, lags_s, lags_s, loads, late_price, lengths_s)
-    move = _transition(job, lags_s, lags_s + job.rescale_s, loads, late_price, lengths_s)
+    held_ups_s = 0.0, job.rescale_s, job.shrinking_s
+    after = {
+        held_up_s: _transition(job, lags_s, lags_s + held_up_s, loads, late_price, lengths_s)
+        for held_up_s in set(held_ups_s)
+    }
+    stay, grow, shrink = (after[held_up_s] for held_up_s in held_ups_s)
     end_late = _end_lateness(job, lags_s, late_price, lengths_s)
     grow_cost, shrink_cost = _move_costs(sizes, prices.move)
 
     shape = len(loads), len(sizes), len(lags_s)
     first = (np.arange(shape[0] * shape[1]) * shape[2]).reshape(shape[0], shape[1], 1)
-    diagonal = np.arange(shape[1])
     # At the horizon, what it costs to catch up with the SLO.
     excess_s = np.maximum(0.0, lags_s - job.slo_s * (1.0 if job.trigger_s is None else 0.5))
     value = np.broadcast_to(late_price[:, -1, None, None] * excess_s, shape)
@@ -244,16 +254,16 @@ def solve(
         value = stay.value(step, flat, first) + stay.late[step] + paid
         if len(sizes) > 1:
             # [scenario, to, from, lag]
-            onward, late = move.value(step, flat, first[:, :, None, :]), move.late[step]
-            grown = (onward + (grow_cost + paid[..., None])).min(axis=1) + late
-            shrunk = onward[:, diagonal, diagonal] + late + paid
+            onward = grow.value(step, flat, first[:, :, None, :])
+            grown = (onward + (grow_cost + paid[..., None])).min(axis=1) + grow.late[step]
+            shrunk = shrink.value(step, flat, first) + shrink.late[step] + paid
             shrunk = (shrunk[:, :, None, :] + shrink_cost).min(axis=1)
             value = np.minimum(value, np.minimum(grown, shrunk))
         if scenarios.changes is not None:
             value = (scenarios.changes[step] @ value.reshape(shape[0], -1)).reshape(shape)
         values.append(value)
     values.reverse()
-    return CostToGo(job, prices, lags_s, values, stay, move, end_late)
+    return CostToGo(job, prices, lags_s, values, stay, grow, shrink, end_late)
 
 
 def _transition(
@@ -293,14 +303,15 @@ def planned_sizes(plan: CostToGo, size: int, lag_s: float, steps_s: Sequence[flo
     all_sizes, move_cost = np.arange(len(sizes)), plan.prices.move * sizes
     here = int(np.argmin(np.abs(sizes - size)))
     # In the first scenario, [step, size, lag]; lateness may be the same for all sizes.
-    stay, move = (
+    stay, grow, shrink = (
         (kind.place[:, 0], kind.part[:, 0], np.broadcast_to(kind.late[:, 0], kind.part[:, 0].shape))
-        for kind in (plan.stay, plan.move)
+        for kind in (plan.stay, plan.grow, plan.shrink)
     )
     for step, length_s in enumerate(steps_s):
         near = int(np.argmin(np.abs(lags_s - lag_s)))
         row = np.minimum(all_sizes, here)  # one that grows works at its old size until the next
-        place, part, late = (each[step, row, near] for each in move)
+        place, part, late = (each[step, row, near] for each in grow)
+        place[:here], part[:here], late[:here] = (each[step, :here, near] for each in shrink)
         place[here], part[here], late[here] = (each[step, here, near] for each in stay)
         value = plan.values[step + 1][0] + plan.end_late[step][0]
         low, high = value[all_sizes, place], value[all_sizes, place + 1]
@@ -360,7 +371,8 @@ def _until_started(
     Until executors come that were asked for earlier, the job runs with those that are there.
     """
     job, sizes = plan.job, plan.job.sizes
-    moves = np.where(sizes != start.target, job.rescale_s, 0.0)
+    moves = np.where(sizes > start.target, job.rescale_s, 0.0)
+    moves = np.where(sizes < start.target, job.shrinking_s, moves)
     lag_s: Array = np.broadcast_to(start.lag_s + moves, (len(load_rps), len(sizes)))
     late_cost = np.zeros_like(lag_s)
     last, now_s = load_rps.shape[1] - 1, 0.0

@@ -67,6 +67,7 @@ def explain_plan(
     short = {name: rounded(value, 6) for name, value in evidence.items()}
     reason = Reason(code, f"{load}; {action}", short)
     carries_rps = evidence["capacity_rps"]
+    carries_rps = rounded(carries_rps, 6)
     return Decision.of(best, reason, expected_rps=carries_rps, memory=memory, outlook=outlook)
 
 

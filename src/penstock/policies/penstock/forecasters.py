@@ -18,6 +18,7 @@ from typing import NamedTuple
 
 import numpy as np
 from msgspec import Struct
+from msgspec.structs import replace
 from numpy.typing import NDArray
 
 from penstock.core.model import Snapshot
@@ -35,6 +36,8 @@ ORIGINS = 24  #: How many past instants the forecasters are tried on.
 #: A step between two bins is a shift if it is this many times the usual one and of the level.
 SHIFT_FACTOR, SHIFT_FRACTION = 8.0, 0.2
 EDGE = 0.2  #: A rise by this fraction from one bin to the next is an edge.
+TROUGH = 0.25  #: A fall and a rise by this part of the range of a load are a trough.
+RISES = 0.1  #: A load that is higher by this fraction than minutes ago rises.
 MANY_SHIFTS = 3  #: With this many shifts, shifts are the nature of the load.
 PAST_BINS = 180  #: The past that a forecast uses, in bins: 90 minutes of half minutes.
 #: A surge of unknown shape is assumed to stay for this long; then it is forecast.
@@ -172,7 +175,29 @@ def forecast(values: Sequence[float], steps: int, *, order: int = 24) -> Forecas
     # After a shift there is too little to judge the others by.
     if season is not None and (len(seen) < len(every) or season.error() < best.error()):
         return season.forecast(every, steps)
-    return best.forecast(seen, steps)
+    ahead_rps = best.forecast(seen, steps)
+    if best.model != "autoregression" or is_rising(every) or has_trough(every):
+        return ahead_rps
+    # A sum of past values that fits one wave promises the next: whatever falls, rises again.
+    now = max(float(every[-1]), float(every[-2:].mean()))
+    return replace(ahead_rps, mean=[min(now, one) for one in ahead_rps.mean])
+
+
+def has_trough(values: Array) -> bool:
+    """Whether a load was seen to fall and to rise again, by a good part of its range.
+
+    >>> wave = [4.0, 4, 6, 9, 6, 4, 4]
+    >>> has_trough(np.array(wave)), has_trough(np.array([*wave, 6, 9]))
+    (False, True)
+    """
+    before = np.maximum.accumulate(values)
+    after = np.maximum.accumulate(values[::-1])[::-1]
+    return bool(np.max(np.minimum(before, after) - values) >= TROUGH * np.ptp(values))
+
+
+def is_rising(values: Array) -> bool:
+    """Whether the last two bins are clearly above the lowest one of the four before."""
+    return bool(values[-2:].mean() > (1.0 + RISES) * values[-6:-2].min())
 
 
 class Choice(NamedTuple):

@@ -6,6 +6,7 @@ from itertools import accumulate
 import numpy as np
 
 from penstock.core.model import Outlook
+from penstock.policies.penstock.days import rounded
 from penstock.policies.penstock.dynamic_program import late_if_held, planned_sizes
 from penstock.policies.penstock.planning import PlanInputs, SolvedPlan
 
@@ -20,7 +21,7 @@ def expect(inputs: PlanInputs, best: int, solved: SolvedPlan | None = None) -> O
     shown = slice(0, None, EVERY_BINS)
     ahead_s = [(place + 0.5) * inputs.bin_s for place in range(len(inputs.load.mean))][shown]
     load, low, high = (
-        tuple(float(f"{rps:.4g}") for rps in inputs.load.quantile(deviations)[shown])
+        tuple(rounded(rps) for rps in inputs.load.quantile(deviations)[shown])
         for deviations in (0.0, -FAN, FAN)
     )
     if solved is None:

@@ -4,7 +4,7 @@ import dataclasses
 from collections.abc import Sequence
 from dataclasses import dataclass
 from math import ceil
-from typing import Annotated, ClassVar
+from typing import Annotated, ClassVar, TypeVar
 
 import msgspec
 import numpy as np
@@ -13,9 +13,10 @@ from msgspec import Meta, Struct
 from penstock.core.knowledge import Knowledge
 from penstock.core.model import Decision, Limits, QuerySample, Reason, Snapshot, not_measured
 from penstock.core.phrases import duration, executors
-from penstock.policies.penstock.capacity import WARM_UP_S, Capacity, CapacityEstimate, learn
-from penstock.policies.penstock.days import Days
-from penstock.policies.penstock.dynamic_program import Prices, StartState
+from penstock.policies.penstock.capacity import WARM_UP_S, Capacity, learn
+from penstock.policies.penstock.days import Days, rounded
+from penstock.policies.penstock.dynamic_program import Prices, StartState, measured_lag_s
+from penstock.policies.penstock.estimate import CapacityEstimate
 from penstock.policies.penstock.explanation import catch_up_decision, explain_plan
 from penstock.policies.penstock.forecasters import PAST_BINS, Forecast, load_ahead
 from penstock.policies.penstock.outlook import expect
@@ -31,14 +32,19 @@ from penstock.policies.penstock.rescaling import (
     Growth,
     HoldUp,
     learn_growth,
-    learn_hold_up,
+    learn_hold_ups,
     learn_startup,
 )
 from penstock.policies.penstock.surges import BIN_S, Surges, watch
 
+Known = TypeVar("Known")
+
 FAR_BEHIND = 3.0  #: With a lag of more SLOs than this, catching up is all that counts.
-#: The assumed hold-up of a change of the fleet before one was seen: of a query, of a dataflow.
-BATCH_HOLD_UP_S, FLOW_HOLD_UP_S = 0.3, 6.0
+#: The assumed hold-up before one was seen: of a query that grows, of a dataflow.
+GROW_HOLD_UP_S, FLOW_HOLD_UP_S = 2.0, 6.0
+LEAST_HOLD_UP_S = 0.5  #: A shorter hold-up by executors that leave is none.
+RISING = 0.1  #: A load that is higher by this than a minute ago rises.
+LEAST_DOUBT = 0.05  #: A capacity that may be higher by less is not in doubt.
 FEWEST_SAMPLES = 4.0  #: With fewer measurements of the capacity the fleet does not shrink.
 #: Growing that brought less than this part of what was expected is not repeated for a while. It is
 #: judged this long after the executors have come.
@@ -46,7 +52,29 @@ LEAST_GAIN, INEFFECTIVE_S, SETTLING_S = 0.1, 300.0, 60.0
 #: A plan leaves batches this much time, in triggers for two of them.
 LEAST_TRIGGERS = 2.2
 LOAD_HOLDS_S = 120.0  #: The last rate that was measured holds this long.
+TIMES_S = 1e6  #: Larger numbers are instants, of which milliseconds count.
 BEFORE_S = 60.0  #: A decision says how the load has changed since this long ago.
+
+
+def with_short_numbers(known: Known) -> Known:
+    """The same in the digits that mean something: each turn's memory is a part of its journal line.
+
+    >>> with_short_numbers(Growth(1794918083.65999, 2, 4, 1234.56789))
+    Growth(at_s=1794918083.66, before=2, after=4, before_rps=1234.57, expected_rps=0.0, gain=None,
+        known_at_s=0.0)
+    """
+    if isinstance(known, float):
+        return round(known, 3) if abs(known) >= TIMES_S else rounded(known, 6)  # type: ignore[return-value]
+    if isinstance(known, tuple):
+        return tuple(map(with_short_numbers, known))  # type: ignore[return-value]
+    if isinstance(known, Struct):
+        fields = [with_short_numbers(getattr(known, name)) for name in known.__struct_fields__]
+        first = len(fields) - len(known.__struct_defaults__)
+        # Defaults are left out of the line if they are the same object.
+        for place, default in enumerate(known.__struct_defaults__, first):
+            fields[place] = default if fields[place] == default else fields[place]
+        return type(known)(*fields)
+    return known
 
 
 class PenstockMemory(Struct, frozen=True, tag=True, omit_defaults=True):
@@ -56,12 +84,13 @@ class PenstockMemory(Struct, frozen=True, tag=True, omit_defaults=True):
     mean_rps: float = 0.0
     seen_s: float = 0.0
     startup_s: float | None = None
-    hold_up: HoldUp = HoldUp()
+    hold_up: HoldUp = HoldUp()  #: Of growing; of a dataflow, of any change.
     surges: Surges = Surges()
     days: Days = Days()
     growth: Growth = Growth()
     query: str = ""
     others: dict[str, CapacityEstimate] = {}
+    shrink_hold_up: HoldUp = HoldUp()
 
     def of_query(self, snapshot: Snapshot) -> "PenstockMemory":
         """The memory with what is known of the query that this snapshot is about."""
@@ -195,27 +224,60 @@ class Penstock:
         inputs = self._inputs(snapshot, knowledge, memory, load, ahead)
         most = largest_useful_fleet(inputs)
         # More than any fleet carries: all sizes are late, and the cheapest would be the smallest.
-        overloaded = inputs.coming_rps > inputs.capacity.rps(most)
-        if (overloaded or inputs.start.lag_s > FAR_BEHIND * self.slo_s) and most > target:
+        over = inputs.coming_rps / max(inputs.capacity.rps(most), 1e-9)
+        overloaded, certainly = over > 1.0, over > 1.0 + inputs.capacity.doubt
+        if (certainly or inputs.start.lag_s > FAR_BEHIND * self.slo_s) and most > target:
             return self._checked(catch_up_decision(inputs, most, memory), snapshot, memory)
         choices = sizes(inputs)
         solved = compare(inputs, choices)
         cost_s = solved.cost_s
-        best = choices[int(np.argmin(cost_s))]
+        planned = most if overloaded else choices[int(np.argmin(cost_s))]
+        best = self._sure_growth(planned, inputs, snapshot, knowledge)
         # The same holds where the job is late already and stays so up to the horizon.
         if overloaded or inputs.waits_s > self.slo_s:
             best = max(best, min(target, inputs.limits.max_executors))
         saved_s = float(cost_s[choices.index(target)] - cost_s.min()) if target in choices else 0.0
         decision = explain_plan(inputs, best, saved_s, memory, expect(inputs, best, solved))
+        if best < planned:
+            doubt = inputs.capacity.doubt
+            text = f"{planned} if the capacity were not in doubt: it may be {doubt:.0%} higher"
+            unsure = Reason("capacity_unsure", text, {"doubt_fraction": rounded(doubt)})
+            decision = msgspec.structs.replace(decision, reasons=(*decision.reasons, unsure))
         return self._checked(decision, snapshot, memory)
+
+    def _sure_growth(
+        self, best: int, inputs: PlanInputs, snapshot: Snapshot, knowledge: Knowledge
+    ) -> int:
+        """The size to grow to while the capacity is in doubt, because it was measured cold or once.
+
+        As far as the load that is expected needs it even if the capacity is as high as it may be.
+        Beyond that by one, if all executors are warm and the lag grows: that is measured.
+        """
+        target, capacity = inputs.start.target, inputs.capacity
+        if best <= target or capacity.doubt < LEAST_DOUBT:
+            return best
+        hopeful = msgspec.structs.replace(capacity, hope=capacity.doubt)
+        expected, before_rps = inputs.load, inputs.earlier and inputs.earlier.arrival_rps
+        # What a load that rises may still do is no doubt about the capacity.
+        if not inputs.surge_rises and inputs.load_rps <= (1.0 + RISING) * (before_rps or 0.0):
+            expected = msgspec.structs.replace(expected, deviation=[0.0] * len(expected.mean))
+        hoped = dataclasses.replace(inputs, capacity=hopeful, load=expected)
+        choices = sizes(hoped)
+        needed = max(target, choices[int(np.argmin(compare(hoped, choices).cost_s))])
+        youngest_s = max((one.started_at_s for one in snapshot.executors), default=0.0)
+        warm = snapshot.at_s - youngest_s >= self.executor_warmup_s or youngest_s <= 0.0
+        before = [measured_lag_s(one) for one in knowledge.latest(2)[:-1]]
+        grows = not before or inputs.start.lag_s > before[0] or inputs.waits_s > self.slo_s
+        return min(best, max(needed, target + 1 if warm and grows else target))
 
     def _checked(self, decision: Decision, snapshot: Snapshot, memory: PenstockMemory) -> Decision:
         """The decision, unless too little is known to shrink, or growing has not helped lately."""
         target, best, growth = snapshot.fleet.target, decision.target_executors, memory.growth
-        if best < target and memory.track.samples < FEWEST_SAMPLES:
-            text = (
-                f"the capacity is known from {memory.track.samples:.0f} measurements: no shrinking"
-            )
+        # Small batches are worth little each, but many of them are enough.
+        batches = min((one.count for one in memory.track.stages), default=0.0)
+        samples = max(memory.track.samples, batches)
+        if best < target and samples < FEWEST_SAMPLES:
+            text = f"the capacity is known from {samples:.0f} measurements: no shrinking"
             return decision.limited_to(target, Reason("capacity_unsure", text))
         hold_s = INEFFECTIVE_S * self.bin_s / BIN_S - (snapshot.at_s - growth.known_at_s)
         helped = growth.gain is None or growth.gain >= LEAST_GAIN or growth.after != target
@@ -280,8 +342,14 @@ class Penstock:
         if most is not None and trigger_s is not None:
             most = ceil(most / fleet.cores_per_executor)
         startup_s = self.assumed_startup_s if memory.startup_s is None else memory.startup_s
-        assumed_s = FLOW_HOLD_UP_S if trigger_s is None else BATCH_HOLD_UP_S
-        rescale_s = memory.hold_up.seconds(snapshot.state_bytes)
+        grow_s = memory.hold_up.seconds(snapshot.state_bytes)
+        if grow_s is None:
+            grow_s = FLOW_HOLD_UP_S if trigger_s is None else GROW_HOLD_UP_S
+        shrink_s = memory.shrink_hold_up.seconds(snapshot.state_bytes)
+        if trigger_s is None:
+            shrink_s = grow_s
+        elif shrink_s is None or shrink_s < LEAST_HOLD_UP_S:
+            shrink_s = 0.0
         late_s, move_s = self.late_price * limits.max_executors, 3600.0 * self.move_price
         recent = (one for one in knowledge.window(BEFORE_S) if one.at_s < snapshot.at_s)
         return PlanInputs(
@@ -293,7 +361,8 @@ class Penstock:
             load=ahead,
             surges=memory.surges,
             capacity=Capacity(memory.track, fleet.cores_per_executor, most, of_all=True),
-            rescale_s=assumed_s if rescale_s is None else rescale_s,
+            rescale_s=grow_s,
+            shrink_s=shrink_s,
             state_bytes=snapshot.state_bytes,
             batch=snapshot.batches[-1] if snapshot.batches else None,
             trigger_s=trigger_s,
@@ -311,11 +380,14 @@ class Penstock:
         seen_s, mean_rps, surges = memory.seen_s, memory.mean_rps, memory.surges
         if (load := snapshot.arrival_rps) is not None:
             surges = watch(surges, snapshot.at_s, load, self.bin_s / BIN_S)
+            if seen_s == 0.0:
+                mean_rps = load
             if gap_s > 0.0:
                 # The mean over the last day: lateness is charged against it.
                 seen_s = min(86_400.0, seen_s + gap_s)
                 mean_rps += (load - mean_rps) * gap_s / seen_s
-        track, startup_s, hold_up = memory.track, memory.startup_s, memory.hold_up
+        track, startup_s = memory.track, memory.startup_s
+        hold_ups = memory.hold_up, memory.shrink_hold_up
         asked_s = rescales[-1].at_s if rescales else None
         # A late measurement of a fleet that has changed since says nothing about the present one.
         if asked_s is None or not asked_s >= snapshot.at_s:
@@ -323,8 +395,12 @@ class Penstock:
         if asked_s is not None:
             if rescales[-1].after > rescales[-1].before:
                 startup_s = learn_startup(startup_s, snapshot, previous, asked_s)
-            hold_up = learn_hold_up(hold_up, track, knowledge.window(100.0), asked_s)
+            hold_ups = learn_hold_ups(*hold_ups, track, knowledge.window(100.0), asked_s)
         settling_s = (startup_s or self.assumed_startup_s) + SETTLING_S * self.bin_s / BIN_S
         growth = learn_growth(memory.growth, track, snapshot, rescales, settling_s)
-        measured = track, mean_rps, seen_s, startup_s, hold_up, surges
-        return PenstockMemory(*measured, memory.days, growth, memory.query, memory.others)
+        learned = msgspec.structs.replace(
+            memory, track=track, mean_rps=mean_rps, seen_s=seen_s, startup_s=startup_s,
+            hold_up=hold_ups[0], shrink_hold_up=hold_ups[1], surges=surges, growth=growth,
+        )  # fmt: skip
+        # The mean over a day changes by less than six digits show.
+        return msgspec.structs.replace(with_short_numbers(learned), mean_rps=mean_rps)

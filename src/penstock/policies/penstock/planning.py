@@ -54,7 +54,8 @@ class PlanInputs:
     load: Forecast
     surges: Surges
     capacity: Capacity
-    rescale_s: float
+    rescale_s: float  #: What growing adds to the lag.
+    shrink_s: float  #: The same of shrinking.
     trigger_s: float | None
     bin_s: float
     slo_s: float
@@ -147,12 +148,16 @@ class SolvedPlan(Struct, frozen=True):
 def compare(inputs: PlanInputs, choices: list[int]) -> SolvedPlan:
     """What each of these sizes leads to."""
     carried_rps = np.asarray([inputs.capacity.rps(size) for size in choices])
+    # Shrinking has to be right: what is taken back costs both moves.
+    smaller = np.asarray(choices) < inputs.start.target
+    carried_rps = carried_rps * (1.0 - smaller * inputs.capacity.other_error)
     timing_s = inputs.fixed_s, inputs.trigger_s, inputs.rescale_s, inputs.slo_s
     noise = inputs.capacity.track.noise
     each_s = None
     if inputs.trigger_s is not None:
         each_s = np.asarray([inputs.capacity.fixed_s(size) for size in choices])
-    job = JobModel(np.asarray(choices, dtype=float), carried_rps, *timing_s, noise, each_s)
+    fleets = np.asarray(choices, dtype=float)
+    job = JobModel(fleets, carried_rps, *timing_s, noise, each_s, inputs.shrink_s)
     # No step is shorter than executors take to start.
     lengths_s = [max(inputs.bin_s, inputs.start.startup_s) * step for step in STEPS]
     bins_rps, weights, scenarios = _scenarios(inputs, lengths_s)

@@ -11,7 +11,8 @@ from msgspec.structs import replace
 
 from penstock.core.knowledge import Rescale
 from penstock.core.model import Snapshot
-from penstock.policies.penstock.capacity import Capacity, CapacityEstimate
+from penstock.policies.penstock.capacity import Capacity
+from penstock.policies.penstock.estimate import CapacityEstimate
 
 WEIGHT = 0.3  #: The weight of a new measurement.
 ASSUMED_STARTUP_S = 30.0  #: The start-up time that is assumed before any executor came.
@@ -122,6 +123,26 @@ def learn_startup(
     return min(LONGEST_STARTUP_S, max(SHORTEST_STARTUP_S, learned_s))
 
 
+def learn_hold_ups(
+    growing: HoldUp,
+    shrinking: HoldUp,
+    track: CapacityEstimate,
+    recent: Sequence[Snapshot],
+    asked_s: float,
+) -> tuple[HoldUp, HoldUp]:
+    """What growing and shrinking cost, with the last change of the fleet.
+
+    New executors of a query load code, and state if there is any, while its next batch waits for
+    them; those that leave are hardly missed. A dataflow stops for both: they are the same there.
+    """
+    change = _last_change(recent)
+    if change is None:
+        return growing, shrinking
+    if recent[-1].trigger_interval_s is None or change[0].fleet.active < change[1].fleet.active:
+        return learn_hold_up(growing, track, recent, asked_s), shrinking
+    return growing, learn_hold_up(shrinking, track, recent, asked_s)
+
+
 def learn_hold_up(
     known: HoldUp, track: CapacityEstimate, recent: Sequence[Snapshot], asked_s: float
 ) -> HoldUp:
@@ -192,14 +213,14 @@ def _batch_hold_up_s(track: CapacityEstimate, recent: Sequence[Snapshot]) -> flo
     executors = min(before.fleet.active, after.fleet.active)
     capacity = Capacity(track, now.fleet.cores_per_executor)
     rps, fixed_s = capacity.rps(executors), capacity.fixed_s(executors)
-    held_up_s = 0.0
+    held_up_s = None
     for batch in batches:
         if batch.started_at_s + batch.duration_s < changed_s or batch.started_at_s > first_s:
             continue
         usual_s = fixed_s + 1.1 * batch.input_records / max(rps, 1e-9)
         # A few percent of a batch that is long by itself are no hold-up.
         if usual_s < 5.0 * (now.trigger_interval_s or 0.0):
-            held_up_s = max(held_up_s, batch.duration_s - usual_s)
+            held_up_s = max(held_up_s or 0.0, batch.duration_s - usual_s)
     return held_up_s
 
 

@@ -106,25 +106,23 @@ class Queueing:
         snapshot: Snapshot,
         memory: QueueingMemory,
     ) -> Decision:
-        planned = _planned(flow, snapshot, memory)
+        # As remembered, but never beyond what the fleet gives now.
+        slots = max(1, snapshot.fleet.target * flow.cores_per_executor)
+        planned = {name: min(slots, memory.instances.get(name, slots)) for name in flow.demands}
         times_s = dict.fromkeys(flow.demands, 0.0)
         times_s |= {name: response_time_s(s, planned[name]) for name, s in stations.items()}
         work_s = {name: 1.0 / station.service_rps for name, station in stations.items()}
         paths = _paths(flow, times_s, work_s, self.max_response_s)
-        more, fewer = set(), set()
+        more = set()
         # What was asked for last time and not granted would only pile up.
         if ceil(flow.fleet_of(planned)) <= snapshot.fleet.target:
             for path in paths:
                 if path.response_s > path.goal_s:
                     more.add(max(path.operators, key=lambda name: times_s[name]))
-        relaxed = [
-            path for path in paths if path.response_s < self._relaxed_s(path.goal_s, path.work_s)
-        ]
+        relaxed = [path for path in paths if path.response_s < self._relaxed_s(path)]
         spared = {name for path in paths if path not in relaxed for name in path.operators}
-        for path in relaxed:
-            given_back = _given_back(path, planned, times_s, stations, spared)
-            if given_back is not None:
-                fewer.add(given_back)
+        given_back = [_given_back(path, planned, times_s, stations, spared) for path in relaxed]
+        fewer = {name for name in given_back if name is not None}
         instances = {n: k + (n in more) - (n in fewer) for n, k in planned.items()}
         slowest = max(paths, key=lambda path: path.response_s / path.goal_s)
         text = _story(slowest, more, fewer)
@@ -154,10 +152,10 @@ class Queueing:
             target = fleet
         return _resized(flow, target, story, fleet)
 
-    def _relaxed_s(self, goal_s: float, work_s: float) -> float:
+    def _relaxed_s(self, path: Path) -> float:
         """Below this instances are given back; the mere work is not in their power to shorten."""
-        relaxed_s = self.relax_fraction * goal_s
-        return relaxed_s if relaxed_s > work_s else work_s + self.relax_fraction * (goal_s - work_s)
+        part, goal_s, work_s = self.relax_fraction, path.goal_s, path.work_s
+        return part * goal_s if part * goal_s > work_s else work_s + part * (goal_s - work_s)
 
 
 def _stations(flow: OperatorDemands, snapshot: Snapshot, assumed_cv2: float) -> dict[str, Station]:
@@ -176,12 +174,6 @@ def _stations(flow: OperatorDemands, snapshot: Snapshot, assumed_cv2: float) -> 
         cv2s = [assumed_cv2 if cv2 is None else cv2 for cv2 in measured]
         stations[operator.name] = Station(arrival_rps, service_rps, *cv2s)
     return stations
-
-
-def _planned(flow: OperatorDemands, snapshot: Snapshot, memory: QueueingMemory) -> dict[str, int]:
-    """The plan as it stands: as remembered, but never beyond what the fleet gives now."""
-    slots = max(1, snapshot.fleet.target * flow.cores_per_executor)
-    return {name: min(slots, memory.instances.get(name, slots)) for name in flow.demands}
 
 
 def _batch_station(

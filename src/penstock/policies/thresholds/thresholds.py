@@ -21,6 +21,8 @@ KERNEL_DEVIATIONS = 6.0
 #: After this many periods without a turn, a fleet of new executors is another run of the job.
 RESTART_PERIODS = 20
 
+Numbers = tuple[float, ...]  #: One per metric.
+
 
 class FilterMemory(Struct, frozen=True, tag=True, omit_defaults=True):
     """What the filters carry from turn to turn: `times_s` and `past` for gauss, the rest for ekf.
@@ -36,13 +38,6 @@ class FilterMemory(Struct, frozen=True, tag=True, omit_defaults=True):
     arrival_rps: float | None = None
     tracks: dict[str, filters.ExecutorFilter] = {}
     fits: tuple[filters.InputFit, ...] = ()
-
-
-class FilteredLoad(Struct, frozen=True, gc=False):
-    """The filtered state of the fleet: per metric, the mean and the sum over executors."""
-
-    means: tuple[float, ...]
-    totals: tuple[float, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,10 +104,10 @@ class Thresholds:
         measured = tuple(mean for mean in means if mean is not None)
         if self.filter == "ekf":
             memory = self._track(executors, snapshot, memory)
-            load = self._estimated(snapshot, memory)
-            if load is None:
+            estimated = self._estimated(snapshot, memory)
+            if estimated is None:
                 return self._bootstrapping(target, memory)
-            return self._sized(snapshot, load, memory)
+            return self._sized(snapshot, *estimated, memory)
         if self.filter == "gauss":
             memory = self._kept(snapshot.at_s, executors, memory)
             measured = filters.kernel_means(
@@ -126,13 +121,8 @@ class Thresholds:
 
     @property
     def _bands(self) -> tuple[MetricBand, ...]:
-        return metric_bands(
-            self.metrics,
-            self.lower_fraction,
-            self.upper_fraction,
-            self.network_bytes,
-            self.disk_bytes,
-        )
+        band = self.lower_fraction, self.upper_fraction
+        return metric_bands(self.metrics, *band, self.network_bytes, self.disk_bytes)
 
     def _start(self, before: Sequence[Snapshot], memory: FilterMemory) -> Decision | None:
         """A warm start: with what the user gives, or with the mean fleet of the last run."""
@@ -153,9 +143,7 @@ class Thresholds:
         past = all(len(series) == count for series in memory.past.values())
         return memory if fits and past else FilterMemory(started=memory.started)
 
-    def _stepped(
-        self, snapshot: Snapshot, means: tuple[float, ...], memory: FilterMemory
-    ) -> Decision:
+    def _stepped(self, snapshot: Snapshot, means: Numbers, memory: FilterMemory) -> Decision:
         """One more or one fewer than were asked for, each turn again."""
         wanted = snapshot.fleet.target
         if self._is_high(means):
@@ -164,29 +152,31 @@ class Thresholds:
             wanted = max(0, wanted - 1)
         return self._decision(wanted, snapshot, means, memory)
 
-    def _sized(self, snapshot: Snapshot, load: FilteredLoad, memory: FilterMemory) -> Decision:
+    def _sized(
+        self, snapshot: Snapshot, means: Numbers, totals: Numbers, memory: FilterMemory
+    ) -> Decision:
         """As many as carry the load with each executor where it should be.
 
         What was asked for and has not come yet counts: it is not asked for again.
         """
         target = snapshot.fleet.target
         each = self.sized_for_fraction or self.upper_fraction
-        needed = max(ceil(total / each - ROUNDING) for total in load.totals)
+        needed = max(ceil(total / each - ROUNDING) for total in totals)
         wanted = target
-        if self._is_high(load.means):
+        if self._is_high(means):
             wanted = max(target, needed)
-        elif self._is_low(load.means):
+        elif self._is_low(means):
             wanted = min(target, max(1, needed))
-        return self._decision(wanted, snapshot, load.means, memory)
+        return self._decision(wanted, snapshot, means, memory)
 
-    def _is_high(self, means: tuple[float, ...]) -> bool:
+    def _is_high(self, means: Numbers) -> bool:
         return any(band.is_above(mean) for band, mean in zip(self._bands, means, strict=True))
 
-    def _is_low(self, means: tuple[float, ...]) -> bool:
+    def _is_low(self, means: Numbers) -> bool:
         return all(band.is_below(mean) for band, mean in zip(self._bands, means, strict=True))
 
     def _decision(
-        self, wanted: int, snapshot: Snapshot, means: tuple[float, ...], memory: FilterMemory
+        self, wanted: int, snapshot: Snapshot, means: Numbers, memory: FilterMemory
     ) -> Decision:
         fleet = snapshot.fleet
         seen = list(zip(self._bands, means, strict=True))
@@ -259,25 +249,19 @@ class Thresholds:
                 tracks[executor.id] = before.advanced(
                     measured, drifts, bounds, passed_s, self.noise, self.dead_time_s
                 )
-                self._add_moves(moves, before, measured)
+                for moved, old, z in zip(moves, before.estimates, measured, strict=True):
+                    # Near saturation a metric no longer shows how much there is to do.
+                    if z < self.upper_fraction > old.z:  # the upper threshold of all, as scaled
+                        moved.append(z - old.z)
         fits = tuple(
             fit.learn(rate, change, sum(moved) / len(moved)) if moved else fit
             for fit, moved in zip(fits, moves, strict=True)
         )
         return FilterMemory(True, (), {}, at_s, arrival_rps, tracks, fits)
 
-    def _add_moves(
-        self,
-        moves: Sequence[list[float]],
-        before: filters.ExecutorFilter,
-        measured: Sequence[float],
-    ) -> None:
-        """How far each metric moved; near saturation it no longer shows how much there is to do."""
-        for moved, estimate, z in zip(moves, before.estimates, measured, strict=True):
-            if z < self.upper_fraction > estimate.z:  # the upper threshold of all, as scaled
-                moved.append(z - estimate.z)
-
-    def _estimated(self, snapshot: Snapshot, memory: FilterMemory) -> FilteredLoad | None:
+    def _estimated(
+        self, snapshot: Snapshot, memory: FilterMemory
+    ) -> tuple[Numbers, Numbers] | None:
         """Means over the trusted filters, sums over all; nothing before one can be trusted."""
         tracks, trusted_age_s = memory.tracks.values(), self.dead_time_s + self.ease_in_s
         trusted = [track for track in tracks if track.age_s >= trusted_age_s]
@@ -286,10 +270,9 @@ class Thresholds:
         # Executors at work that no one measured carry as much as the others.
         scale = max(1.0, snapshot.fleet.active / len(tracks))
         metrics = range(len(self._bands))
-        return FilteredLoad(
-            tuple(sum([track.estimates[k].x for track in trusted]) / len(trusted) for k in metrics),
-            tuple(sum([track.estimates[k].x for track in tracks]) * scale for k in metrics),
-        )
+        means = [sum([track.estimates[k].x for track in trusted]) / len(trusted) for k in metrics]
+        totals = [sum([track.estimates[k].x for track in tracks]) * scale for k in metrics]
+        return tuple(means), tuple(totals)
 
     def _bootstrapping(self, target: int, memory: FilterMemory) -> Decision:
         first_or_last = min if self.waits_for_newcomers else max

@@ -76,7 +76,6 @@ def _off(judged: Rows, shown: Rows) -> Errors:
     """Errors of a part of a run; throughput by those windows that lie in it as a whole."""
     every_s = (judged[-1].at_s - judged[0].at_s) / (len(judged) - 1)
     first = min(len(judged), max(1, round(_WINDOW_S / every_s))) - 1
-    windows = recordings.errors(
-        averaged(judged, _WINDOW_S)[first:], averaged(shown, _WINDOW_S)[first:]
-    )
+    smooth = averaged(judged, _WINDOW_S)[first:], averaged(shown, _WINDOW_S)[first:]
+    windows = recordings.errors(*smooth)
     return msgspec.structs.replace(recordings.errors(judged, shown), throughput=windows.throughput)

@@ -1,11 +1,9 @@
 """A micro-batch job fitted to a recorded run: what a batch costs, from the batches themselves.
 
 The duration of a batch is a straight line over its records for as long as the fleet does not
-change: ``fixed + cost x records x waves / tasks``. Both numbers, and how much dearer a record gets
-among more executors, come from the batches that were recorded with their size and duration.
-
-Batches in which executors joined, and those right after, are no part of the line: what they took
-beyond it is what joining costs. Batches that left records behind show the admission limit.
+change: ``fixed + cost x records x waves / tasks``. Batches in which executors joined, and those
+right after, are no part of the line: what they took beyond it is what joining costs. Batches that
+left records behind show the admission limit.
 """
 
 from collections.abc import Iterable, Sequence
@@ -52,15 +50,15 @@ def batches_of(steps: Iterable[Step]) -> list[Seen]:
     snapshots = [step.snapshot for step in steps if step.snapshot is not None]
     snapshots = [one for one in snapshots if one.fleet.active > 0]
     joins = _joins(snapshots)
-    found = [
-        (batch, seen) for seen in snapshots for batch in seen.batches if batch.input_records > 0
-    ]
-    since = [sum(batch.started_at_s < at_s <= seen.at_s for at_s in joins) for batch, seen in found]
-    fleets = [
-        max(1, seen.fleet.active - came) for (_, seen), came in zip(found, since, strict=True)
-    ]
-    held = [_held_back(seen) for _, seen in found]
-    return marked([batch for batch, _ in found], fleets, joins, held)
+    batches: list[Batch] = []
+    fleets, held = [], []
+    for seen in snapshots:
+        for batch in (each for each in seen.batches if each.input_records > 0):
+            came = sum(batch.started_at_s < at_s <= seen.at_s for at_s in joins)
+            batches.append(batch)
+            fleets.append(max(1, seen.fleet.active - came))
+            held.append(_held_back(seen))
+    return marked(batches, fleets, joins, held)
 
 
 def marked(
@@ -228,8 +226,7 @@ def _rates_from(rows: Rows, backlog: float, begin_s: float, origin_s: float) -> 
     at_s = [begin_s - 1e-3, *(row.at_s for row in rows)]
     came = np.concatenate([[0.0, backlog], backlog + np.cumsum(arrivals)])
     seconds = origin_s + np.arange(ceil(rows[-1].at_s - origin_s) + 2)
-    found: list[float] = np.diff(np.interp(seconds, at_s, came)).tolist()
-    return found
+    return list(np.diff(np.interp(seconds, at_s, came)).tolist())
 
 
 def _even(job: MicroBatchJob) -> MicroBatchJob:
@@ -250,10 +247,8 @@ def _task_s(snapshots: Sequence[Snapshot], cores: int) -> float:
 
 def _tasks(snapshots: Sequence[Snapshot], cores: int) -> int:
     """Tasks of the widest stage; where none is known, enough for an even spread."""
-    known = [
-        operator.tasks for one in snapshots for operator in one.operators if operator.tasks
-    ] or [one.partitions for one in snapshots if one.partitions]
-    if known:
+    tasks = [stage.tasks for one in snapshots for stage in one.operators if stage.tasks]
+    if known := tasks or [one.partitions for one in snapshots if one.partitions]:
         return max(known)
     return 8 * cores * max(one.fleet.active for one in snapshots)
 

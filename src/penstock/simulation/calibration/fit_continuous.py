@@ -1,14 +1,14 @@
 """A continuous job fitted to recorded runs: given the same arrivals and workers, it does the same.
 
-`replay` gives a simulated job the arrivals and workers of a recording. `fit` searches parameters
-with which that comes nearest to what was recorded: first those that move records, then those of
-the gauges, which say how the use that a job makes of its capacity shows as cpu, busy time and
-backpressure.
+`fit` searches parameters with which a replay comes nearest to what was recorded: first those that
+move records, then those of the gauges, which say how the use that a job makes of its capacity shows
+as cpu, busy time and backpressure.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from importlib.resources import files
 from itertools import chain, pairwise
 from math import log1p
 from statistics import fmean, median
@@ -16,6 +16,7 @@ from typing import NamedTuple
 
 import msgspec
 import numpy as np
+from msgspec import toml
 from numpy.typing import NDArray
 
 from penstock.core.errors import ConfigError
@@ -32,42 +33,17 @@ Mask = NDArray[np.bool_]
 
 FAR_BEHIND_S = 20.0  #: Less than this is what a restart costs; more is far behind.
 
-#: What moves records. The capacity of a worker is relative to a first guess.
-_FLOW: Space = {
-    "capacity": (1.0, 0.08, 0.2, 5.0),
-    "contention": (0.05, 0.03, 0.0, 1.0),
-    "restart_s": (8.0, 3.0, 0.0, 120.0),
-    "join_s": (6.0, 3.0, 0.0, 120.0),
-    "cold_fraction": (0.8, 0.1, 0.2, 1.0),
-    "warmup_s": (90.0, 40.0, 0.0, 300.0),
-    "catch_up_fraction": (1.0, 0.25, 0.05, 1.0),
-}
-#: Some jobs collapse when they fall far behind. That explains much, so it must explain well.
-_COLLAPSING: Space = {
-    "late_contention": (0.2, 0.1, 0.02, 2.0),
-    "late_after_s": (30.0, 10.0, 10.0, 120.0),
-    "late_for_s": (60.0, 30.0, 0.0, 300.0),
-}
+#: What is looked for: what moves records, the collapse of jobs that fall far behind, the gauges.
+_SPACES: dict[str, Space] = toml.decode(
+    (files(__package__) / "spaces.toml").read_bytes(), type=dict[str, Space]
+)
+_FLOW, _COLLAPSING = _SPACES["flow"], _SPACES["collapsing"]
 #: From where to look: a slight collapse that comes early, and a deep one that comes late.
 _COLLAPSES: tuple[Parameters, ...] = (
     {"late_contention": 0.1, "late_after_s": 20.0, "late_for_s": 60.0},
     {"late_contention": 0.3, "late_after_s": 40.0, "late_for_s": 90.0},
 )
 _COLLAPSE_MUST_GAIN = 0.25
-
-_CPU: Space = {
-    "idle_cpu_fraction": (0.08, 0.04, 0.0, 0.5),
-    "full_cpu_fraction": (1.0, 0.05, 0.3, 1.1),
-    "calm_loss_in_cpu": (0.5, 0.25, 0.0, 1.0),
-    "pressed_loss_in_cpu": (0.5, 0.25, 0.0, 1.0),
-    "cpu_exponent": (1.0, 0.2, 0.4, 2.0),
-}
-_BUSY: Space = {
-    "full": (0.6, 0.1, 0.05, 1.0),
-    "busy_exponent": (1.2, 0.3, 0.5, 3.0),
-    "calm_loss_in_busy": (0.0, 0.5, -2.0, 1.0),
-    "pressed_loss_in_busy": (0.5, 0.25, 0.0, 1.0),
-}
 #: Gauges are computed quickly, and policies act on a percent more or less.
 _GAUGE_HALVINGS = 7
 _LEAST_GAUGE_GAIN = 1e-5
@@ -108,9 +84,8 @@ class RecordedRun:
             done, delay_s = run.glance(at_s)
             processed.append(done)
             delays.append(delay_s)
-        shown_rps = np.array(
-            recordings.trailing((np.diff(processed) / self._lengths_s).tolist(), self._width)
-        )
+        done_rps = (np.diff(processed) / self._lengths_s).tolist()
+        shown_rps = np.array(recordings.trailing(done_rps, self._width))
         off = 0.0
         if (total := self._throughput_rps.sum()) > 0.0:
             off += float(np.abs(shown_rps[self._worked] - self._throughput_rps).sum() / total)
@@ -141,12 +116,9 @@ def fit(
     The template gives the operators, how their work compares, and all that is not looked for. The
     more `rounds`, the longer it looks around before it goes downhill.
     """
-    for rows in runs:
-        if len(rows) < FEWEST_ROWS:
-            raise ConfigError(
-                f"a calibration needs at least {FEWEST_ROWS} rows with arrivals and workers, "
-                f"not {len(rows)}"
-            )
+    if (fewest := min(map(len, runs))) < FEWEST_ROWS:
+        needed = f"at least {FEWEST_ROWS} rows with arrivals and workers"
+        raise ConfigError(f"a calibration needs {needed}, not {fewest}")
     guess_rps = _first_guess_rps(runs)
     template = msgspec.structs.replace(template, state_bytes=0.0)
 
@@ -165,23 +137,17 @@ def fit(
 
     best = search(_FLOW, flow_loss, rounds)
     if any(record.falls_far_behind for record in records):
-        collapsing = min(
-            (descend(_FLOW | _COLLAPSING, flow_loss, around=best | start) for start in _COLLAPSES),
-            key=flow_loss,
-        )
-        if _explains(losses(collapsing), losses(best)):
+        space = _FLOW | _COLLAPSING
+        found = [descend(space, flow_loss, around=best | start) for start in _COLLAPSES]
+        collapsing = min(found, key=flow_loss)
+        pairs = zip(losses(collapsing), losses(best), strict=True)
+        # Some run has to be much better understood, and all together no worse.
+        gains = any(loss < (1.0 - _COLLAPSE_MUST_GAIN) * without for loss, without in pairs)
+        if gains and flow_loss(collapsing) < flow_loss(best):
             best = collapsing
     job = with_flow(best)
     shown = [replay(plain(job), rows, window_s) for rows in runs]
     return with_gauges(job, runs, shown)
-
-
-def _explains(collapsing: Sequence[float], best: Sequence[float]) -> bool:
-    """Whether a collapse makes some run much better understood, and all together no worse."""
-    return fmean(collapsing) < fmean(best) and any(
-        with_it < (1.0 - _COLLAPSE_MUST_GAIN) * without
-        for with_it, without in zip(collapsing, best, strict=True)
-    )
 
 
 def _first_guess_rps(runs: Sequence[Rows]) -> float:
@@ -282,7 +248,7 @@ def _fit_cpu(runs: Sequence[Rows], cpu: Array, use: _Use, there: Mask) -> Parame
         shown = idle + (v["full_cpu_fraction"] - idle) * seen ** v["cpu_exponent"]
         return float(np.average(np.abs(np.minimum(1.0, shown) - cpu), weights=weights))
 
-    found = descend(_CPU, loss, _GAUGE_HALVINGS, _LEAST_GAUGE_GAIN)
+    found = descend(_SPACES["cpu"], loss, _GAUGE_HALVINGS, _LEAST_GAUGE_GAIN)
     after_rescales = [
         after.cpu_fraction
         for rows in runs
@@ -301,7 +267,7 @@ def _fit_busy(share: float, busy: Array, use: _Use) -> Parameters:
         seen = use.seen(v["calm_loss_in_busy"], v["pressed_loss_in_busy"])
         return float(np.abs(v["full"] * seen ** v["busy_exponent"] - busy).mean())
 
-    found = descend(_BUSY, loss, _GAUGE_HALVINGS, _LEAST_GAUGE_GAIN)
+    found = descend(_SPACES["busy"], loss, _GAUGE_HALVINGS, _LEAST_GAUGE_GAIN)
     full = found.pop("full")
     return found | {"busy_at_saturation": min(1.0, full / share)}
 

@@ -40,9 +40,8 @@ def search(space: Space, loss: Callable[[Parameters], float], rounds: int = ROUN
     for round_ in range(rounds + 1):
         count = _PLACES if round_ else _FIRST_PLACES
         places = np.clip(rng.multivariate_normal(middle, spread, size=count), low, high)
-        found = sorted(
-            [(loss(_named(space, place)), place) for place in places], key=lambda pair: pair[0]
-        )
+        found = [(loss(_named(space, place)), place) for place in places]
+        found.sort(key=lambda pair: pair[0])
         tried.append(found[0])
         good = np.array([place for _, place in found[:_GOOD]])
         middle = good.mean(axis=0)

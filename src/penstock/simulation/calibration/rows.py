@@ -56,18 +56,10 @@ def row_of(seen: Snapshot, arrival_rps: float) -> RecordedSample:
         busy = [min(1.0, sum(busy))]  # Stages take turns on the same slots.
     idle = _measured(seen.operators, "idle_fraction")
     held = _measured(seen.operators, "backpressured_fraction")
-    return RecordedSample(
-        seen.at_s,
-        arrival_rps,
-        seen.fleet.active,
-        seen.throughput_rps,
-        seen.backlog_records,
-        seen.delay_s,
-        fmean(cpu) if cpu else None,
-        fmean(busy) if busy else None,
-        max(held) if held else None,
-        fmean(idle) if idle else None,
-    )
+    measured = seen.throughput_rps, seen.backlog_records, seen.delay_s
+    used = fmean(cpu) if cpu else None, fmean(busy) if busy else None
+    waits = max(held) if held else None, fmean(idle) if idle else None
+    return RecordedSample(seen.at_s, arrival_rps, seen.fleet.active, *measured, *used, *waits)
 
 
 def _measured(samples: Sequence[Struct], metric: str) -> list[float]:
@@ -78,10 +70,8 @@ def _measured(samples: Sequence[Struct], metric: str) -> list[float]:
 def errors(recorded: Rows, simulated: Rows) -> Errors:
     def pairs(metric: str) -> list[tuple[float, float]]:
         """What was recorded with what was simulated, where both were measured."""
-        both = [
-            (getattr(theirs, metric), getattr(mine, metric))
-            for theirs, mine in zip(recorded, simulated, strict=True)
-        ]
+        every = zip(recorded, simulated, strict=True)
+        both = [(getattr(theirs, metric), getattr(mine, metric)) for theirs, mine in every]
         return [pair for pair in both if None not in pair]
 
     rates, delays = pairs("throughput_rps"), pairs("delay_s")
@@ -130,10 +120,8 @@ def rates(rows: Rows, window_s: float) -> list[float]:
     arrivals = np.array([row.arrival_rps for row in rows])
     # What is measured since the last sample holds for all the time since then.
     index = np.clip(np.searchsorted(at_s, seconds), 0, len(rows) - 1)
-    found: list[float] = (
-        np.interp(seconds, at_s, arrivals) if lead_s > 0.0 else arrivals[index]
-    ).tolist()
-    return found
+    found = np.interp(seconds, at_s, arrivals) if lead_s > 0.0 else arrivals[index]
+    return list(found.tolist())
 
 
 def averaged(rows: Rows, window_s: float) -> Rows:
@@ -158,5 +146,4 @@ def trailing(values: Sequence[float], width: int) -> list[float]:
     sums = np.concatenate([[0.0], np.cumsum(values)])
     ends = np.arange(1, len(values) + 1)
     begins = np.maximum(0, ends - width)
-    means: list[float] = ((sums[ends] - sums[begins]) / (ends - begins)).tolist()
-    return means
+    return list(((sums[ends] - sums[begins]) / (ends - begins)).tolist())

@@ -10,7 +10,7 @@ middle of a batch, what it had done is done again by the others.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from heapq import heappop, heappush
 from itertools import count, repeat
 from math import inf
@@ -177,7 +177,7 @@ class MicroBatchRun(InstantActuator):
             for took_s in durations
         ]
         records = map(sub, offsets[1:], offsets)
-        stages = map(self._stages_of, count(first), durations)
+        stages = self._stages_of(first, durations)
         return tuple(
             map(Batch, count(first), starts, durations, records, phases, repeat({}), stages)
         )
@@ -191,23 +191,33 @@ class MicroBatchRun(InstantActuator):
         works = plan.stage_base_s, plan.stage_s_per_record
         return list(zip(tasks, *works, spans_s, plan.span_s_per_record, strict=False))
 
-    def _stages_of(self, number: int, took_s: float) -> tuple[BatchStage, ...]:
-        """The stages of a batch; the last one ends when the batch is committed."""
-        load = self._loads[number]
-        while len(self._costs) > 1 and self._costs[1][0] <= number:
-            del self._costs[0]
-        rows = self._costs[0][1]
-        if not load or not rows:
-            return ()
-        begin_s, last_s = self._job.planning_s, took_s - self._job.commit_s
-        found = []
-        for tasks, base_s, s_per_record, span_s, span_s_per_record in rows:
-            end_s = min(begin_s + span_s + span_s_per_record * load, max(begin_s, last_s))
-            found.append(BatchStage(tasks, base_s + s_per_record * load, begin_s, end_s))
-            begin_s = end_s
-        # What the batch waited for state is in its last stage as well.
-        found[-1] = BatchStage(tasks, found[-1].work_s, found[-1].begin_s, max(begin_s, last_s))
-        return tuple(found)
+    def _stages_of(
+        self, first: int, durations: Sequence[float]
+    ) -> Iterator[tuple[BatchStage, ...]]:
+        """The stages of batches from one on; the last stage ends when the batch is committed.
+
+        What a batch waited for state is in its last stage as well. The hot loop of reading.
+        """
+        costs, planning_s, commit_s = self._costs, self._job.planning_s, self._job.commit_s
+        for number, (load, took_s) in enumerate(
+            zip(self._loads[first:], durations, strict=True), first
+        ):
+            while len(costs) > 1 and costs[1][0] <= number:
+                del costs[0]
+            rows = costs[0][1]
+            if not load or not rows:
+                yield ()
+                continue
+            begin_s, last_s = planning_s, took_s - commit_s
+            found: list[BatchStage] = []
+            for tasks, base_s, s_per_record, span_s, span_s_per_record in rows:
+                end_s = begin_s + span_s + span_s_per_record * load
+                latest_s = last_s if last_s > begin_s else begin_s
+                if latest_s < end_s or len(found) == len(rows) - 1:
+                    end_s = latest_s
+                found.append(BatchStage(tasks, base_s + s_per_record * load, begin_s, end_s))
+                begin_s = end_s
+            yield tuple(found)
 
     def _run_to(self, now_s: float) -> None:
         now_s = min(now_s, self._source.duration_s)

@@ -315,29 +315,28 @@ class ContinuousRun(InstantActuator):
     def _take_stock(self, fleet_changed: bool = True) -> None:
         """After any change: what can the job do now, and when does the next thing happen?"""
         job, now_s, roster = self._job, self._stream.now_s, self._roster
-        slowdown = 1.0
-        for drop in active(self._faults, CapacityDrop, now_s):
-            slowdown *= max(0.0, 1.0 - drop.fraction)
+        slowdown, hot_fraction = 1.0, job.hot_fraction
+        if self._faults:
+            for drop in active(self._faults, CapacityDrop, now_s):
+                slowdown *= max(0.0, 1.0 - drop.fraction)
+            skews = [skew.hot_fraction for skew in active(self._faults, SkewSetsIn, now_s)]
+            hot_fraction = max(hot_fraction, *skews, 0.0)
+            self._outage = bool(active(self._faults, SourceOutage, now_s))
         warmth, warmer_at_s = self._warmth(now_s)
         slowdown *= warmth
-        skews = [skew.hot_fraction for skew in active(self._faults, SkewSetsIn, now_s)]
-        hot_fraction = max(job.hot_fraction, *skews, 0.0)
         speeds = [one.speed * one.pace for one in self._running[: job.partitions]]
         conditions = (speeds, hot_fraction, slowdown, self._late)
         if conditions != self._conditions:
             self._conditions, fleet_changed = conditions, True
-            cores, contention = (
-                job.cores_per_executor,
-                job.contention + (job.late_contention if self._late else 0.0),
-            )
+            late_contention = job.late_contention if self._late else 0.0
             self._regime = self._flow.regime(
                 speeds,
-                cores=cores,
-                contention=contention,
+                cores=job.cores_per_executor,
+                contention=job.contention,
+                late_contention=late_contention,
                 hot_fraction=hot_fraction,
                 slowdown=slowdown,
             )
-        self._outage = bool(active(self._faults, SourceOutage, now_s))
         down = self._down_until_s > now_s
         self._can_rps = 0.0 if down or self._outage else self._regime.capacity_rps
         self._next_change_s = min(

@@ -113,14 +113,17 @@ class Dataflow:
         *,
         cores: int = 1,
         contention: float = 0.0,
+        late_contention: float = 0.0,
         hot_fraction: float = 0.0,
         slowdown: float = 1.0,
     ) -> Regime:
         """What workers of these speeds, of which 1 is nominal, can do together.
 
-        The `cores` of a worker are shared by its operators. Each of n workers slows down by
-        1 + contention (n - 1). The hottest key, with `hot_fraction` of the input of keyed ones,
-        sits on the worker in the middle. `slowdown` is what is left of the speed of all of them.
+        The `cores` of a worker are shared by its operators. Each of n workers slows down by 1 +
+        contention (n - 1). What `late_contention` adds to that is time in which they work: it takes
+        capacity, and gauges show it whole. The hottest key, with `hot_fraction` of the input of
+        keyed ones, sits on the worker in the middle. `slowdown` is what is left of the speed of all
+        of them.
         """
         count = len(speeds)
         if not count:
@@ -129,7 +132,7 @@ class Dataflow:
         cool = self._load(even, (1.0 - hot_fraction) * even, cores)
         heated = self._load(even, (1.0 - hot_fraction) * even + hot_fraction, cores)
         efficiency = 1.0 / (1.0 + contention * (count - 1))
-        pace = slowdown * efficiency
+        pace = slowdown * (1.0 / (1.0 + (contention + late_contention) * (count - 1)))
         limits = [pace * speed / cool.need_s for speed in speeds]
         limits[hot] = pace * speeds[hot] / heated.need_s
         capacity_rps = min(limits)

@@ -18,7 +18,9 @@ Operators stand between spaces, because names and files may hold any of these si
 """
 
 import re
+import tomllib
 from collections.abc import Callable, Iterator
+from importlib.resources import files
 from math import ceil
 from pathlib import Path
 from typing import ClassVar, TypeVar
@@ -33,24 +35,9 @@ from penstock.simulation.workloads.shape import Capacity, Workload, refuse_negat
 from penstock.simulation.workloads.traces import DEFAULT_PEAK_EXECUTORS, Trace
 from penstock.simulation.workloads.workload import WORKLOADS, Constant
 
-NAMED: dict[str, str] = {
-    # Koper (2022), chapter 5: a new rate each minute, 140 minutes.
-    "koper-q1": "cosine:mean=150k,amplitude=100k,peak_executors=12 for 140min",
-    "koper-q3": "cosine:mean=50k,amplitude=25k,peak_executors=12 for 140min",
-    "koper-q11": "cosine:mean=100k,amplitude=50k,peak_executors=12 for 140min",
-    # Daedalus (2024), section 4: two periods in six hours, 5,000 to 60,000 records/s.
-    "daedalus-wordcount": "sine:mean=32.5k,amplitude=27.5k,period=3h,peak_executors=12 for 6h",
-    # The same, recorded: clicks of an advertiser and traffic of a city, six hours.
-    "daedalus-ysb": "recording:daedalus-ysb,peak_executors=12 for 6h",
-    "daedalus-traffic": "recording:daedalus-traffic,peak_executors=12 for 6h",
-    # Borkowski et al. (2019), section 5: images per second, 45 minutes.
-    "borkowski-pyramid": "pyramid:high=60,step=15,hold=130s,peak_executors=12 for 45min",
-    "borkowski-square": "square:low=1,high=65,hold=370s,peak_executors=12 for 45min",
-    "borkowski-lab": "laboratory:peak_executors=12 for 45min",
-    # Russo Russo et al. (2021), section 5.2: a new rate every ten minutes, relative to the mean.
-    "pulsar": "levels:0.4|0.8|1.4|1.8|1.1|0.5,peak_executors=12 for 1h",
-}
-"""The loads of the studies, scaled so that their peak needs 12 executors of any job."""
+#: The loads of the studies.
+_FILE = files(__package__) / "data" / "named.toml"
+NAMED: dict[str, str] = tomllib.loads(_FILE.read_text(encoding="utf-8"))
 
 LONGEST_PHASE_S = 366 * 86_400.0
 GAP_FACTOR = 3.0  #: Rows this many times as far apart as usual have a gap between them.
@@ -76,8 +63,7 @@ class Parts(Struct, frozen=True):
         ]
         with np.errstate(over="ignore"):
             series = self.ufunc.reduce(every)
-        rates: list[float] = refuse_negative(series, self.describe).tolist()
-        return rates
+        return list(refuse_negative(series, self.describe).tolist())
 
     def describe(self) -> str:
         # What binds less tightly than the operator needs parentheses.
@@ -181,10 +167,8 @@ class _Parser:
 
     def sequence(self) -> Workload:
         phases = self.listed(self.phase, "then")
-        only = phases[0]
-        if len(phases) == 1 and only.duration_s is None:
-            return only.workload
-        return Sequence(tuple(phases))
+        is_plain = len(phases) == 1 and phases[0].duration_s is None
+        return phases[0].workload if is_plain else Sequence(tuple(phases))
 
     def listed(self, part: Callable[[], T], operator: str) -> list[T]:
         parts = [part()]

@@ -78,5 +78,4 @@ def _laboratory() -> Series:
         rates[at : at + length] = piece[: LABORATORY_S - at]
         at, level = at + length, aim
     rates += rng.normal(0.0, 1.5, LABORATORY_S)
-    scaled: Series = (rates * 37.0 / rates.mean()).clip(0.0, 65.0)
-    return scaled
+    return np.asarray((rates * 37.0 / rates.mean()).clip(0.0, 65.0))

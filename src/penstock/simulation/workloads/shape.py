@@ -35,15 +35,12 @@ class Workload(Protocol):
         `capacity_rps` is what a fleet of the job can carry, for workloads that are measured in
         executors. A workload with an end starts over if it is run for longer.
         """
-        ...
 
     def natural_duration_s(self) -> float | None:
         """How long it lasts by itself; ``None`` if it could go on for ever."""
-        ...
 
     def describe(self) -> str:
         """The one line that `parse_workload` reads back."""
-        ...
 
 
 class Shape(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
@@ -60,8 +57,7 @@ class Shape(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
         series = refuse_negative(series, self.describe)
         if self.peak_executors is not None:
             series = to_peak(series, capacity_rps(self.peak_executors), self.describe)
-        rates: list[float] = series.tolist()
-        return rates
+        return list(series.tolist())
 
     def natural_duration_s(self) -> float | None:
         return None

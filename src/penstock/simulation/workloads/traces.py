@@ -1,15 +1,9 @@
 """Recorded loads as workloads: CSV files with a time and a rate in each row.
 
-Most forms of files need no options:
-
-- separated by commas, semicolons, bars or tabs, with or without a header; lines that start with
-  ``#`` and blank lines are skipped;
-- times as seconds, as epoch seconds or milliseconds, or as ISO dates (UTC unless they say
-  otherwise); only differences count, the first row is second 0;
-- columns are found by the usual names, else the first that reads as a time and the first number
-  after it; a file with a single column of numbers has one value per second.
-
-Whatever is wrong with a file is said in one sentence with its name and line.
+Most forms of files need no options: any usual separator, with or without a header; times as
+seconds, as epoch seconds or milliseconds, or as ISO dates, of which only differences count. Columns
+are found by the usual names, else the first that reads as a time and the first number after it; a
+file with a single column of numbers has one value per second.
 """
 
 import csv
@@ -105,8 +99,7 @@ class Trace(shape.Shape, frozen=True, tag="trace"):
         else:
             peak_executors = self.peak_executors or DEFAULT_PEAK_EXECUTORS
             series = shape.to_peak(series, capacity_rps(peak_executors), self.describe)
-        rates: list[float] = shape.refuse_negative(series, self.describe)[:seconds].tolist()
-        return rates
+        return list(shape.refuse_negative(series, self.describe)[:seconds].tolist())
 
     def series(self, at_s: Series, random: np.random.Generator) -> Series:
         recording = self._recording()
@@ -132,18 +125,21 @@ class Trace(shape.Shape, frozen=True, tag="trace"):
 
 
 class _TraceRow(Struct, frozen=True):
+    file: str
     line: int
     cells: list[str]
 
     def cell(self, column: int) -> str:
         return self.cells[column].strip() if column < len(self.cells) else ""
 
+    def refusal(self, problem: str) -> ConfigError:
+        return ConfigError(f"trace {self.file}, line {self.line}: {problem}")
+
 
 def read_trace(file: str, time: str | None = None, rate: str | None = None) -> RecordedLoad:
     """The recording in a CSV file; `time` and `rate` name columns, or number them from 1."""
-    path = Path(file)
     try:
-        stamp = path.stat()
+        stamp = Path(file).stat()
     except FileNotFoundError:
         raise ConfigError(f"trace {file}: there is no such file") from None
     except (OSError, ValueError) as error:
@@ -164,9 +160,9 @@ def _read(file: str, time: str | None, rate: str | None, stamp: tuple[int, int])
         raise ConfigError(
             f"trace {file}: at least 2 rows of data are needed, but there are {len(data)}"
         )
-    time_at, rate_at = _find_columns(file, header, data[0], time, rate)
-    rates = np.array([_rate(file, row, rate_at) for row in data])
-    at_s = np.arange(float(len(rates))) if time_at is None else _times(file, data, time_at)
+    time_at, rate_at = _find_columns(header, data[0], time, rate)
+    rates = np.array([_rate(row, rate_at) for row in data])
+    at_s = np.arange(float(len(rates))) if time_at is None else _times(data, time_at)
     return RecordedLoad(at_s, rates)
 
 
@@ -192,20 +188,20 @@ def _rows(file: str) -> Iterator[_TraceRow]:
     try:
         for cells in reader:
             if any(cell.strip() for cell in cells) and not cells[0].startswith("#"):
-                yield _TraceRow(reader.line_num, cells)
+                yield _TraceRow(file, reader.line_num, cells)
     except csv.Error as error:
         raise ConfigError(f"trace {file}, line {reader.line_num}: not CSV ({error})") from None
 
 
 def _find_columns(
-    file: str, header: list[str] | None, row: _TraceRow, time: str | None, rate: str | None
+    header: list[str] | None, row: _TraceRow, time: str | None, rate: str | None
 ) -> tuple[int | None, int]:
     """Columns of time (``None``: a row per second) and rate: asked for, usual, or guessed."""
     numeric = [index for index, cell in enumerate(row.cells) if _number(cell) is not None]
-    rate_at = _asked(file, header, row, rate)
+    rate_at = _asked(header, row, rate)
     if rate_at is None and (usual := _usual(header, RATE_NAMES)) in numeric:
         rate_at = usual
-    time_at = _asked(file, header, row, time)
+    time_at = _asked(header, row, time)
     if time_at is None:
         time_at = _usual(header, TIME_NAMES)
     is_guess = time_at is None or len(row.cells) == 1
@@ -213,20 +209,14 @@ def _find_columns(
         instants = [_instant(cell.strip()) for cell in row.cells]
         timely = (index for index, at_s in enumerate(instants) if at_s is not None)
         time_at = next((index for index in timely if index != rate_at), None)
+    if rate_at is None and is_guess and numeric == [time_at]:
+        rate_at = time_at  # what looked like a time is the only number
+    elif rate_at is None:
+        after = (index for index in numeric if time_at is None or index > time_at)
+        rate_at = next(after, None)
     if rate_at is None:
-        rate_at = _guessed_rate(numeric, time_at, is_guess)
-    if rate_at is None:
-        raise ConfigError(
-            f"trace {file}, line {row.line}: no column of rates found, expected a number"
-        )
+        raise row.refusal("no column of rates found, expected a number")
     return None if time_at == rate_at else time_at, rate_at
-
-
-def _guessed_rate(numeric: list[int], time_at: int | None, time_is_guess: bool) -> int | None:
-    """The first number after the time; what looked like a time if there is no other number."""
-    if time_is_guess and numeric == [time_at]:
-        return time_at
-    return next((index for index in numeric if time_at is None or index > time_at), None)
 
 
 def _usual(header: list[str] | None, usual: tuple[str, ...]) -> int | None:
@@ -234,7 +224,7 @@ def _usual(header: list[str] | None, usual: tuple[str, ...]) -> int | None:
     return next((names.index(name) for name in usual if name in names), None)
 
 
-def _asked(file: str, header: list[str] | None, row: _TraceRow, column: str | None) -> int | None:
+def _asked(header: list[str] | None, row: _TraceRow, column: str | None) -> int | None:
     """The index of the column that was asked for by name or number, if any was."""
     if column is None:
         return None
@@ -244,42 +234,34 @@ def _asked(file: str, header: list[str] | None, row: _TraceRow, column: str | No
         return int(column) - 1
     if header is None:
         raise ConfigError(
-            f"trace {file}: has no header, so a column is a number "
+            f"trace {row.file}: has no header, so a column is a number "
             f"from 1 to {len(row.cells)}, not '{column}'"
         )
-    raise unknown("column", column, [name for name in header if name], f"trace {file}")
+    raise unknown("column", column, [name for name in header if name], f"trace {row.file}")
 
 
-def _rate(file: str, row: _TraceRow, column: int) -> float:
+def _rate(row: _TraceRow, column: int) -> float:
     cell = row.cell(column)
     rate = _number(cell)
     if rate is None:
-        raise ConfigError(
-            f"trace {file}, line {row.line}: expected a rate in column {column + 1}, not '{cell}'"
-        )
+        raise row.refusal(f"expected a rate in column {column + 1}, not '{cell}'")
     if not (isfinite(rate) and rate >= 0.0):
-        raise ConfigError(
-            f"trace {file}, line {row.line}: rates must be finite and not negative, not {cell}"
-        )
+        raise row.refusal(f"rates must be finite and not negative, not {cell}")
     return rate
 
 
-def _times(file: str, rows: list[_TraceRow], column: int) -> Series:
+def _times(rows: list[_TraceRow], column: int) -> Series:
     """The instant of each row, counted from the first."""
     instants: list[float] = []
     for row in rows:
         cell = row.cell(column)
         instant = _instant(cell)
         if instant is None:
-            raise ConfigError(
-                f"trace {file}, line {row.line}: expected a time in column {column + 1} "
-                f"(seconds or an ISO date), not '{cell}'"
-            )
+            expected = f"a time in column {column + 1} (seconds or an ISO date)"
+            raise row.refusal(f"expected {expected}, not '{cell}'")
         if instants and instant <= instants[-1]:
             before = rows[len(instants) - 1].cells[column].strip()
-            raise ConfigError(
-                f"trace {file}, line {row.line}: times must rise, but {cell} follows {before}"
-            )
+            raise row.refusal(f"times must rise, but {cell} follows {before}")
         instants.append(instant)
     per_second = 1000.0 if instants[0] >= _MILLISECONDS_FROM else 1.0
     return np.asarray((np.array(instants) - instants[0]) / per_second)

@@ -63,9 +63,8 @@ class Ramp(Shape, frozen=True, tag="ramp"):
     duration_s: Span = 7200.0
 
     def series(self, at_s: Series, random: np.random.Generator) -> Series:
-        return np.interp(
-            at_s, [self.at_s, self.at_s + self.duration_s], [self.before_rps, self.after_rps]
-        )
+        ends_s = [self.at_s, self.at_s + self.duration_s]
+        return np.interp(at_s, ends_s, [self.before_rps, self.after_rps])
 
 
 class Sine(Shape, frozen=True, tag="sine"):
@@ -95,9 +94,8 @@ class Cosine(Shape, frozen=True, tag="cosine"):
     def series(self, at_s: Series, random: np.random.Generator) -> Series:
         interval = shape.intervals(at_s, self.every_s)
         angle = 2.0 * np.pi * interval * self.every_s / self.period_s
-        means = shape.refuse_negative(
-            self.mean_rps + self.amplitude_rps * np.cos(angle), self.describe
-        )
+        means: Series = self.mean_rps + self.amplitude_rps * np.cos(angle)
+        shape.refuse_negative(means, self.describe)
         noise = random.uniform(-self.noise_rps, self.noise_rps, shape.count(interval))
         return np.maximum(means + noise[interval], 0.0)
 
@@ -263,9 +261,8 @@ class Diurnal(Shape, frozen=True, tag="diurnal"):
         _refuse_order(self, self.low_rps, self.high_rps)
         angle = 2.0 * np.pi * (at_s - self.peak_at_s) / self.period_s
         day = ((1.0 + np.cos(angle)) / 2.0) ** self.sharpness
-        means = shape.refuse_negative(
-            self.low_rps + (self.high_rps - self.low_rps) * day, self.describe
-        )
+        means: Series = self.low_rps + (self.high_rps - self.low_rps) * day
+        shape.refuse_negative(means, self.describe)
         noise = random.standard_normal(len(at_s))
         return np.maximum(means * (1.0 + self.noise_fraction * noise), 0.0)
 

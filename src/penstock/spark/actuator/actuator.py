@@ -1,10 +1,8 @@
 """Changes the fleet of a running application, and keeps it at its target.
 
-`SparkActuator.apply` sets a target and returns at once. `SparkActuator.reconcile`, which the same
-thread calls several times a second, brings the fleet there: it corrects a target that was changed,
-removes surplus executors between two batches, kills those that do not leave, and lets tasks run
-anywhere while the fleet changes (`locality`). Both wait for answers from the scheduler: call them
-from one thread, never from a listener of Spark.
+`SparkActuator.apply` sets a target and returns at once; `SparkActuator.reconcile`, called several
+times a second, brings the fleet there. Both wait for answers from the scheduler: call them from one
+thread, never from a listener of Spark.
 """
 
 import logging
@@ -27,32 +25,23 @@ log = logging.getLogger(__name__)
 
 
 class Patience(Struct, frozen=True):
-    """How long the actuator waits.
+    """How long the actuator waits."""
 
-    Parameters
-    ----------
-    look_every_s: Between two checks of a fleet that does not change.
-    quiet_s: For a moment without a running job, before executors are decommissioned during one;
-        where executors can only be killed, there is no limit.
-    leave_s: For a decommissioned executor to leave, before it is killed as soon as it is idle.
-    arrive_s: For requested executors, before the cluster is taken to have no more.
-    ask_again_s: Until more executors are requested again after that.
-    """
-
-    look_every_s: float = 1.0
+    look_every_s: float = 1.0  #: Between two checks of a fleet that does not change.
+    #: For a moment without a running job, before executors are decommissioned during one; where
+    #: executors can only be killed, there is no limit.
     quiet_s: float = 60.0
-    leave_s: float = 90.0
-    arrive_s: float = 120.0
-    ask_again_s: float = 600.0
+    leave_s: float = 90.0  #: For a decommissioned executor, before it is killed once it is idle.
+    arrive_s: float = 120.0  #: For executors, before the cluster is taken to have no more.
+    ask_again_s: float = 600.0  #: Until more executors are requested again after that.
 
 
 class SparkActuator:
     """Keeps the fleet of one application at the last target.
 
-    A target outside of the bounds of `limits` is refused. `batches` gives the number of the last
-    committed batch of each query. Without ``spark.decommission.enabled`` (`can_decommission`) idle
-    executors are killed between batches. `advice` says how to get more executors; `failures`, how
-    many may fail.
+    A target outside of `limits` is refused. `batches` gives the number of the last committed batch
+    of each query. Without `can_decommission` idle executors are killed between batches. `advice`
+    says how to get more executors; `failures`, how many may fail.
     """
 
     def __init__(
@@ -82,14 +71,10 @@ class SparkActuator:
         self._overdue: set[str] = set()
         self._surplus_since_s: float | None = None
         self._short_since_s: float | None = None
-        self._came = 0
-        self._came_at_s = 0.0
-        self._ceiling: int | None = None
-        self._ceiling_at_s = 0.0
-        self._next_look_at_s = 0.0
+        self._came, self._came_at_s = 0, 0.0
+        self.ceiling: int | None = None  #: All that the cluster has, if that is no room for more.
+        self._ceiling_at_s = self._next_look_at_s = 0.0
         self._has_failed = False
-
-    # -- Called by the controller ---------------------------------------------------------------
 
     def begin(self, target_executors: int, now_s: float) -> None:
         """Request the present size from Spark.
@@ -124,8 +109,6 @@ class SparkActuator:
         """Take over how much state each executor holds; that decides which leave."""
         self._state = {each.id: each.state_partitions for each in snapshot.executors}
 
-    # -- Called several times a second ----------------------------------------------------------
-
     def reconcile(self, now_s: float) -> None:
         """Bring the fleet closer to its target, if a check is due."""
         if self.target is None or now_s < self._next_look_at_s:
@@ -156,11 +139,6 @@ class SparkActuator:
             and self._surplus_since_s is None
             and not self._locality.is_open
         )
-
-    @property
-    def ceiling(self) -> int | None:
-        """All that the cluster has, if it has no room for the target."""
-        return self._ceiling
 
     def _check(self, target: int, now_s: float) -> None:
         fleet = SchedulerFleet.of(self._driver)
@@ -199,7 +177,7 @@ class SparkActuator:
         if self._known is not None:
             if come := fleet.active - self._known:
                 self._locality.open()
-                self._locality.welcome(set(come))
+                self._locality.new_executors |= come
             if gone := self._known - fleet.active:
                 self._locality.open()
                 self._count_losses(gone, fleet, now_s)
@@ -274,8 +252,8 @@ class SparkActuator:
     def _learn_ceiling(self, target: int, fleet: SchedulerFleet, now_s: float) -> None:
         """If requested executors do not come for long, take the fleet for all there is."""
         active = len(fleet.active)
-        if self._ceiling is not None and active > self._ceiling:
-            self._ceiling = None
+        if self.ceiling is not None and active > self.ceiling:
+            self.ceiling = None
         if active >= target:
             self._short_since_s = None
             return
@@ -284,8 +262,8 @@ class SparkActuator:
         elif active > self._came:
             self._came_at_s = now_s
         self._came = active
-        if self._ceiling is None and now_s - self._came_at_s >= self._patience.arrive_s:
-            self._ceiling, self._ceiling_at_s = active, now_s
+        if self.ceiling is None and now_s - self._came_at_s >= self._patience.arrive_s:
+            self.ceiling, self._ceiling_at_s = active, now_s
             log.warning(
                 "the fleet is %d of %d executors after %.0f s: %s",
                 *(active, target, now_s - self._short_since_s, self._advice),
@@ -293,11 +271,11 @@ class SparkActuator:
 
     def _beyond_ceiling(self, target: int, now_s: float) -> str:
         """Why a larger target is refused; empty if it is not."""
-        ceiling = self._ceiling
+        ceiling = self.ceiling
         if ceiling is None or target <= max(ceiling, self.target or 0):
             return ""
         if now_s - self._ceiling_at_s >= self._patience.ask_again_s:
-            self._ceiling = self._short_since_s = None
+            self.ceiling = self._short_since_s = None
             return ""
         return f"the cluster gave only {executors(ceiling)}: {self._advice}"
 

@@ -1,9 +1,8 @@
 """Live admission control: a batch takes no more records than the fleet gets through in time.
 
 After an outage a query without a cap takes the whole backlog as one batch, which may run for an
-hour, or out of memory. This caps each batch at what the fleet processes within a time budget, and
-adapts the cap as the fleet changes. Off by default: it uses an interface of Spark that is not
-public, so it is probed first and used for Kafka sources only.
+hour, or out of memory. Off by default: it uses an interface of Spark that is not public, so it is
+probed first and used for Kafka sources only.
 """
 
 from __future__ import annotations

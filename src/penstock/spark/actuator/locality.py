@@ -32,7 +32,7 @@ class LocalityGuard:
         self._batches = batches
         self._saved: str | None = None
         self._since: dict[str, int] | None = None
-        self._new_executors: set[str] = set()
+        self.new_executors: set[str] = set()  #: They should take work before it is restored.
         self._rounds = 0
 
     @property
@@ -47,10 +47,6 @@ class LocalityGuard:
             self._driver.set_locality_wait(NO_WAIT)
             self._saved = saved
 
-    def welcome(self, executor_ids: set[str]) -> None:
-        """Note new executors: they should take work before the wait is restored."""
-        self._new_executors |= executor_ids
-
     def reconcile(self, *, is_settled: bool, state: StatePartitions) -> None:
         """Count clean batches once the fleet is settled, and close after enough of them."""
         if self._saved is None or not is_settled:
@@ -63,7 +59,7 @@ class LocalityGuard:
         since = self._since = now | since  # a query may have its first batch only now
         if not ran_clean(since, now):
             return
-        idle = without_work(self._new_executors, state)
+        idle = without_work(self.new_executors, state)
         self._rounds += 1
         if idle and self._rounds < ROUNDS:
             self._since = now
@@ -81,7 +77,7 @@ class LocalityGuard:
         if self._saved is not None:
             self._driver.set_locality_wait(self._saved)
         self._saved = self._since = None
-        self._new_executors = set()
+        self.new_executors = set()
 
 
 def ran_clean(since: Mapping[str, int], now: Mapping[str, int]) -> bool:

@@ -90,18 +90,20 @@ class StatusStore(JavaSide):
         """``TaskData`` of the first tasks of a stage, or of its running ones."""
         status = self._is_running if running else self._any_status
         listed = self.store.taskList(stage_id, attempt, 0, at_most, self._by_id, status)
-        tasks: list[Json] = _parse(self._to_json.writeValueAsString(listed))
-        return tasks
+        return list(self._read(listed))
 
-    def _entry(self, read: Callable[[], Any]) -> Json | None:
+    def _read(self, value: Any) -> Any:
+        """A Java value, fetched as JSON."""
+        return _parse(self._to_json.writeValueAsString(value))
+
+    def _entry(self, ask: Callable[[], Any]) -> Json | None:
         """What the status store answers; ``None`` if it has no such entry."""
         try:
-            entry: Json = _parse(self._to_json.writeValueAsString(read()))
+            return dict(self._read(ask()))
         except Py4JJavaError as error:
             if error.java_exception.getClass().getName() == "java.util.NoSuchElementException":
                 return None
             raise
-        return entry
 
     def _leave_out_unread(self) -> None:
         """Leave out fields that nobody reads: over 8 kB, Nagle's algorithm costs py4j 40 ms."""
@@ -115,21 +117,18 @@ class StatusStore(JavaSide):
 
     def stage_executors(self, stage_id: int, attempt: int) -> dict[str, Json]:
         """``ExecutorStageSummary`` of each executor of a stage: its peaks and what it spilled."""
-        summaries = self.store.executorSummary(stage_id, attempt)
-        found: dict[str, Json] = _parse(self._to_json.writeValueAsString(summaries))
-        return found
+        return dict(self._read(self.store.executorSummary(stage_id, attempt)))
 
     def sql_metrics(self, stages: Collection[int], newest: int) -> list[SqlMetrics]:
         """The metrics of those of the newest SQL executions that ran one of the stages."""
         store = self._sql_store
         listed = store.executionsList(max(0, store.executionsCount() - newest), newest)
         found = []
-        for place, execution in enumerate(_parse(self._to_json.writeValueAsString(listed))):
+        for place, execution in enumerate(self._read(listed)):
             if set(stages).isdisjoint(execution["stages"]):
                 continue
-            names = _parse(self._to_json.writeValueAsString(listed.apply(place).metrics()))
-            values = store.executionMetrics(execution["executionId"])
-            texts = _parse(self._to_json.writeValueAsString(values))
+            names = self._read(listed.apply(place).metrics())
+            texts = self._read(store.executionMetrics(execution["executionId"]))
             pairs = [(each["name"], texts.get(str(each["accumulatorId"]), "")) for each in names]
             found.append(SqlMetrics(frozenset(execution["stages"]), tuple(pairs)))
         return found

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable
-from itertools import chain
-from typing import TypeAlias
 
 from msgspec import Struct
 
@@ -16,9 +14,6 @@ from penstock.spark.sensor.python_time import PythonTimes
 from penstock.spark.sensor.stage_executors import StageExecutorWatch
 from penstock.spark.sensor.stages import Place, QueryStages
 from penstock.spark.sensor.tasks import FinishedTask, finished_tasks
-
-#: Amounts by executor; an executor may occur more than once.
-Amounts: TypeAlias = list[tuple[str, float]]
 
 
 class SchedulerFleet(Struct, frozen=True):
@@ -73,8 +68,15 @@ class ShareWatch:
         for place, _, tasks in ran:
             place.observe_tasks(tasks, runs_python=python.get(_stage(place), 0.0) > 0.0)
         sources = [(place, tasks) for place, role, tasks in ran if role == "source"]
-        records = _sums(_records_read(place, tasks) for place, tasks in sources)
-        held = _sums(_state_held(place, tasks) for place, role, tasks in ran if role == "state")
+        records: dict[str, float] = defaultdict(float)  # of the interval, divided as in this stage
+        for place, tasks in sources:
+            total = sum(task.records for task in tasks)
+            for task in tasks if total else ():
+                records[task.executor] += place.tally.records_in * task.records / total
+        held: dict[str, float] = defaultdict(float)
+        for place, tasks in ((place, tasks) for place, role, tasks in ran if role == "state"):
+            for task in tasks:  # if not all tasks were read, those that were stand for all
+                held[task.executor] += place.tasks / len(tasks)
         was_read = any(place.tally.records_in for place, _ in sources)
         return Shares(
             records if records or not was_read else None,
@@ -123,25 +125,6 @@ def cpu_per_busy(ran: Iterable[tuple[float, list[FinishedTask]]]) -> dict[str, f
             busy_s[task.executor] += task.duration_s
             cpu_s[task.executor] += task.cpu_s + python_fraction * task.off_cpu_s
     return {name: cpu_s[name] / spent_s for name, spent_s in busy_s.items() if spent_s > 0.0}
-
-
-def _records_read(place: Place, tasks: list[FinishedTask]) -> Amounts:
-    """The records of the interval, divided as the newest stage divided its own."""
-    total = sum(task.records for task in tasks)
-    of_interval = place.tally.records_in / total if total else 0.0
-    return [(task.executor, task.records * of_interval) for task in tasks if total]
-
-
-def _state_held(place: Place, tasks: list[FinishedTask]) -> Amounts:
-    """Partitions of state; if not all tasks were read, those that were stand for all."""
-    return [(task.executor, place.tasks / len(tasks)) for task in tasks]
-
-
-def _sums(amounts: Iterable[Amounts]) -> dict[str, float]:
-    sums: dict[str, float] = defaultdict(float)
-    for name, amount in chain.from_iterable(amounts):
-        sums[name] += amount
-    return sums
 
 
 class Totals(Struct, frozen=True, gc=False):

@@ -4,10 +4,6 @@ Spark's progress gives the lag at the moment a batch is planned: a query without
 reports none, however late it is. So the end offsets are read here once a second and kept as a
 curve over time. Its slope is the arrival rate, its height above the processed offsets the backlog,
 and the instant at which it passed them the arrival of the oldest waiting record.
-
-`offsets` is arithmetic, `Brokers` asks, `KafkaWatch` asks once a second, and `client_settings`
-gives Penstock's client (librdkafka) the settings that the query gives the Java client, which has
-other names for some of them.
 """
 
 import logging
@@ -135,8 +131,7 @@ class Brokers:
             answers = client.list_offsets(request, request_timeout=self._timeout_s)
             found = {(at.topic, at.partition): got.result().offset for at, got in answers.items()}
         except KafkaException as error:
-            # A client that lost its brokers for long may not find them again; a new one does. It
-            # connects at once, so that the next question does not have to wait for that.
+            # A client that lost its brokers for long may not find them again; a new one does.
             problem = self._problem_of(client) or f": {error.args[0].str()}"
             self._admin = None
             with suppress(ConfigError):
@@ -159,8 +154,7 @@ class Brokers:
 class KafkaWatch:
     """Follows the end offsets of one source in a thread of its own, until closed.
 
-    `read` asks the brokers at most once, and not at all while they are known not to answer. What is
-    processed is not known before the first batch is committed.
+    `read` asks the brokers at most once, and not at all while they are known not to answer.
     `has_surged` says that the load has jumped since; the next reading then has the rate after the
     jump, not a mean of before and after.
     """

@@ -50,10 +50,8 @@ def _encoded(gateway: Any, key: Any) -> bytes:
     spec = java.lang.Class.forName("java.security.spec.PKCS8EncodedKeySpec")
     for algorithm in ("RSA", "EC", "EdDSA", "DSA"):
         with suppress(*JVM_ERRORS):
-            found: bytes = (
-                java.security.KeyFactory.getInstance(algorithm).getKeySpec(key, spec).getEncoded()
-            )
-            return found
+            factory = java.security.KeyFactory.getInstance(algorithm)
+            return bytes(factory.getKeySpec(key, spec).getEncoded())
     raise ConfigError("the key of a key store is neither of RSA, EC, EdDSA nor DSA")
 
 

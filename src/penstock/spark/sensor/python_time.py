@@ -1,9 +1,8 @@
 """The time of Python workers, which Spark does not count as processor time.
 
-``executorCpuTime`` is the time of the executor's Java process alone. While a Python UDF computes,
-the task waits for it. Since Spark 4.0 the plan nodes that run Python have a metric of how long
-their workers ran. It is clock time: a UDF that waits (for an HTTP service, say) counts as if it
-computed, and so does one that waits for a core on a machine with more slots than cores.
+``executorCpuTime`` is that of the executor's Java process alone. Since Spark 4.0 the plan nodes
+that run Python have a metric of how long their workers ran. It is clock time: a UDF that waits, for
+an HTTP service or for a core, counts as if it computed.
 """
 
 import logging
@@ -82,10 +81,9 @@ class PythonTimes:
             self._give_up(f"cannot be read: {first_line(error)}")
             return []
         for execution in executions:
-            names = {name for name, _ in execution.metrics}
-            if _RUN not in names and any(
-                name == _SENT and text[:1] not in ("", "0") for name, text in execution.metrics
-            ):
+            found = dict(execution.metrics)
+            sent = [text for name, text in execution.metrics if name == _SENT]
+            if _RUN not in found and any(text[:1] not in ("", "0") for text in sent):
                 self._give_up("is not measured by this version of Spark")
         return executions
 

@@ -1,9 +1,8 @@
 """One streaming query: its batches since the last reading, and what waits at its sources.
 
-A Kafka source is measured at its brokers (`kafka`). Other sources are known only by the query's
-progress. A source without a cap gives each batch all that there is: what its batches read is what
-arrived, and what waits now came since the last finished batch began. With a cap per trigger, what
-is left behind is not known, and nothing is made up.
+A Kafka source is measured at its brokers (`kafka`), others only by the query's progress. Without a
+cap per trigger a batch takes all that there is: what batches read is what arrived, and what waits
+now came since the last finished one began. With a cap, what is left behind is not known.
 """
 
 from __future__ import annotations
@@ -229,13 +228,9 @@ def match(facts: list[SourceFacts], listed: tuple[SourceProgress, ...]) -> list[
     for candidates in (facts, once):
         if len(candidates) == len(listed):
             return candidates
-    return [_first_like(facts, source) for source in listed]
-
-
-def _first_like(facts: list[SourceFacts], source: SourceProgress) -> SourceFacts:
-    is_kafka = partition_offsets(source.end_offset) is not None
-    alike = [each for each in facts if (each.format.lower() == "kafka") == is_kafka]
-    return alike[0] if alike else SourceFacts("unknown", {})
+    first = {each.format.lower() == "kafka": each for each in reversed(facts)}
+    are_kafka = [partition_offsets(source.end_offset) is not None for source in listed]
+    return [first.get(is_kafka, SourceFacts("unknown", {})) for is_kafka in are_kafka]
 
 
 def _source(facts: SourceFacts, driver: Driver, group: str) -> SourceProbe:

@@ -1,9 +1,8 @@
 """The live sensor: a running Spark application as a `Snapshot`.
 
 The scheduler knows the fleet; without it there is no snapshot. The queries report each batch to a
-listener, which only puts the report into a queue; reports that it did not hand over in time are
-asked for. Spark's status store knows executors and stages; it is read in a thread of its own, so
-that a slow store costs details and not the turn. The Kafka brokers know what waits.
+listener; reports that it did not hand over in time are asked for. Spark's status store knows
+executors and stages; a slow store costs details and not the turn. The brokers know what waits.
 
 A session may run several queries, which share one fleet. They make one snapshot:
 

@@ -32,14 +32,10 @@ def nearest_to_miss(waits_s: Mapping[str, float], goal: Goal, last: str | None) 
 
 
 def sample(
-    view: QueryView,
-    asked: QueryGoal,
-    at: SourceReading,
-    done_rps: float | None,
-    slots: float | None,
+    view: QueryView, own: QueryGoal, at: SourceReading, done_rps: float | None, slots: float | None
 ) -> QuerySample:
     """One query by itself."""
-    goal = asked.slo_s, asked.weight, asked.exclude
+    goal = own.slo_s, own.weight, own.exclude
     return QuerySample(view.name, *goal, at.arrival_rps, done_rps, at.delay_s, slots)
 
 

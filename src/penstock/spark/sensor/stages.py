@@ -1,12 +1,9 @@
 """The stages of micro-batches: what each read, wrote and cost since the last reading.
 
-A batch runs jobs of one or more stages, and the next batch runs the same ones under new numbers. So
-a stage is identified by its place in the batch: the first of each batch is one operator, the second
-another. Only finished tasks are counted, so that time and records belong together.
-
-Stages take turns on the same slots. The busy time of a stage is its share of the time of all slots,
-so that the stages of all queries add up to the busy time of the slots. What is left is idle time,
-which belongs to no single stage: `share_idle_time` gives each stage that of the slots.
+Each batch runs the same stages under new numbers. So a stage is identified by its place in the
+batch: the first of each batch is one operator, the second another. Only finished tasks are counted,
+so that time and records belong together. Stages take turns on the same slots: the busy time of a
+stage is its share of the time of all slots.
 """
 
 from __future__ import annotations
@@ -215,9 +212,9 @@ class QueryStages:
     def operators(self, wall_s: float, slots: int, prefix: str) -> tuple[OperatorSample, ...]:
         """The places as samples: ``source``, ``source 2``, ``state`` and so on.
 
-        Spark does not say which stage feeds which. A stage that reads a shuffle is taken to read
-        all earlier output that no stage reads yet, which is right for chains and for joins. A stage
-        without records before the first source, such as a table that is broadcast, is left out.
+        A stage that reads a shuffle is taken to read all earlier output that no stage reads yet,
+        which is right for chains and for joins. A stage without records before the first source,
+        such as a table that is broadcast, is left out.
         """
         samples = []
         waiting: list[str] = []

@@ -7,7 +7,7 @@ import ssl
 import tomllib
 import urllib.error
 import urllib.request
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from http.client import HTTPException
@@ -94,11 +94,14 @@ class SparkCluster:
         """The executors that live now, oldest first, straight from the process table."""
         found = []
         for name, node in list(self.nodes.items()):
-            for pid, argv in processes_below(node.pid):
-                if any(word.endswith(EXECUTOR_PROGRAMS) for word in argv):
-                    options = dict(pairwise(argv))
-                    own = (options["--executor-id"], options["--app-id"])
-                    found.append(ExecutorProcess(*own, pid, name))
+            for pid in descendants(node.pid):
+                with suppress(FileNotFoundError, ProcessLookupError):  # it ended while we looked
+                    line = Path(f"/proc/{pid}/cmdline").read_bytes().decode(errors="replace")
+                    argv = line.split("\0")
+                    if any(word.endswith(EXECUTOR_PROGRAMS) for word in argv):
+                        options = dict(pairwise(argv))
+                        own = (options["--executor-id"], options["--app-id"])
+                        found.append(ExecutorProcess(*own, pid, name))
         return sorted(found, key=lambda each: int(each.id))
 
     def kill_executor(self, executor_id: str | None = None) -> ExecutorProcess:
@@ -109,14 +112,6 @@ class SparkCluster:
             raise ConfigError(f"no executor {executor_id or ''} to kill: alive are {known}")
         os.kill(chosen[-1].pid, signal.SIGKILL)
         return chosen[-1]
-
-
-def processes_below(root: int) -> Iterator[tuple[int, list[str]]]:
-    """Process ids and arguments of all that a process has started."""
-    for pid in descendants(root):
-        with suppress(FileNotFoundError, ProcessLookupError):  # it ended while we looked
-            argv = Path(f"/proc/{pid}/cmdline").read_bytes().decode(errors="replace").split("\0")
-            yield pid, argv
 
 
 def settings_of(name: str, values: Mapping[str, object]) -> dict[str, dict[str, Any]]:
@@ -136,7 +131,6 @@ def ask_json(url: str, token: str = "") -> dict[str, Any]:
         handlers = (urllib.request.ProxyHandler({}), urllib.request.HTTPSHandler(context=UNCHECKED))
         opener = urllib.request.build_opener(*handlers)
         with opener.open(request, timeout=5.0) as response:
-            found: dict[str, Any] = json.load(response)
-            return found
+            return dict(json.load(response))
     except (OSError, HTTPException, ValueError, urllib.error.URLError):
         return {}

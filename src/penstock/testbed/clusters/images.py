@@ -26,15 +26,10 @@ OWN = {
 ARCHITECTURES = {"x86_64": "amd64", "aarch64": "arm64"}
 
 
-def write_pause(archive: Path, program: Path) -> None:
-    """The image of the container that holds a pod's network."""
-    layer = [_file("pause", program.read_bytes())]
-    _write_archive(archive, PAUSE, "/pause", layer)
-
-
-def write_executor(archive: Path) -> None:
-    """The image for executors, for this machine."""
-    _write_archive(archive, EXECUTOR, "/entry.sh", list(_executor_layer()))
+def write_images(directory: Path, pause: Path) -> None:
+    """The images of executors, and of the container that holds a pod's network."""
+    _write_archive(directory / "pause.tar", PAUSE, "/pause", [_file("pause", pause.read_bytes())])
+    _write_archive(directory / "executor.tar", EXECUTOR, "/entry.sh", list(_executor_layer()))
 
 
 def _executor_layer() -> Iterator[tuple[tarfile.TarInfo, bytes]]:

@@ -68,25 +68,13 @@ def _build(ready: Path) -> None:
     # The caches of a build are 5 GB that nobody needs again, unless the user keeps his own.
     own = {"GOCACHE": str(work / "cache"), "GOMODCACHE": str(work / "modules")}
     fixed = {"CGO_ENABLED": "0", "GOFLAGS": "-mod=readonly -modcacherw -buildvcs=false -trimpath"}
-    argv = [
-        "go",
-        "build",
-        "-C",
-        str(SOURCES),
-        "-ldflags=-s -w",
-        "-o",
-        f"{work / 'bin'}/",
-        ".",
-        "./pause",
-    ]
+    argv = ["go", "build", "-C", str(SOURCES), "-ldflags=-s -w"]
+    argv += ["-o", f"{work / 'bin'}/", ".", "./pause"]
+    environment = own | dict(os.environ) | fixed
     (work / "bin").mkdir(parents=True, exist_ok=True)
     try:
         done = subprocess.run(
-            argv,
-            env=own | dict(os.environ) | fixed,
-            capture_output=True,
-            text=True,
-            timeout=BUILD_TIMEOUT_S,
+            argv, env=environment, capture_output=True, text=True, timeout=BUILD_TIMEOUT_S
         )
     except subprocess.TimeoutExpired:
         raise ConfigError(f"the build of Kubernetes took more than {BUILD_TIMEOUT_S:g} s") from None

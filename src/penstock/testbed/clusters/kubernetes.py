@@ -17,14 +17,8 @@ from typing import Any
 
 import penstock
 from penstock.core.errors import ConfigError
-from penstock.testbed.clusters import images
-from penstock.testbed.clusters.cluster import (
-    OVERHEAD_MIB,
-    ClusterSite,
-    SparkCluster,
-    ask_json,
-    settings_of,
-)
+from penstock.testbed.clusters import cluster, images
+from penstock.testbed.clusters.cluster import ClusterSite, SparkCluster
 from penstock.testbed.clusters.kube_build import CGROUPS, SOURCES, build, missing, plugins
 from penstock.testbed.jars import spark_home
 from penstock.testbed.processes import Process, Processes
@@ -69,8 +63,7 @@ def start(site: ClusterSite) -> SparkCluster:
     (directory / "key.pem").write_bytes(key)
     (directory / "tokens.csv").write_text(f'{token},admin,admin,"system:masters"\n')
     (directory / "images").mkdir()
-    images.write_pause(directory / "images" / "pause.tar", programs / "pause")
-    images.write_executor(directory / "images" / "executor.tar")
+    images.write_images(directory / "images", programs / "pause")
     etcd_port, peer_port, port = free_ports(3)
     url = f"https://{LOOPBACK}:{port}"
     (directory / "kubeconfig").write_text(json.dumps(_kubeconfig(url, token)))
@@ -85,19 +78,19 @@ def start(site: ClusterSite) -> SparkCluster:
         "token": token,
         "executor_image": images.EXECUTOR,
         "millicores": 1000 * (os.cpu_count() or 1) // site.slots,
-        "overhead_mib": OVERHEAD_MIB,
+        "overhead_mib": cluster.OVERHEAD_MIB,
         "java_home": site.java.home,
         "spark_home": spark_home(),
         "python": sys.executable,
         "package": Path(penstock.__file__).parent.parent,
     }
-    settings = settings_of("kubernetes", values)
+    settings = cluster.settings_of("kubernetes", values)
     servers = {}
     for name, flags in settings["servers"].items():
         argv = [kube, name, *_flags(flags)]
         servers[name] = site.processes.start(name, argv, site.environment)
         if name == "apiserver":
-            is_there = partial(ask_json, f"{url}/api/v1/namespaces/default", token)
+            is_there = partial(cluster.ask_json, f"{url}/api/v1/namespaces/default", token)
             servers[name].wait_ready(is_there, START_TIMEOUT_S)
     # Containers that were killed with their node leave control groups. Only empty ones can go.
     groups = ["find", str(CGROUPS), "-depth", "-regex", r".*/k8s\.io\(/.*\)?", "-type", "d"]
@@ -117,7 +110,13 @@ def _start_node(
     address = f"{site.host.rpartition('.')[0]}.{1 + int(name.rpartition('-')[2])}"
     if problem := _ip("address", "add", f"{address}/24", "dev", bridge):
         raise ConfigError(f"cannot give {name} its address {address}: {problem}")
-    network = _network(bridge, site.host, site.directory / "addresses")
+    # Pods get addresses on the bridge; there is no way from there to any other network.
+    subnet = site.host.rpartition(".")[0]
+    pods = {"subnet": f"{subnet}.0/24", "rangeStart": f"{subnet}.{FIRST_POD}"}
+    addresses = str(site.directory / "addresses")
+    ipam = {"type": "host-local", "ranges": [[pods]], "dataDir": addresses}
+    plugin = {"type": "bridge", "bridge": bridge, "isGateway": False, "ipMasq": False, "ipam": ipam}
+    network = {"cniVersion": "1.0.0", "name": "testbed", "plugins": [plugin]}
     (place / "cni" / "network.conflist").write_text(json.dumps(network))
     port, health_port = free_ports(2)
     own = {"port": port, "healthzPort": health_port, "podLogsDir": str(place / "pods")}
@@ -140,7 +139,9 @@ def _start_node(
     node = site.processes.start(f"kubelet {name}", [*argv, *_flags(flags)], site.environment)
 
     def is_ready() -> bool:
-        conditions = ask_json(f"{url}/{name}", token).get("status", {}).get("conditions", [])
+        conditions = (
+            cluster.ask_json(f"{url}/{name}", token).get("status", {}).get("conditions", [])
+        )
         return any((each["type"], each["status"]) == ("Ready", "True") for each in conditions)
 
     node.wait_ready(is_ready, START_TIMEOUT_S)
@@ -162,12 +163,3 @@ def _kubeconfig(url: str, token: str) -> dict[str, Any]:
         "contexts": [{"name": "testbed", "context": context}],
         "current-context": "testbed",
     }
-
-
-def _network(bridge: str, host: str, addresses: Path) -> dict[str, Any]:
-    """Pods get addresses on the bridge; there is no way from there to any other network."""
-    subnet = host.rpartition(".")[0]
-    pods = {"subnet": f"{subnet}.0/24", "rangeStart": f"{subnet}.{FIRST_POD}"}
-    ipam = {"type": "host-local", "ranges": [[pods]], "dataDir": str(addresses)}
-    plugin = {"type": "bridge", "bridge": bridge, "isGateway": False, "ipMasq": False, "ipam": ipam}
-    return {"cniVersion": "1.0.0", "name": "testbed", "plugins": [plugin]}

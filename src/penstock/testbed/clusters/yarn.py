@@ -1,7 +1,7 @@
-"""Hadoop's YARN: a real ResourceManager, and a NodeManager on each node.
+"""Hadoop's YARN: a real ResourceManager, and a NodeManager on each node, a process each.
 
-No MiniYARNCluster: a process each, so that they can be lost. Each node has a loopback address of
-its own (127.0.0.2, 127.0.0.3, ...), by which YARN and Spark tell the nodes apart.
+Each node has a loopback address of its own (127.0.0.2, 127.0.0.3, ...), by which YARN and Spark
+tell the nodes apart.
 """
 
 from collections.abc import Mapping
@@ -9,39 +9,12 @@ from functools import partial
 from pathlib import Path
 from xml.sax.saxutils import escape
 
-from penstock.testbed.clusters.cluster import (
-    EXECUTOR_MIB,
-    OVERHEAD_MIB,
-    ClusterSite,
-    SparkCluster,
-    ask_json,
-    settings_of,
-)
-from penstock.testbed.jars import JarSet, fetch, spark_home
+from penstock.testbed import servers
+from penstock.testbed.clusters import cluster
+from penstock.testbed.clusters.cluster import ClusterSite, SparkCluster
+from penstock.testbed.jars import HADOOP, fetch, spark_home
 from penstock.testbed.processes import Process
-from penstock.testbed.servers import (
-    LOOPBACK,
-    QUICK_START,
-    START_TIMEOUT_S,
-    free_ports,
-    java_command,
-)
 
-#: Hadoop's servers, and what they need at run time and do not name themselves.
-HADOOP = JarSet(
-    "Hadoop 3.4.1",
-    (
-        "org.apache.hadoop:hadoop-client-minicluster:3.4.1",
-        "org.slf4j:slf4j-reload4j:1.7.36",
-        "org.bouncycastle:bcprov-jdk18on:1.78.1",
-        "org.bouncycastle:bcpkix-jdk18on:1.78.1",
-        "jakarta.xml.bind:jakarta.xml.bind-api:2.3.3",
-        "com.sun.xml.bind:jaxb-impl:2.3.9",
-        "com.sun.xml.bind:jaxb-core:2.3.0.1",
-        "com.sun.activation:jakarta.activation:1.2.2",
-    ),
-    transitive=True,
-)
 PORTS = ("client_port", "scheduler_port", "tracker_port", "admin_port", "web_port")
 NODE_PORTS = ("node_port", "localizer_port", "node_web_port")
 #: The application master, heap and overhead. It fits beside the executors of a full node; on a
@@ -51,20 +24,22 @@ MASTER_MIB = 256 + 384
 
 def start(site: ClusterSite) -> SparkCluster:
     jars = fetch(HADOOP, site.java, say=site.say)
-    ports = dict(zip(PORTS, free_ports(len(PORTS)), strict=True))
+    ports = dict(zip(PORTS, servers.free_ports(len(PORTS)), strict=True))
     values = {
         **ports,
-        "loopback": LOOPBACK,
+        "loopback": servers.LOOPBACK,
         "directory": site.directory,
         "spark_home": spark_home(),
-        "java_options": " ".join(QUICK_START),
-        "overhead_mib": OVERHEAD_MIB,
+        "java_options": " ".join(servers.QUICK_START),
+        "overhead_mib": cluster.OVERHEAD_MIB,
     }
-    settings = settings_of("yarn", values)
-    web = f"http://{LOOPBACK}:{ports['web_port']}/ws/v1/cluster"
+    settings = cluster.settings_of("yarn", values)
+    web = f"http://{servers.LOOPBACK}:{ports['web_port']}/ws/v1/cluster"
     conf = _write_conf(site.directory / "conf", settings)
     manager = _start_server(site, "ResourceManager", conf, jars)
-    manager.wait_ready(lambda: ask_json(f"{web}/info").get("state") == "STARTED", START_TIMEOUT_S)
+    manager.wait_ready(
+        lambda: cluster.ask_json(f"{web}/info").get("state") == "STARTED", servers.START_TIMEOUT_S
+    )
     nodes = partial(_start_node, site, jars, values, web)
     return SparkCluster("yarn", manager, nodes, settings["driver"], {"HADOOP_CONF_DIR": str(conf)})
 
@@ -73,32 +48,32 @@ def _start_node(
     site: ClusterSite, jars: Path, shared: Mapping[str, object], web: str, name: str
 ) -> Process:
     """Start a NodeManager and wait until the ResourceManager counts it in."""
-    ports = dict(zip(NODE_PORTS, free_ports(len(NODE_PORTS)), strict=True))
+    ports = dict(zip(NODE_PORTS, servers.free_ports(len(NODE_PORTS)), strict=True))
     place = site.directory / name
     own = {
         **ports,
         "host": f"127.0.0.{1 + int(name.rpartition('-')[2])}",
         "place": place,
-        "room_mib": site.slots * (EXECUTOR_MIB + OVERHEAD_MIB) + MASTER_MIB,
+        "room_mib": site.slots * (cluster.EXECUTOR_MIB + cluster.OVERHEAD_MIB) + MASTER_MIB,
         "vcores": site.slots + 1,
     }
-    settings = settings_of("yarn", {**shared, **own})
+    settings = cluster.settings_of("yarn", {**shared, **own})
     settings["yarn-site"] |= settings["node"]
     conf = _write_conf(place / "conf", settings)
     manager = _start_server(site, "NodeManager", conf, jars, name)
 
     def is_counted() -> bool:
-        known = ask_json(f"{web}/nodes").get("nodes") or []
+        known = cluster.ask_json(f"{web}/nodes").get("nodes") or []
         states = {each["nodeId"].rpartition(":")[2]: each["state"] for each in known}
         return states.get(str(ports["node_port"])) == "RUNNING"
 
-    manager.wait_ready(is_counted, START_TIMEOUT_S)
+    manager.wait_ready(is_counted, servers.START_TIMEOUT_S)
     return manager
 
 
 def _start_server(site: ClusterSite, kind: str, conf: Path, jars: Path, name: str = "") -> Process:
     opened = [f"--add-opens=java.base/java.{each}=ALL-UNNAMED" for each in ("lang", "util")]
-    jvm = java_command(site.java, "256m", conf.parent, f"{conf}:{jars}/*", *opened)
+    jvm = servers.java_command(site.java, "256m", conf.parent, f"{conf}:{jars}/*", *opened)
     program = f"org.apache.hadoop.yarn.server.{kind.lower()}.{kind}"
     return site.processes.start(f"{kind} {name}".strip(), [*jvm, program], site.environment)
 

@@ -1,8 +1,7 @@
 """Everything of a demo that is real but the scaler: broker, cluster, query and load.
 
-All of it is started in order, and gone when the block is left. Nothing outlives this process, even
-if it is killed: the keeper of the testbed ends broker, cluster and producer, and the driver's Java
-ends with its standard input.
+Nothing outlives this process, even if it is killed: the keeper of the testbed ends broker, cluster
+and producer, and the driver's Java ends with its standard input.
 """
 
 from __future__ import annotations
@@ -13,7 +12,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -75,23 +74,17 @@ class Producer:
         """Each stream gets that load."""
         argv = [sys.executable, "-m", "penstock.testbed.jobs.producer"]
         argv += ["--bootstrap", bed.bootstrap_servers, *load]
-        streams = plan.topics.items()
-        return cls(
-            tuple(
-                bed.start_program(
-                    name if len(streams) == 1 else f"{name}-{stream}",
-                    [*argv, "--topic", topic, "--stream", stream],
-                )
-                for stream, topic in streams
-            )
-        )
+        started = []
+        for stream, topic in plan.topics.items():
+            own = name if len(plan.topics) == 1 else f"{name}-{stream}"
+            started.append(bed.start_program(own, [*argv, "--topic", topic, "--stream", stream]))
+        return cls(tuple(started))
 
     def ended(self) -> bool:
-        codes = []
-        for process in self.processes:
-            if code := process.exit_code():
+        codes = [process.exit_code() for process in self.processes]
+        for process, code in zip(self.processes, codes, strict=True):
+            if code:
                 raise DemoError(f"the producer failed: {cause(process.log.read_text())}")
-            codes.append(code)
         return None not in codes
 
     def stop(self) -> None:
@@ -119,30 +112,23 @@ def demo_environment(
 ) -> Iterator[DemoEnvironment]:
     """Start everything, hand it over when the load begins, and end everything.
 
-    Parameters
-    ----------
-    plan: Job and load.
-    say: Receives a line for each part that is started.
-    kafka_port: The port of the broker; a free one by default.
-    executors: The fleet at the start; by default that of the plan.
-    settings: Of Spark, on top of those of the testbed, whose fleet stands still by itself.
-    warmup_s: The load begins this long after the first batch even if batches are still slow.
+    The `settings` of Spark come on top of those of the testbed, whose fleet stands still by itself.
+    The load begins `warmup_s` after the first batch even if batches are still slow.
     """
     with _run_directory(say) as directory, interrupt_once(), ExitStack() as stack:
         slots = sizes.MAX_EXECUTORS
         kind = "Spark" if plan.cluster == "standalone" else plan.cluster
         say(f"starting a Kafka broker and a {kind} cluster with {slots} slots ...")
-        bed = stack.enter_context(
-            Testbed(
-                slots,
-                directory,
-                kafka_port=kafka_port,
-                cluster=plan.cluster,
-                nodes=plan.nodes,
-                cpu_share=plan.cpu_share,
-                say=say,
-            )
+        bed = Testbed(
+            slots,
+            directory,
+            kafka_port=kafka_port,
+            cluster=plan.cluster,
+            nodes=plan.nodes,
+            cpu_share=plan.cpu_share,
+            say=say,
         )
+        stack.enter_context(bed)
         job = find_job(plan.job)
         for topic in plan.topics.values():
             bed.create_topic(topic, plan.partitions)
@@ -195,7 +181,10 @@ def _run_directory(say: Say) -> Iterator[Path]:
 def _session(bed: Testbed, executors: int, more: dict[str, str]) -> SparkSession:
     from pyspark import SparkConf
 
-    _set_environment(bed.driver_environment)
+    # Java, and PySpark with it, inherits our environment.
+    for name in os.environ.keys() - bed.driver_environment.keys():
+        del os.environ[name]
+    os.environ.update(bed.driver_environment)
     settings = {
         "spark.app.name": "penstock-demo",
         "spark.driver.memory": "1g",
@@ -236,13 +225,12 @@ def _warm_up(
         batches, duration_s = last_batch()
         return batches >= WARM_UP_BATCHES and duration_s <= plan.trigger_s
 
+    limit_s = FIRST_BATCH_TIMEOUT_S
     try:
-        wait_until(lambda: last_batch()[0], FIRST_BATCH_TIMEOUT_S, "", every_s=0.25)
+        wait_until(lambda: last_batch()[0], limit_s, "", every_s=0.25)
     except TimeoutError:
-        raise DemoError(
-            f"the query did not do its first batch in {FIRST_BATCH_TIMEOUT_S:g} s: "
-            "this machine is too busy"
-        ) from None
+        late = f"the query did not do its first batch in {limit_s:g} s: this machine is too busy"
+        raise DemoError(late) from None
     try:
         wait_until(warm, patience_s, "", every_s=0.25)
     except TimeoutError:
@@ -294,10 +282,3 @@ def _end_driver() -> None:
         process.kill()
         process.wait()
         SparkContext._gateway = SparkContext._jvm = None
-
-
-def _set_environment(environment: Mapping[str, str]) -> None:
-    """Take over an environment: Java, and PySpark with it, inherits ours."""
-    for name in os.environ.keys() - environment.keys():
-        del os.environ[name]
-    os.environ.update(environment)

@@ -182,12 +182,10 @@ class DemoPlan(Struct, frozen=True):
 
     def rates_rps(self) -> list[float]:
         """The load of each second: a tenth of the time low, one wave, and low again."""
-        head = self.load_s // 10
-        wave = round(0.72 * self.load_s)
+        head, wave = self.load_s // 10, round(0.72 * self.load_s)
         low, rise = self.low_rps, (self.peak_rps - self.low_rps) / 2
         hump = [low + rise * (1 - cos(2 * pi * (at + 0.5) / wave)) for at in range(wave)]
-        tail = self.load_s - head - wave
-        return [low] * head + hump + [low] * tail
+        return [low] * head + hump + [low] * (self.load_s - head - wave)
 
 
 def make_plan(
@@ -252,8 +250,7 @@ def with_scaled_time(text: str, plan: DemoPlan) -> PolicySpec:
 def _divided(values: dict[str, Any], given: Set[str], plan: DemoPlan) -> dict[str, float]:
     found = {}
     for name in (SPANS | PRICES) & (values.keys() - given):
-        value = values[name]
         # A window in which nothing is measured would blind the policy.
-        least = min(value, plan.every_s) if name in SPANS else 0.0
-        found[name] = max(value / plan.speed, least)
+        least = min(values[name], plan.every_s) if name in SPANS else 0.0
+        found[name] = max(values[name] / plan.speed, least)
     return found

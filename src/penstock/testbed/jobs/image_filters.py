@@ -1,8 +1,7 @@
 """Image filters: blur, edges, and the count of what stands out.
 
-The objects of a channel are areas of connected pixels above a threshold that the histogram suggests
-(Otsu, IEEE Transactions on Systems, Man, and Cybernetics 9(1), 1979), large enough and with an
-edge.
+The objects of a channel are areas of connected pixels above Otsu's threshold (IEEE Transactions on
+Systems, Man, and Cybernetics 9(1), 1979), large enough and with an edge.
 """
 
 from __future__ import annotations

@@ -1,9 +1,8 @@
 """Jobs on images: resize and recognise, resize and store, and the count of cells.
 
 NumPy and Pillow compute in Spark's Python workers (`mapInPandas`), which must have the extra `jobs`
-(``PYSPARK_PYTHON``). A worker gets up to 10,000 records at once, perhaps 400 MB of photos:
-``spark.sql.execution.arrow.maxRecordsPerBatch`` bounds that. Malformed records are left out and
-counted in ``observedMetrics``: no record under ``JOB-records``, no picture under ``JOB-images``.
+(``PYSPARK_PYTHON``). Malformed records are left out and counted in ``observedMetrics``: no record
+under ``JOB-records``, no picture under ``JOB-images``.
 """
 
 from __future__ import annotations
@@ -11,14 +10,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING, Any
 
+from penstock.testbed.jobs import image_records
 from penstock.testbed.jobs.image_filters import count_by_channel
-from penstock.testbed.jobs.image_records import (
-    KEYS,
-    decode,
-    encode,
-    parse_records,
-    require_packages,
-)
+from penstock.testbed.jobs.image_records import KEYS, parse_records, require_packages
 from penstock.testbed.jobs.parsing import MALFORMED
 from penstock.testbed.jobs.recogniser import fit_recogniser
 
@@ -68,7 +62,7 @@ def make_stored_copy(image: Image) -> tuple[int, int, bytes]:
 
     copy = image.copy()
     copy.thumbnail((STORED_PX, STORED_PX), Pillow.Resampling.LANCZOS)
-    return copy.width, copy.height, encode(copy)
+    return copy.width, copy.height, image_records.encode(copy)
 
 
 def count_objects_and_edges(image: Image) -> tuple[int, int, int, int]:
@@ -106,7 +100,7 @@ def _computed(
     import pandas as pd
 
     nothing = (None,) * len(names)
-    pictures = map(decode, batch["image"])
+    pictures = map(image_records.decode, batch["image"])
     results = [nothing if picture is None else compute(picture) for picture in pictures]
     # Columns of objects: None is no number, and would turn whole numbers into fractions.
     computed = pd.DataFrame(results, columns=names, index=batch.index, dtype=object)

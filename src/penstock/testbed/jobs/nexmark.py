@@ -1,13 +1,8 @@
 """The facts of the Nexmark events: kinds, ids, times, hot keys, prices, sizes.
 
-An online auction: people register, open auctions, and bid. Events are numbered from 0, and the
-number alone fixes an event's kind, its id and which keys are hot; the rest is random
-(`penstock.testbed.jobs.nexmark_events`).
-
-Of 50 events the first is a person, the next three are auctions and the other 46 are bids.
-
-References
-----------
+An online auction: people register, open auctions, and bid. The number of an event, from 0, fixes
+its kind, its id and which keys are hot; the rest is random (`nexmark_events`). Of 50 events the
+first is a person, the next three are auctions and the other 46 are bids. All as in
 github.com/nexmark/nexmark at 6b3646c3, `nexmark-flink/.../generator` and `.../queries`.
 """
 

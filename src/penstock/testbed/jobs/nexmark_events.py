@@ -1,10 +1,9 @@
 """Nexmark events as Kafka values: drawn in blocks, the same for the same seed, fast.
 
 An event is one JSON object, `event_type` 0 with a `person`, 1 with an `auction`, 2 with a `bid`;
-times are milliseconds since the epoch.
-
-Speed: random numbers are drawn by numpy for 5,000 events at once, text is sliced from pools, and
-each event is one formatting of bytes."""
+times are milliseconds since the epoch. Numbers are drawn for 5,000 events at once, text is sliced
+from pools, and each event is one formatting of bytes.
+"""
 
 from collections.abc import Callable
 from typing import Literal, get_args

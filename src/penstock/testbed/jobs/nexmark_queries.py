@@ -1,7 +1,6 @@
 """The Nexmark queries, from DataFrame to DataFrame: the SQL of each is in ``jobs.toml``.
 
-Each takes a DataFrame with the events as JSON in `value` (text or bytes, as Kafka gives it), batch
-or stream alike. What its output mode means for a stream:
+Each takes a DataFrame with the events as JSON in `value`, batch or stream alike. For a stream:
 
 - Windows (5, 7, 8, 11 and 12) are in append mode: a window is given once, when the watermark, 4 s
   behind the newest event, has passed its end. Queries 5 and 7 aggregate twice, which Spark does in
@@ -10,9 +9,7 @@ or stream alike. What its output mode means for a stream:
 - Aggregations without a window (15 to 19) are in update mode: no result is ever final, and each
   batch gives those that it has changed.
 
-References
-----------
-github.com/nexmark/nexmark at 6b3646c3, `nexmark-flink/src/main/resources/queries`.
+After github.com/nexmark/nexmark at 6b3646c3, `nexmark-flink/src/main/resources/queries`.
 """
 
 from __future__ import annotations

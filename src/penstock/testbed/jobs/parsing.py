@@ -26,14 +26,10 @@ def parse_json(
     """The fields of the JSON object in `value` as columns, without the records that have none.
 
     A record is malformed if it does not start with a JSON object, if a field is of another type
-    than the schema says, or if a required expression is NULL for it. Fields that the schema does
-    not name are ignored, as is what follows the object.
-
-    `source` is a batch or a stream with the column `value`, text or bytes; `schema` has names and
-    types of the fields, as in ``"key BIGINT, text STRING"``. The count of malformed records appears
-    as `observation`, which must be unique in a query: one that parses its source twice, as a join
-    of it with itself does, needs two. `required` are SQL expressions of the fields. They must not
-    fail: under ANSI rules, which are the default of Spark 4, ``CAST`` does, ``try_cast`` does not.
+    than the schema (``"key BIGINT, text STRING"``) says, or if a required expression is NULL for
+    it. The count of malformed records appears as `observation`, which must be unique in a query: a
+    join of a source with itself needs two. `required` are SQL expressions of the fields that must
+    not fail: under ANSI rules, which are the default of Spark 4, ``CAST`` does, ``try_cast`` not.
     """
     from pyspark.sql import functions as f
 

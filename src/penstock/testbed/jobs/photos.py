@@ -31,6 +31,7 @@ LINES = 4
 #: Levels of each colour. With the noise they stay below 256, so that no pixel overflows.
 BACKGROUND_LEVELS = (30, 110)
 OBJECT_LEVELS = (140, 230)
+LINE_LEVELS = (BACKGROUND_LEVELS[0], OBJECT_LEVELS[1])
 NOISE_LEVELS = 25
 
 Point = tuple[float, float]
@@ -75,12 +76,8 @@ class PhotoEvents(SeededStream):
         self._noise: Pixels = self.rng_of_all().integers(NOISE_LEVELS, size=shape, dtype=np.uint8)
 
     def block(self, number: int) -> list[bytes]:
-        return [
-            image_record(
-                photo.number, 0, photo.position, photo.time_ms, encode(self.picture(photo))
-            )
-            for photo in self.scenes(number)
-        ]
+        photos = [(each, encode(self.picture(each))) for each in self.scenes(number)]
+        return [image_record(p.number, 0, p.position, p.time_ms, picture) for p, picture in photos]
 
     def scenes(self, number: int) -> list[Photo]:
         rng, events = self.rng_of(number), self.events_of(number)
@@ -104,9 +101,8 @@ class PhotoEvents(SeededStream):
         else:
             draw.polygon(_placed(_OUTLINES[photo.kind], photo), fill=photo.colour)
         top, left = photo.noise
-        return Image.fromarray(
-            np.asarray(canvas) + self._noise[top : top + side, left : left + side]
-        )
+        noise = self._noise[top : top + side, left : left + side]
+        return Image.fromarray(np.asarray(canvas) + noise)
 
     def _draw_scene(self, rng: np.random.Generator, number: int, time_ms: int) -> Photo:
         side = self._side_px
@@ -122,11 +118,7 @@ class PhotoEvents(SeededStream):
             background=_colour(rng, *BACKGROUND_LEVELS),
             colour=_colour(rng, *OBJECT_LEVELS),
             lines=tuple(
-                (
-                    _point(rng, 0, side),
-                    _point(rng, 0, side),
-                    _colour(rng, BACKGROUND_LEVELS[0], OBJECT_LEVELS[1]),
-                )
+                (_point(rng, 0, side), _point(rng, 0, side), _colour(rng, *LINE_LEVELS))
                 for _ in range(LINES)
             ),
             noise=(int(rng.integers(side)), int(rng.integers(side))),
@@ -154,9 +146,8 @@ def _corners(count: int, inner_radius: float = 1.0) -> tuple[Point, ...]:
     """Corners on a circle of radius 1, every second one on the inner circle."""
     turns = [2.0 * math.pi * i / count for i in range(count)]
     radii = [inner_radius if i % 2 else 1.0 for i in range(count)]
-    return tuple(
-        (r * math.cos(turn), r * math.sin(turn)) for r, turn in zip(radii, turns, strict=True)
-    )
+    placed = zip(radii, turns, strict=True)
+    return tuple((r * math.cos(turn), r * math.sin(turn)) for r, turn in placed)
 
 
 _ARM = 0.31

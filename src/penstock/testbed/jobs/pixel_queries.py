@@ -5,10 +5,9 @@ The stateful part of the operators of Borkowski et al. (2019)::
     records ─┬─ images ── decode ── keep a raster ─┬─ by sample ── state: last 1,000 rasters
              └─ queries (1 per 100 images) ────────┘                 └─ answers
 
-The answer is the red, green and blue of that pixel in each image, oldest first. Within a batch
-those of one sample are put in the order of their ids, since a shuffle mixes them. The state is one
-value per sample (`applyInPandasWithState`), written in each batch in which the sample has images:
-with `transformWithStateInPandas` a query would fetch 1,000 entries through a socket. Streams only.
+The answer is the red, green and blue of that pixel in each image, oldest first. The state is one
+value per sample (`applyInPandasWithState`): with `transformWithStateInPandas` a query would fetch
+1,000 entries through a socket. Streams only.
 """
 
 from __future__ import annotations
@@ -95,7 +94,7 @@ class PixelWindow:
 
     def __init__(self, length: int, packed: Raster = (0, 0, b"")) -> None:
         self._rows, self._columns, pixels = packed
-        size = self._raster_size
+        size = COLOURS * self._rows * self._columns
         pieces = (pixels[i : i + size] for i in range(0, len(pixels), size or 1))
         self._rasters: deque[bytes] = deque(pieces, maxlen=length)
 
@@ -116,10 +115,6 @@ class PixelWindow:
     def packed(self) -> Raster:
         """All of it as a row of the state."""
         return self._rows, self._columns, b"".join(self._rasters)
-
-    @property
-    def _raster_size(self) -> int:
-        return COLOURS * self._rows * self._columns
 
 
 def _with_rasters(batch: pd.DataFrame, raster_px: int) -> pd.DataFrame:

@@ -4,11 +4,13 @@ Nothing is skipped: what is late is sent late, and an event always says when it 
 """
 
 import logging
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
+from functools import lru_cache
 from typing import Protocol
 
 import numpy as np
 from msgspec import Struct
+from msgspec.structs import astuple
 
 from penstock.core.protocols import Clock
 from penstock.testbed.jobs.timeline import Timeline
@@ -29,7 +31,6 @@ class EventStream(Protocol):
 
     def block(self, number: int) -> list[bytes]:
         """Events `number * block_size` up to the first of the next block."""
-        ...
 
 
 class Sender(Protocol):
@@ -37,7 +38,6 @@ class Sender(Protocol):
 
     def send(self, values: list[bytes], first: int) -> int:
         """Take as many of the values as there is room for; the first bears that number."""
-        ...
 
 
 class Report(Struct, frozen=True):
@@ -83,14 +83,9 @@ def join_reports(reports: Sequence[Report]) -> Report:
     Report(planned_records=20, sent_records=19, failed_records=1, elapsed_s=6.0, \
 behind_max_records=3, behind_max_s=0.9)
     """
-    return Report(
-        planned_records=sum(each.planned_records for each in reports),
-        sent_records=sum(each.sent_records for each in reports),
-        failed_records=sum(each.failed_records for each in reports),
-        elapsed_s=max(each.elapsed_s for each in reports),
-        behind_max_records=max(each.behind_max_records for each in reports),
-        behind_max_s=max(each.behind_max_s for each in reports),
-    )
+    planned, sent, failed, elapsed_s, behind, behind_s = zip(*map(astuple, reports), strict=True)
+    counts = sum(planned), sum(sent), sum(failed)
+    return Report(*counts, max(elapsed_s), max(behind), max(behind_s))
 
 
 def play(
@@ -104,11 +99,13 @@ def play(
     stopped: Callable[[], bool] = lambda: False,
 ) -> Report:
     """Make the events of the stream here, and send each when it is due: see `follow`."""
-    blocks = _Blocks(stream)
+    block = lru_cache(maxsize=1)(stream.block)  # the one that is being sent
 
     def send(first: int, stop: int) -> int:
-        sent = first
-        for values in blocks.between(first, min(stop, first + RECORDS_PER_TICK)):
+        sent, stop = first, min(stop, first + RECORDS_PER_TICK)
+        while sent < stop:
+            number, place = divmod(sent, stream.block_size)
+            values = block(number)[place : place + stop - sent]
             taken = sender.send(values, sent)
             sent += taken
             if taken < len(values) or stopped():
@@ -163,22 +160,3 @@ def _say_if_late(late: bool, behind_s: float, behind: int) -> bool:
         log.warning("keeps up again")
         return False
     return late
-
-
-class _Blocks:
-    """The stream by event number, with the block that is being sent at hand."""
-
-    def __init__(self, stream: EventStream) -> None:
-        self._stream = stream
-        self._number = -1
-        self._events: list[bytes] = []
-
-    def between(self, first: int, stop: int) -> Iterator[list[bytes]]:
-        size = self._stream.block_size
-        while first < stop:
-            number, place = divmod(first, size)
-            if number != self._number:
-                self._number, self._events = number, self._stream.block(number)
-            values = self._events[place : place + stop - first]
-            yield values
-            first += len(values)

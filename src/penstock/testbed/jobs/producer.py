@@ -3,13 +3,10 @@
 A process of its own::
 
     python -m penstock.testbed.jobs.producer --bootstrap HOST:PORT --topic T \\
-        --workload constant:rate=5k \\
-        --seconds 60
+        --workload constant:rate=5k --seconds 60
 
-It takes a rate per second from a file or from a workload of the simulation. It ends when all events
-are out, or on SIGTERM or SIGINT, and then writes its `Report` as one line of JSON. With ``--on
-spark`` the tasks of a Spark application make and send the same events
-(`penstock.testbed.jobs.spark_sender`).
+It ends when all events are out, or on SIGTERM or SIGINT, and then writes its `Report` as one line
+of JSON. With ``--on spark`` the tasks of a Spark application make and send the same events.
 """
 
 import argparse
@@ -62,10 +59,8 @@ class KafkaSender:
         try:
             from confluent_kafka import KafkaException, Producer
         except ImportError:
-            raise ConfigError(
-                "the producer needs confluent-kafka: install penstock[spark]"
-            ) from None
-
+            sentence = "the producer needs confluent-kafka: install penstock[spark]"
+            raise ConfigError(sentence) from None
         self.failed_records = 0
         self._topic = topic
         self._producer = Producer(
@@ -79,17 +74,15 @@ class KafkaSender:
                 # librdkafka writes a line per failed connection, twenty a second.
                 "log_level": 0,
                 "reconnect.backoff.max.ms": 2000,
-                "error_cb": self._on_error,
+                "error_cb": lambda error: log.info("kafka: %s", error),
                 **(settings or {}),
             }
         )
         try:
             found = self._producer.list_topics(topic, timeout=patience_s).topics[topic]
         except KafkaException as error:
-            why = error.args[0].str()
-            raise ConfigError(
-                f"no broker answered at {bootstrap} within {patience_s:.0f} s: {why}"
-            ) from error
+            problem = f"no broker answered at {bootstrap} within {patience_s:.0f} s"
+            raise ConfigError(f"{problem}: {error.args[0].str()}") from error
         if not found.partitions:
             raise ConfigError(f"there is no topic '{topic}' at {bootstrap}: create it first")
         self.partitions = len(found.partitions)
@@ -117,9 +110,6 @@ class KafkaSender:
     def _on_failure(self, error: object, _message: object) -> None:
         if error is not None:
             self.failed_records += 1
-
-    def _on_error(self, error: Any) -> None:
-        log.info("kafka: %s", error)
 
 
 def produce(
@@ -217,7 +207,8 @@ def _start(options: argparse.Namespace, lead_s: float) -> tuple[float, int]:
 
 def _rates(options: argparse.Namespace) -> list[float]:
     if options.rates is not None:
-        text = sys.stdin.read() if options.rates == "-" else _file(options.rates)
+        with file_errors(f"cannot read the rates in {options.rates}"):
+            text = sys.stdin.read() if options.rates == "-" else Path(options.rates).read_text()
         rates = read_rates(text, options.rates)
         return rates if options.seconds is None else rates[: options.seconds]
     workload = parse_workload(options.workload)
@@ -245,43 +236,29 @@ def _pair(text: str) -> tuple[str, str]:
     return key, value
 
 
-def _file(path: str) -> str:
-    with file_errors(f"cannot read the rates in {path}"):
-        return Path(path).read_text()
-
-
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="python -m penstock.testbed.jobs.producer",
         description="Sends events to Kafka at a rate that is given for each second.",
     )
-    parser.add_argument("--bootstrap", required=True, help="broker addresses, host:port,...")
-    parser.add_argument("--topic", required=True, help="a topic that exists")
-    parser.add_argument(
-        "--stream", default="nexmark", help=f"{', '.join(STREAMS)} (default nexmark)"
-    )
-    parser.add_argument("--seed", type=int, default=1, help="same seed, same events (default 1)")
+    add = parser.add_argument
+    add("--bootstrap", required=True, help="broker addresses, host:port,...")
+    add("--topic", required=True, help="a topic that exists")
+    add("--stream", default="nexmark", help=f"{', '.join(STREAMS)} (default nexmark)")
+    add("--seed", type=int, default=1, help="same seed, same events (default 1)")
     rate = parser.add_mutually_exclusive_group(required=True)
     rate.add_argument("--workload", metavar="TEXT", help='such as "sine:mean=5k,amplitude=3k"')
     rate.add_argument("--rates", metavar="FILE", help="a rate for each second; - for stdin")
-    parser.add_argument("--seconds", type=int, help="how long; by default as long as the rates")
+    add("--seconds", type=int, help="how long; by default as long as the rates")
     capacity = "what one executor can carry, for a workload that is measured in executors"
-    parser.add_argument("--capacity-rps", type=float, help=capacity)
-    setting = parser.add_argument("--setting", type=_pair, action="append", default=[])
-    setting.metavar = "KEY=VALUE"
-    setting.help = "a setting of librdkafka, or with --on spark of Kafka's Java client"
-    parser.add_argument(
-        "--base-ms",
-        type=int,
-        help="the time of the first second in the events, in ms since the epoch; by default now",
-    )
-    parser.add_argument(
-        "--on",
-        default="local",
-        metavar="PLACE",
-        help="local (default) or spark: who makes the events and sends them",
-    )
-    parser.add_argument("--master", metavar="URL", help="a Spark master, with --on spark")
+    add("--capacity-rps", type=float, help=capacity)
+    setting = "a setting of librdkafka, or with --on spark of Kafka's Java client"
+    add("--setting", type=_pair, action="append", default=[], metavar="KEY=VALUE", help=setting)
+    base = "the time of the first second in the events, in ms since the epoch; by default now"
+    add("--base-ms", type=int, help=base)
+    place = "local (default) or spark: who makes the events and sends them"
+    add("--on", default="local", metavar="PLACE", help=place)
+    add("--master", metavar="URL", help="a Spark master, with --on spark")
     return parser
 
 

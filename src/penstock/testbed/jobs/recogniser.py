@@ -1,10 +1,9 @@
 """A small convolutional network that says what a photo shows.
 
 It stands for the pre-trained model of Russo Russo et al. (2021): filters for edges of eight
-directions over a grey copy of 128 x 128 pixels, 64 random filters over those, and of each response
-the mean of its positive and negative part, the largest and the smallest value. Only the linear
-layer over these is fitted, by ridge regression on 320 photos, which takes about 2 s. Of new photos
-with a side of 128 pixels or more 99 % are recognised, of those with 64 pixels 88 %.
+directions over a grey copy, 64 random filters over those, and a linear layer over statistics of
+their responses. Only that is fitted, by ridge regression on 320 photos, which takes about 2 s. Of
+new photos with a side of 128 pixels or more 99 % are recognised.
 """
 
 from __future__ import annotations
@@ -84,7 +83,9 @@ def _features(image: Image, edge_filters: Array, random_filters: Array) -> Array
     copy = image.resize((COPY_PX, COPY_PX), Pillow.Resampling.BILINEAR).convert("L")
     grey = np.asarray(copy, dtype=np.float32)[:, :, None]
     grey = (grey - grey.mean()) / (grey.std() + np.float32(1e-6))
-    edges = _largest_of_four(np.maximum(_convolve(grey, edge_filters), 0.0))
+    edges = np.maximum(_convolve(grey, edge_filters), 0.0)
+    half = edges.shape[0] // 2  # the largest of each four
+    edges = edges[: 2 * half, : 2 * half].reshape(half, 2, half, 2, -1).max(axis=(1, 3))
     responses = _convolve(edges, random_filters).reshape(-1, RANDOM_FILTERS)
     positive = np.maximum(responses, 0.0).mean(axis=0)
     return np.concatenate(
@@ -97,17 +98,8 @@ def _convolve(layers: Array, filters: Array) -> Array:
     count, size = filters.shape[0], filters.shape[1]
     windows = np.lib.stride_tricks.sliding_window_view(layers, (size, size), axis=(0, 1))
     height, width = windows.shape[:2]
-    patches = windows.reshape(height * width, -1)
-    return (patches @ filters.transpose(3, 1, 2, 0).reshape(-1, count)).reshape(
-        height, width, count
-    )
-
-
-def _largest_of_four(layers: Array) -> Array:
-    height, width, count = layers.shape
-    squares = layers[: height // 2 * 2, : width // 2 * 2]
-    largest: Array = squares.reshape(height // 2, 2, width // 2, 2, count).max(axis=(1, 3))
-    return largest
+    found = windows.reshape(height * width, -1) @ filters.transpose(3, 1, 2, 0).reshape(-1, count)
+    return found.reshape(height, width, count)
 
 
 def _edge_filters() -> Array:

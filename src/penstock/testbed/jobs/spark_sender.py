@@ -1,9 +1,8 @@
 """Makes events in the tasks of a Spark application, for loads that one process cannot send.
 
-The driver follows the timeline as the local producer does: each time that events are due it starts
-a Spark job whose tasks make blocks and write them with Spark's Kafka sink, the same values to the
-same partitions. Within a partition events may be out of order by as much as one job sends, and a
-task that is tried again writes some of its events twice. The executors need penstock[jobs].
+Each time that events are due the driver starts a Spark job whose tasks make blocks and write them
+with Spark's Kafka sink, the same values to the same partitions. Within a partition events may be
+out of order by as much as one job sends, and a task that is tried again writes some of them twice.
 """
 
 from __future__ import annotations
@@ -130,15 +129,13 @@ class SparkSender:
 
         tasks = min(len(blocks), self._cores())
         numbers = self._spark.range(blocks.start, blocks.stop, 1, tasks)
+        settings = {f"kafka.{key}": value for key, value in self._settings.items()}
         writer = numbers.mapInArrow(make, SCHEMA).write.format("kafka").option("topic", self._topic)
         try:
-            writer.options(
-                **{f"kafka.{key}": value for key, value in self._settings.items()}
-            ).save()
+            writer.options(**settings).save()
         except JVM_ERRORS as error:
-            raise PenstockError(
-                f"Spark could not send events {first} to {stop}: {spark_cause(error)}"
-            ) from error
+            problem = f"Spark could not send events {first} to {stop}"
+            raise PenstockError(f"{problem}: {spark_cause(error)}") from error
 
     def _cores(self) -> int:
         """Those of all executors that are there now."""

@@ -32,10 +32,8 @@ _EVENT = b'{"number":%d,"key":%d,"text":"%s"}'
 def state_settings(*, changelog: bool) -> dict[str, str]:
     """What Spark needs to keep such state, to be set before the query starts.
 
-    With a changelog a commit writes what a batch has changed, and a full snapshot follows now and
-    then in the background; without, each commit writes the files of the store that are new. Strings
-    are not compressed, so that their size is what was asked for, and a batch without data, which
-    would commit once more, is not run.
+    With a changelog a commit writes what a batch has changed; without, the files of the store that
+    are new. Strings are not compressed, so that their size is what was asked for.
     """
     store = "spark.sql.streaming.stateStore"
     provider = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
@@ -53,13 +51,8 @@ def last_string_per_key(source: DataFrame) -> DataFrame:
     A stream of it is in update mode, since no key is ever final: each batch gives the keys that it
     has changed.
     """
-    strings = parse_json(
-        source,
-        "number BIGINT, key BIGINT, text STRING",
-        observation="strings",
-        required=("number", "key", "text"),
-    )
-    return kept_strings(strings)
+    schema, required = "number BIGINT, key BIGINT, text STRING", ("number", "key", "text")
+    return kept_strings(parse_json(source, schema, observation="strings", required=required))
 
 
 def kept_strings(strings: DataFrame) -> DataFrame:

@@ -51,8 +51,7 @@ class Timeline:
         inside = seconds < self._rates_rps.size
         rates_rps = np.full(seconds.shape, self._last_rate_rps)
         rates_rps[inside] = self._rates_rps[seconds[inside]]
-        due_s: NDArray[np.float64] = seconds + (events - self._sums[seconds]) / rates_rps
-        return due_s
+        return np.asarray(seconds + (events - self._sums[seconds]) / rates_rps)
 
     def due_by(self, elapsed_s: float) -> int:
         """How many events are due before that moment."""

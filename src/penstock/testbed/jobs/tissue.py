@@ -1,10 +1,9 @@
 """Synthetic fluorescence microscopy: images of cells, and queries for single pixels of them.
 
-They stand for those of Borkowski et al. (2019), which are larger: a microscope scans each sample
-row by row, 1,000 positions, with one query per 100 images. Blue shows the nuclei of all cells,
-green those that bear the marker, red a diffuse glow. `scenes` says how many there are. Event n
-belongs to sample n modulo their number, so that if the partitions divide 16, each sample lies in
-one. Cells, noise and glow are copied from pools: an image takes about 1 ms to draw and encode.
+They stand for those of Borkowski et al. (2019): a microscope scans each sample row by row, 1,000
+positions, with one query per 100 images. Blue shows the nuclei of all cells, green those that bear
+the marker, red a diffuse glow. Event n belongs to sample n modulo their number, so that if the
+partitions divide 16, each sample lies in one. An image takes about 1 ms to draw and encode.
 """
 
 from collections.abc import Callable
@@ -13,13 +12,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from penstock.testbed.jobs.image_records import (
-    Pixels,
-    encode,
-    image_record,
-    query_record,
-    require_packages,
-)
+from penstock.testbed.jobs import image_records
+from penstock.testbed.jobs.image_records import Pixels
 from penstock.testbed.jobs.timeline import Events, SeededStream, Times
 
 SAMPLES = 16
@@ -94,7 +88,7 @@ class TissueEvents(SeededStream):
         side_px: int = SIDE_PX,
         samples: int = SAMPLES,
     ) -> None:
-        require_packages("the stream 'tissue'", ["PIL"])
+        image_records.require_packages("the stream 'tissue'", ["PIL"])
         super().__init__(seed, due_ms)
         self._side_px = side_px
         self._samples = samples
@@ -129,12 +123,13 @@ class TissueEvents(SeededStream):
         return tiles.transpose(0, 2, 1, 3).reshape(self._side_px, self._side_px)
 
     def _record(self, scene: TissueImage | PixelQuery) -> bytes:
+        key = scene.number, scene.sample, scene.position, scene.time_ms
         if isinstance(scene, PixelQuery):
-            return query_record(scene.number, scene.sample, scene.position, scene.time_ms)
+            return image_records.query_record(*key)
         from PIL import Image
 
-        picture = encode(Image.fromarray(self.pixels(scene)))
-        return image_record(scene.number, scene.sample, scene.position, scene.time_ms, picture)
+        picture = image_records.encode(Image.fromarray(self.pixels(scene)))
+        return image_records.image_record(*key, picture)
 
     def _draw_scene(
         self, rng: np.random.Generator, number: int, time_ms: int

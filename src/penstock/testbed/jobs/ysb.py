@@ -42,9 +42,8 @@ _EVENT = (
 def views_per_campaign(source: DataFrame) -> DataFrame:
     """From events in `value` to campaign_id, views, starttime and endtime of each window.
 
-    A stream of it is in append mode: a window is given once and is final, as soon as the watermark,
-    2 s behind the newest event, has passed its end. In update mode each batch would give a new
-    count of every campaign, and a sink that only adds, such as Kafka, would hold them all.
+    A stream of it is in append mode: a window is given once, as soon as the watermark, 2 s behind
+    the newest event, has passed its end.
     """
     from pyspark.sql import functions as f
 
@@ -65,9 +64,8 @@ def views_per_campaign(source: DataFrame) -> DataFrame:
         .groupBy("campaign_id", f.window("at", f"{WINDOW_S} seconds").alias("window"))
         .agg(f.count(f.lit(1)).alias("views"))
     )
-    return counted.selectExpr(
-        "campaign_id", "views", "window.start AS starttime", "window.end AS endtime"
-    )
+    times = "window.start AS starttime", "window.end AS endtime"
+    return counted.selectExpr("campaign_id", "views", *times)
 
 
 def campaign_table(spark: SparkSession) -> DataFrame:

@@ -211,9 +211,9 @@ function showSizes() {
 }
 
 function showAccount() {
-  const { paid_executor_hours, saved_executor_hours, paid, saved, records, late_fraction, since_s } = job.account;
+  const { paid_executor_hours, saved_executor_hours, paid, saved, records, late_fraction, since_s, recommended } = job.account;
   const since = since_s > 1e8 ? `${new Date(1000 * since_s).toISOString().slice(0, 19).replace("T", " ")} UTC` : clock(since_s);
-  byId("account-hint").textContent = `Since ${since}, as far as this page knows the job.`;
+  byId("account-hint").textContent = `Since ${since}, as far as this page knows the job.${recommended && ` In mode recommend: ${recommended}.`}`;
   const list = byId("account");
   list.replaceChildren();
   const whole = paid_executor_hours + saved_executor_hours;

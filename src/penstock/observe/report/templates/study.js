@@ -29,30 +29,24 @@ function bottomAxis({ root, inner }, x, unit, logs) {
 function drawChart(figure, spec) {
   const clocked = spec.x_unit === "time";
   const place = frame(figure, {
-    title: spec.title, height: spec.wide ? 250 : 300,
+    title: spec.title, height: 300,
     keys: spec.lines.map((line, index) => ({
       text: line.name, color: colorOf(index),
-      ...(spec.drawn === "points" ? { box: "dot" } : { className: line.dashed ? "dashed" : "" }),
+      ...(spec.drawn === "points" ? { box: "dot" } : {}),
     })),
   });
   const { root, inner } = place;
   const xs = spec.lines.flatMap((line) => line.x);
   const ys = spec.lines.flatMap((line) => line.y);
-  const both = spec.diagonal ? [...xs, ...ys] : null;
   const x = clocked
     ? linear(Math.min(...xs), Math.max(...xs), inner.left, inner.right)
-    : scaleOf(both || xs, spec.log_x, inner.left, inner.right);
-  const y = scaleOf(both || ys, spec.log_y, inner.bottom, inner.top);
+    : scaleOf(xs, spec.log_x, inner.left, inner.right);
+  const y = scaleOf(ys, spec.log_y, inner.bottom, inner.top);
   const [size, prefix] = magnitude(Math.max(...finite(ys), 0) / 10);
   leftAxis(place, y, { size, unit: `${prefix ? `${prefix} ` : ""}${spec.y_unit}${spec.log_y ? ", log scale" : ""}` });
   if (clocked) timeAxis(place, x, [Math.min(...xs), Math.max(...xs)], "time");
   else bottomAxis(place, x, spec.x_unit, spec.log_x);
   const plot = draw("g", { "clip-path": place.clip }, root);
-  if (spec.diagonal) {
-    const found = finite(both).filter((value) => !spec.log_x || value > 0);
-    const ends = [spec.log_x ? Math.min(...found) / 1.15 : 0, Math.max(...found) * 1.15];
-    draw("path", { d: `M${x(ends[0])} ${y(ends[0])}L${x(ends[1])} ${y(ends[1])}`, class: "line thin dashed soft" }, plot);
-  }
   if (spec.trend) {
     const [from, to] = [0, Math.max(...xs)];
     const at = (value) => y(spec.trend[0] + spec.trend[1] * value);
@@ -70,7 +64,7 @@ function drawChart(figure, spec) {
       return;
     }
     const shown = path(line.x, line.y, x, y, spec.drawn === "steps");
-    draw("path", { d: shown, class: `line ${line.dashed ? "dashed" : ""}` }, group);
+    draw("path", { d: shown, class: "line" }, group);
   });
 }
 
@@ -105,8 +99,8 @@ function drawBoxes(figure, spec) {
   const place = frame(figure, { title: spec.title, height: 300, keys });
   const { inner } = place;
   const values = spec.boxes.flatMap((box) => [...box.five, box.paper]);
-  const y = scaleOf(values, spec.log_y, inner.bottom, inner.top);
-  leftAxis(place, y, { unit: `${spec.unit}${spec.log_y ? ", log scale" : ""}` });
+  const y = scaleOf(values, false, inner.bottom, inner.top);
+  leftAxis(place, y, { unit: spec.unit });
   columns(place, spec.boxes, (group, box, middle, room) => {
     const half = Math.min(22, room * 0.36);
     const [least, lower, median, upper, most] = box.five.map(y);
