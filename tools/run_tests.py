@@ -1,7 +1,7 @@
 """Run the parts of the tests in order; say at the end what was retried and how long each took.
 
 ``python -m tools.run_tests static fast cases slow`` stops at the first part that fails and exits
-with its code. Slow tests start real processes and may fail on a busy machine: what failed is run
+with its code. Tests start real processes and may fail on a busy machine: what failed is run
 once more, one test at a time, and named at the end. Processes that a part left behind are ended
 and named.
 """
@@ -32,7 +32,7 @@ PARTS: dict[str, list[str]] = {
     "kubernetes": [*PYTEST, "-s", "-m", "kubernetes and short", "tests/testbed/clusters"],
 }
 #: Parts whose failed tests get a second attempt.
-RETRIED = {"slow", "yarn", "kubernetes"}
+RETRIED = {"fast", "slow", "yarn", "kubernetes"}
 #: What pytest exits with when tests failed, as opposed to being interrupted or misused.
 TESTS_FAILED = 1
 END_WITHIN_S = 5.0
@@ -83,7 +83,7 @@ def run_with_retry(command: list[str], summary: Summary) -> int:
         failures = _read(first)
         if code != TESTS_FAILED or not failures:
             return code
-        print(f"retrying {len(failures)} of the slow tests", flush=True)
+        print(f"retrying {len(failures)} of the tests", flush=True)
         code = run_alone([*command, "-n", "0", *_logging_to(second), *failures], summary)
         again = _read(second)
     for test, line in failures.items():

@@ -217,6 +217,8 @@ def test_a_closed_testbed_starts_nothing(tmp_path: Path) -> None:
 
 def start_until_interrupted(logs: Path, environment: dict[str, str], after_ms: int) -> None:
     with Processes(logs) as processes:
+        # The keeper's own start takes longer than the time to the interrupt: wait for it.
+        processes.start("program", ["sleep", "1000"], environment)
         signal.setitimer(signal.ITIMER_REAL, after_ms / 1000.0)
         while True:
             processes.start("program", ["sleep", "1000"], environment)
