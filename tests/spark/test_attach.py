@@ -335,9 +335,11 @@ def test_a_switch_outside_of_the_driver_pauses_and_sets_the_mode(
         wait_until(lambda: handle.status().mode == "recommend", UP_S, "it still acts")
         committed(query, 2)
         assert size(spark) == 1
-        switch.write_text("go\n")  # ignored, with a warning: it acts again
+        switch.write_text("go\n")  # a warning, and no other change
+        wait_until(lambda: "recommend or act, not 'go'" in caplog.text, UP_S, "nothing was said")
+        assert handle.status().mode == "recommend"
+        switch.write_text("act\n")
         come_to(spark, 2)
-        assert "must say pause, recommend or act, not 'go'" in caplog.text
         dial.executors = 1
         switch.unlink()
         come_to(spark, 1)

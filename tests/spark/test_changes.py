@@ -40,10 +40,21 @@ def test_a_switch_says_what_is_in_its_file(
         touch(path, f" {word}\n", second)
         assert switch.says() == switch.says() == word
     touch(path, "stop", 9)
-    assert switch.says() == switch.says() == ""
+    assert switch.says() == switch.says() == "act"
     assert caplog.text.count("must say pause, recommend or act, not 'stop'") == 1
     path.unlink()
     assert switch.says() == ""
+
+
+@pytest.mark.parametrize("text", ["", "paus", "go"])
+def test_a_typo_or_a_file_being_written_does_not_resume_a_paused_scaler(
+    tmp_path: Path, text: str
+) -> None:
+    path = tmp_path / "switch"
+    touch(path, "pause", 1)
+    switch = SwitchFile(str(path))
+    touch(path, text, 2)
+    assert switch.says() == "pause"
 
 
 def test_a_switch_that_is_there_at_the_start_is_read(tmp_path: Path) -> None:

@@ -52,10 +52,15 @@ class WatchedFile:
 
 
 class SwitchFile:
-    """A file that pauses Penstock or sets its mode; anything else in it is logged and ignored."""
+    """A file that pauses Penstock or sets its mode.
+
+    Anything else in it is logged, and what it said before holds: a typo, or a file that is read
+    while it is written, must not let a paused scaler act.
+    """
 
     def __init__(self, path: str) -> None:
         self._file = WatchedFile(path) if path else None
+        self._says = ""
         self._says = self._read()
 
     def says(self) -> str:
@@ -74,5 +79,6 @@ class SwitchFile:
         if text in ("pause", "recommend", "act"):
             log.info("%s says %s", self._file.path, text)
             return text
-        log.warning("%s must say pause, recommend or act, not '%s'", self._file.path, text)
-        return ""
+        if text:  # an empty file is one that is being written
+            log.warning("%s must say pause, recommend or act, not '%s'", self._file.path, text)
+        return self._says
