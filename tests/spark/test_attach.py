@@ -354,7 +354,7 @@ def test_settings_that_change_on_disk_are_taken_over(
     come_to(spark, 1)
     settings = settle(layers({}, path))
     source = SettingsSource(path, lambda: settle(layers({}, path)))
-    with Attachment(spark, settings.spec, goal=settings.goal, source=source) as handle:
+    with Attachment(spark, settings, source=source) as handle:
         wait_until(lambda: handle.status().decisions >= 1, UP_S, "nothing was decided")
         path.write_text("[limits]\nmax_executor = 2\n")  # a mistake: the old settings stay
         wait_until(lambda: "not taken over" in caplog.text, UP_S, "nothing was said")

@@ -21,7 +21,7 @@ from penstock.policies.algorithms.profile import LatencyPoint, ProfilingResult
 from penstock.settings.goal import Goal
 from penstock.settings.header import journal_header
 from penstock.settings.policy_spec import read_policy_spec
-from penstock.settings.toml import LiveSettings
+from penstock.settings.toml import LiveSettings, Settings
 from penstock.spark.attach import Attachment
 from penstock.testbed.demo.attached import WatchedJournal
 from penstock.testbed.demo.environment import Say, demo_environment
@@ -134,7 +134,7 @@ def _recorded(run: ProfileRun, path: Path, say: Say) -> tuple[float, list[Step]]
         began_at_s = clock.now()
         book = WatchedJournal(path, journal_header(spec, goal, engine="spark", **facts))
         live = LiveSettings(every_s=READ_EVERY_S)
-        with Attachment(environment.spark, spec, goal=goal, live=live, journal=book):
+        with Attachment(environment.spark, Settings(spec, goal, live=live), journal=book):
             for _ in clock.ticks(LOOK_EVERY_S):
                 if environment.is_over():
                     return began_at_s, book.steps

@@ -23,7 +23,7 @@ import dataclasses
 import re
 import tomllib
 from collections.abc import Callable, Mapping, Sequence, Set
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from inspect import signature
 from pathlib import Path
 from typing import Any, Literal, TypeVar
@@ -175,9 +175,9 @@ class Settings:
     """All that a penstock.toml can say, checked."""
 
     spec: PolicySpec
-    goal: Goal
-    journal: JournalSettings
-    live: LiveSettings
+    goal: Goal = field(default_factory=Goal)
+    journal: JournalSettings = field(default_factory=JournalSettings)
+    live: LiveSettings = field(default_factory=LiveSettings)
 
 
 def parse(text: str, where: str) -> Settings:

@@ -32,7 +32,7 @@ from penstock.observe.formatting import sentence
 from penstock.settings import toml
 from penstock.settings.goal import Goal, QueryGoal
 from penstock.settings.notation import quantity
-from penstock.settings.policy_spec import PolicySpec, with_goal
+from penstock.settings.policy_spec import with_goal
 from penstock.settings.spark_conf import layers
 from penstock.settings.toml import LiveSettings, Mode
 
@@ -143,14 +143,8 @@ def attach(
         raise ConfigError(f"journal must be the path of a file, not {journal!r}")
     settings = toml.settle(layers(_session_conf(spark), options=tables), policy)
     _stop_configured(spark)
-    return Attachment(
-        spark,
-        toml.with_limits(settings.spec, limits),
-        goal=settings.goal,
-        live=settings.live,
-        journal=journal or settings.journal,
-        patience=patience,
-    )
+    settings = dataclasses.replace(settings, spec=toml.with_limits(settings.spec, limits))
+    return Attachment(spark, settings, journal=journal, patience=patience)
 
 
 class Status(Struct, frozen=True):
@@ -180,11 +174,9 @@ class Attachment:
     def __init__(
         self,
         spark: SparkSession,
-        spec: PolicySpec,
+        settings: toml.Settings,
         *,
-        goal: Goal | None = None,
-        live: LiveSettings | None = None,
-        journal: str | Path | FileJournal | toml.JournalSettings | None = None,
+        journal: str | Path | FileJournal | None = None,
         patience: Patience | None = None,
         source: SettingsSource | None = None,
     ) -> None:
@@ -198,22 +190,12 @@ class Attachment:
                 "pip install 'penstock[spark]'"
             ) from None
         _check_session(spark)
-        live = live or LiveSettings()
-        self._policy = spec.label
+        self._policy = settings.spec.label
         claim = FleetClaim(Driver(spark))
-        if live.mode == "act":
+        if settings.live.mode == "act":
             claim.take()
         try:
-            self._loop = ScalingLoop(
-                spark,
-                spec,
-                claim=claim,
-                goal=goal or Goal(),
-                live=live,
-                journal=journal,
-                patience=patience,
-                source=source,
-            )
+            self._loop = ScalingLoop(spark, settings, claim, journal, patience, source)
         except BaseException:
             claim.release()
             raise

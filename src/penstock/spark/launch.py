@@ -83,14 +83,8 @@ class Launch:
         with self._as_warning():
             conf = Driver(spark).session_settings()
             settings = self._load(conf)
-            self.handle = Attachment(
-                spark,
-                settings.spec,
-                goal=settings.goal,
-                live=settings.live,
-                journal=settings.journal,
-                source=SettingsSource(file_of(conf, self._config), lambda: self._load(conf)),
-            )
+            source = SettingsSource(file_of(conf, self._config), lambda: self._load(conf))
+            self.handle = Attachment(spark, settings, source=source)
 
     @contextmanager
     def _wrapped(self) -> Iterator[None]:

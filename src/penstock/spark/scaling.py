@@ -17,16 +17,15 @@ from typing import TYPE_CHECKING, Any
 
 from penstock.core.clock import LiveClock, LoopTime, WallClock
 from penstock.core.errors import ConfigError
-from penstock.core.journal import FileJournal, LiveJournal, read_tail
+from penstock.core.journal import FileJournal, JournalHeader, LiveJournal, read_tail
 from penstock.core.model import Receipt, Step
 from penstock.core.phrases import executors
 from penstock.core.protocols import InstantActuator
 from penstock.observe.metrics import RECOMMENDED, Values, recommended_account
 from penstock.observe.notices import JsonLines, Notice, notices, show_log
-from penstock.settings.goal import Goal
 from penstock.settings.header import journal_header
-from penstock.settings.policy_spec import PolicySpec, rewire, wire
-from penstock.settings.toml import JournalSettings, LiveSettings, Mode
+from penstock.settings.policy_spec import rewire, wire
+from penstock.settings.toml import JournalSettings, Mode, Settings
 from penstock.spark.actuator.actuator import Patience, SparkActuator
 from penstock.spark.actuator.admission import Admission
 from penstock.spark.application import (
@@ -71,15 +70,13 @@ class ScalingLoop:
     def __init__(
         self,
         spark: SparkSession,
-        spec: PolicySpec,
-        *,
+        settings: Settings,
         claim: FleetClaim,
-        goal: Goal,
-        live: LiveSettings,
-        journal: str | Path | FileJournal | JournalSettings | None = None,
+        journal: str | Path | FileJournal | None = None,
         patience: Patience | None = None,
         source: SettingsSource | None = None,
     ) -> None:
+        spec, goal, live = settings.spec, settings.goal, settings.live
         self.steps: deque[Step] = deque(maxlen=EXPLAINED_STEPS)
         self.decisions = self.rescales = 0
         self.error = ""
@@ -108,7 +105,9 @@ class ScalingLoop:
         self._has_room = True
         self.actuator: SparkActuator | None = None
         with ExitStack() as undo:  # what has been opened until something fails
-            self._journal, past = _open_journal(self._driver, journal, spec, goal)
+            self._journal, past = _open_journal(
+                self._driver, journal or settings.journal, journal_header(spec, goal)
+            )
             if self._journal is not None:
                 undo.callback(self._journal.close)
             self._time = LoopTime(past[-1].at_s if past else 0.0)
@@ -351,17 +350,13 @@ class ScalingLoop:
 
 
 def _open_journal(
-    driver: Driver,
-    journal: str | Path | FileJournal | JournalSettings | None,
-    spec: PolicySpec,
-    goal: Goal,
+    driver: Driver, journal: str | Path | FileJournal | JournalSettings, header: JournalHeader
 ) -> tuple[LiveJournal | StoreJournal | None, list[Step]]:
     """The journal to write, with the header of this run, and the steps that it already has."""
     if isinstance(journal, JournalSettings):
-        journal = journal.open(journal_header(spec, goal))
-    if journal is None:
-        return None, []
-    header = journal_header(spec, goal)
+        if (opened := journal.open(header)) is None:
+            return None, []
+        journal = opened
     if isinstance(journal, str) and "://" in journal:
         kept = StoreJournal(journal, lambda: StoreFolder(driver, journal), header)
         return kept, kept.recall()

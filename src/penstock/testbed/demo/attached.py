@@ -14,7 +14,7 @@ from penstock.core.model import Step
 from penstock.settings.goal import Goal
 from penstock.settings.header import journal_header
 from penstock.settings.policy_spec import PolicySpec
-from penstock.settings.toml import LiveSettings, Mode
+from penstock.settings.toml import LiveSettings, Mode, Settings
 from penstock.spark.attach import Attachment
 from penstock.testbed.demo import environment as parts
 from penstock.testbed.demo import plan as sizes
@@ -92,14 +92,13 @@ def attached_demo(
         from penstock.spark.actuator.actuator import Patience
 
         book = WatchedJournal(journal, journal_header(entry, goal, engine="spark", **facts))
+        # A backlog in one batch would hide for minutes what new executors are good for.
+        live = LiveSettings(
+            mode=mode, every_s=plan.every_s, admission=admission, dashboard=dashboard
+        )
         with Attachment(
             environment.spark,
-            entry,
-            goal=goal,
-            # A backlog in one batch would hide for minutes what new executors are good for.
-            live=LiveSettings(
-                mode=mode, every_s=plan.every_s, admission=admission, dashboard=dashboard
-            ),
+            Settings(entry, goal, live=live),
             journal=book,
             # Short batches leave a gap soon; a demo of minutes cannot wait a minute for one.
             patience=Patience(look_every_s=0.5, quiet_s=5.0),
