@@ -14,7 +14,7 @@ from rich.text import Text
 from penstock.cli.execution import check_where, progress_lines
 from penstock.cli.options import Master, Processes, about
 from penstock.cli.output import console, file_size, note, print_json
-from penstock.cli.views.study_page import aim, study_page, titled, verdict
+from penstock.cli.views.study_page import VERDICTS, aim, study_page, titled, verdict
 from penstock.core.errors import ConfigError, unknown
 from penstock.core.files import file_errors, write_whole
 from penstock.lab.experiments.process_pool import ItemRunner
@@ -30,14 +30,6 @@ from penstock.lab.studies.study import (
     Study,
     StudyRow,
 )
-
-#: How a verdict is shown, and in which colour.
-MARKS = {
-    "holds": ("✓", "green"),
-    "fails": ("✗", "red"),
-    "given": ("=", "dim"),
-    "open": ("?", "dim"),
-}
 
 
 def reproduce(
@@ -167,7 +159,8 @@ def _claims(claims: tuple[Claim, ...]) -> Table:
         text = Text(claim.text)
         if claim.reason:
             text.append(f"\n{claim.reason}", style="dim")
-        shown.add_row(Text(*MARKS[verdict(claim)]), claim.claim, text)
+        mark, colour, _ = VERDICTS[verdict(claim)]
+        shown.add_row(Text(mark, colour), claim.claim, text)
     return shown
 
 

@@ -67,12 +67,12 @@ def verdict(claim: Claim) -> str:
     return "fails" if not claim.holds else "given" if claim.is_given else "holds"
 
 
-#: What is said of each verdict, and its mark.
+#: The mark of each verdict, its colour on a screen, and what is said of it.
 VERDICTS = {
-    "holds": ("✓", ""),
-    "fails": ("✗", "does not hold"),
-    "given": ("=", "holds by construction"),
-    "open": ("?", "cannot be tested here"),
+    "holds": ("✓", "green", ""),
+    "fails": ("✗", "red", "does not hold"),
+    "given": ("=", "dim", "holds by construction"),
+    "open": ("?", "dim", "cannot be tested here"),
 }
 
 
@@ -86,7 +86,7 @@ def _claims(study: Study) -> str:
 
 def _claim(one: Claim) -> str:
     name = verdict(one)
-    mark, words = VERDICTS[name]
+    mark, _, words = VERDICTS[name]
     why = ": ".join(filter(None, (words, one.reason)))
     return (
         f'<li><span class="{name}">{mark}</span><b>{escape(one.claim)}</b>'

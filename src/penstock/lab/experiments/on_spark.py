@@ -19,7 +19,6 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor, wait
 from contextlib import suppress
 from dataclasses import replace
-from functools import partial
 from itertools import count
 from pathlib import Path
 from py_compile import PycInvalidationMode
@@ -50,7 +49,6 @@ POLL_EVERY_S = 0.2
 POLLS_BEFORE_WARNING = 150  #: After as many polls of a cluster that does nothing, say so.
 NO_ROOM = "no executor has started a run: has the cluster room for one?"
 
-Work = Callable[[Cell], Row]
 #: What a task sends: the position of its item, and its result or the sentence that refuses it.
 Sent = tuple[int, Any]
 
@@ -58,7 +56,18 @@ Sent = tuple[int, Any]
 def on_spark(session: SparkSession) -> CellRunner:
     """Runs cells on the cluster of a session."""
     _send_code(session, NO_INFLUENCE)
-    return partial(_run_cells, session.sparkContext)
+    context = session.sparkContext
+
+    def run(work: Callable[[Cell], Row], cells: Sequence[Cell], on_row: OnRow) -> None:
+        traces = context.broadcast(read_traces(cells))
+
+        def play(cell: Cell) -> Row:
+            row = work(localized(cell, traces.value))
+            return msgspec.structs.replace(row, workload=cell.scenario.workload)
+
+        _run_tasks(context, play, cells, on_row)
+
+    return run
 
 
 def items_on_spark(session: SparkSession) -> ItemRunner:
@@ -72,7 +81,7 @@ def items_on_spark(session: SparkSession) -> ItemRunner:
             results[position] = result
             progress(len(results))
 
-        _run_tasks(session.sparkContext, partial(_encode_item, work), items, note)
+        _run_tasks(session.sparkContext, work, items, note)
         return [results[position] for position in range(len(items))]
 
     return run
@@ -86,14 +95,9 @@ def _send_code(session: SparkSession, without: Sequence[str]) -> None:
     session.sparkContext.addPyFile(str(packed(Path(directory), without)))
 
 
-def _run_cells(context: SparkContext, work: Work, cells: Sequence[Cell], on_row: OnRow) -> None:
-    traces = context.broadcast(read_traces(cells))
-    _run_tasks(context, lambda item: _encode_result(work, item, traces.value), cells, on_row)
-
-
 def _run_tasks(
     context: SparkContext,
-    encode: Callable[[tuple[int, Any]], Sent],
+    work: Callable[[Any], Any],
     items: Sequence[Any],
     on_result: Callable[[int, Any], None],
 ) -> None:
@@ -102,7 +106,7 @@ def _run_tasks(
     tasks = context.parallelize(list(enumerate(items)), len(items))
     received = 0
     with ThreadPoolExecutor(1) as thread:
-        job = thread.submit(tasks.foreach, lambda item: sent.add([encode(item)]))
+        job = thread.submit(tasks.foreach, lambda item: sent.add([_encode(work, *item)]))
         try:
             for poll in count(1):
                 running = wait([job], POLL_EVERY_S).not_done
@@ -140,19 +144,10 @@ def _hand_over(sent: Sequence[Sent], received: int, on_result: Callable[[int, An
     return received
 
 
-def _encode_item(work: Callable[[Any], Any], item: tuple[int, Any]) -> Sent:
-    try:
-        return item[0], work(item[1])
-    except PenstockError as error:
-        return item[0], str(error)
-
-
-def _encode_result(work: Work, item: tuple[int, Cell], traces: dict[str, bytes]) -> Sent:
+def _encode(work: Callable[[Any], Any], position: int, item: Any) -> Sent:
     """Bad input is bad however often it is tried: the sentence is sent and not raised."""
-    position, cell = item
     try:
-        row = work(localized(cell, traces))
-        return position, msgspec.structs.replace(row, workload=cell.scenario.workload)
+        return position, work(item)
     except PenstockError as error:
         return position, str(error)
 

@@ -18,7 +18,7 @@ from collections.abc import Callable, Iterator, Sequence
 from functools import lru_cache
 from itertools import islice
 from pathlib import Path
-from typing import Any, get_args
+from typing import get_args
 
 import msgspec
 from msgspec import Struct
@@ -29,8 +29,7 @@ from penstock.core.errors import ConfigError
 from penstock.lab.experiments import lab_module
 from penstock.lab.experiments.process_pool import Progress
 from penstock.lab.experiments.tournament import Cell, Row, play
-from penstock.simulation.workloads.expressions import parse_workload
-from penstock.simulation.workloads.traces import Trace
+from penstock.simulation.workloads.expressions import parse_workload, traces_in
 
 HEADER = b'{"format":"penstock-cells","version":1}\n'  #: The first line of a file of finished runs.
 
@@ -181,18 +180,7 @@ def trace_files(workload: str) -> tuple[str, ...]:
     >>> trace_files("sine + trace:load.csv,hours=2 then trace:./b.csv")
     ('load.csv', './b.csv')
     """
-    return tuple(dict.fromkeys(_files(parse_workload(workload))))
-
-
-def _files(part: Any) -> Iterator[str]:
-    if isinstance(part, Trace):
-        yield part.file
-    elif isinstance(part, tuple):
-        for each in part:
-            yield from _files(each)
-    elif isinstance(part, Struct):
-        for name in part.__struct_fields__:
-            yield from _files(getattr(part, name))
+    return tuple(dict.fromkeys(trace.file for trace in traces_in(parse_workload(workload))))
 
 
 @lru_cache(maxsize=256)

@@ -268,19 +268,20 @@ def _inside(part: Workload, *kinds: type) -> str:
 
 def notes(workload: Workload, capacity_rps: Capacity) -> list[str]:
     """One sentence for each trace that is scaled by default, and for the gaps in each trace."""
-    found = [note for trace in _traces(workload) for note in _notes(trace, capacity_rps)]
+    found = [note for trace in traces_in(workload) for note in _notes(trace, capacity_rps)]
     return list(dict.fromkeys(found))
 
 
-def _traces(workload: Workload) -> Iterator[Trace]:
+def traces_in(workload: Workload) -> Iterator[Trace]:
+    """The recorded loads that a workload is made of."""
     if isinstance(workload, Trace):
         yield workload
     elif isinstance(workload, Parts):
         for part in workload.parts:
-            yield from _traces(part)
+            yield from traces_in(part)
     elif isinstance(workload, Sequence):
         for phase in workload.phases:
-            yield from _traces(phase.workload)
+            yield from traces_in(phase.workload)
 
 
 def _notes(trace: Trace, capacity_rps: Capacity) -> Iterator[str]:
