@@ -17,8 +17,6 @@ penstock.core.errors.ConfigError: unknown key 'max_executor' in penstock.toml [l
     'max_executors'? Known: ...
 """
 
-from __future__ import annotations
-
 import dataclasses
 import re
 import tomllib

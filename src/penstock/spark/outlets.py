@@ -1,7 +1,5 @@
 """Where the metrics and notices of a live scaler go. Whatever fails here, the loop goes on."""
 
-from __future__ import annotations
-
 import logging
 import re
 from collections.abc import Callable, Iterable

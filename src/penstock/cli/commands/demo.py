@@ -1,7 +1,5 @@
 """``penstock demo``: a real job, a load that rises and falls, and a fleet that follows."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from contextlib import nullcontext
 from datetime import UTC, datetime

@@ -1,7 +1,5 @@
 """``penstock run``: an unmodified PySpark script, scaled."""
 
-from __future__ import annotations
-
 import os
 import traceback
 from collections.abc import Mapping

@@ -1,7 +1,5 @@
 """Numbers of ours in Spark's own metrics system."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 

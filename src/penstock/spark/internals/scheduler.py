@@ -1,7 +1,5 @@
 """The fleet and the settings of an application, by its scheduler and its configuration."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Sequence
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Several queries that share one fleet: which of them is planned for, and each by itself."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping, Sequence
 
 from penstock.core.errors import unknown
