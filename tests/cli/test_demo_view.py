@@ -4,23 +4,27 @@ from __future__ import annotations
 
 import io
 from dataclasses import dataclass, field
+from typing import cast
 
 from rich.console import Console
 
 from penstock.cli.views.demo_view import PlainView, draw, throughput_rps
 from penstock.core.model import Decision, Fleet, Reason, Receipt, Snapshot, Step
+from penstock.testbed.demo.attached import AttachedDemo
+from penstock.testbed.demo.environment import DemoEnvironment
 from penstock.testbed.demo.plan import DemoPlan
 
 START_S = 1_700_000_000.0
 
 
-@dataclass
-class Run:
+@dataclass(frozen=True)
+class Run(AttachedDemo):
     """A run on paper."""
 
     plan: DemoPlan = field(default_factory=lambda: DemoPlan("q11", 300))
     steps: list[Step] = field(default_factory=list)
     warnings: list[str] = field(default_factory=list)
+    environment: DemoEnvironment = field(default=cast(DemoEnvironment, None))
 
 
 def turn(at_s: float, fleet: int, target: int, delay_s: float | None = 3.0) -> Step:

@@ -3,7 +3,6 @@
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from itertools import pairwise
-from typing import Protocol
 
 from rich.console import Console, Group
 from rich.live import Live
@@ -15,6 +14,7 @@ from penstock.cli.output import console
 from penstock.cli.views.chart import LABEL_WIDTH, charts
 from penstock.core.model import Snapshot, Step
 from penstock.observe.formatting import instant, move, rate, reasons, seconds, why
+from penstock.testbed.demo.attached import AttachedDemo
 from penstock.testbed.demo.plan import MAX_EXECUTORS, SLO_S, DemoPlan
 
 WIDEST = 110
@@ -23,23 +23,10 @@ PLAIN_EVERY_S = 5.0
 THROUGHPUT_S = 10.0
 
 
-class Shown(Protocol):
-    """What a view needs of a running job."""
-
-    @property
-    def plan(self) -> DemoPlan: ...
-
-    @property
-    def steps(self) -> list[Step]: ...
-
-    @property
-    def warnings(self) -> Sequence[str]: ...
-
-
 class PlainView:
     """A line every five seconds, one for each rescale, one for each warning."""
 
-    def __init__(self, shown: Shown, screen: Console | None = None) -> None:
+    def __init__(self, shown: AttachedDemo, screen: Console | None = None) -> None:
         self._shown = shown
         self._screen = screen or console()
         self._seen = self._warned = 0
@@ -103,7 +90,9 @@ def records(count: float | None) -> str:
 
 
 @contextmanager
-def live_view(shown: Shown, screen: Console, label: str) -> Iterator[Callable[[float], None]]:
+def live_view(
+    shown: AttachedDemo, screen: Console, label: str
+) -> Iterator[Callable[[float], None]]:
     """The run as a panel; the function that it gives draws it again."""
     begin_s: float | None = None
     with Live(console=screen, auto_refresh=False) as live:
@@ -117,7 +106,7 @@ def live_view(shown: Shown, screen: Console, label: str) -> Iterator[Callable[[f
         yield update
 
 
-def draw(shown: Shown, label: str, elapsed_s: float, width: int) -> Panel:
+def draw(shown: AttachedDemo, label: str, elapsed_s: float, width: int) -> Panel:
     """The whole view: numbers, three charts, and the last decisions in words."""
     steps, plan = list(shown.steps), shown.plan
     seen = [step.snapshot for step in steps if step.snapshot is not None]
