@@ -11,9 +11,9 @@ from collections.abc import Callable, Mapping
 from itertools import islice
 from typing import Any
 
-from penstock.core.guards import Bounds
+from penstock.core.guards import Guards
 from penstock.core.knowledge import Knowledge
-from penstock.core.model import Decision, Fleet, Reason, Snapshot
+from penstock.core.model import MOST_EXECUTORS, Decision, Fleet, Limits, Reason, Snapshot
 from penstock.policies import backlog_threshold, dhalion_adapted
 from penstock.policies.algorithms import measurements
 from penstock.policies.algorithms.dataflow import (
@@ -56,7 +56,8 @@ def _numbered(values: list[float]) -> dict[str, float]:
 def _bounded(executors: int, least: int = 1, most: int = MAX_INT32) -> int:
     wish = Decision.of(executors, Reason("case", "as the case has it"))
     snapshot = Snapshot(0.0, Fleet(executors, executors, executors))
-    return Bounds(least, most).check(wish, snapshot, Knowledge()).target_executors
+    limits = Limits(min_executors=least, max_executors=min(most, MOST_EXECUTORS))
+    return Guards(limits).check(wish, snapshot, Knowledge()).target_executors
 
 
 # -- DS2 -------------------------------------------------------------------------------------------

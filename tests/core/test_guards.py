@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from penstock.core.errors import ModelError
-from penstock.core.guards import Billing, chain
+from penstock.core.guards import Guards
 from penstock.core.knowledge import Knowledge
 from penstock.core.model import (
     Decision,
@@ -32,10 +32,7 @@ def wanted_size(executors: int) -> Decision:
 def judge(
     limits: Limits, decision: Decision, snapshot: Snapshot, knowledge: Knowledge | None = None
 ) -> Decision:
-    knowledge = Knowledge() if knowledge is None else knowledge
-    for guard in chain(limits):
-        decision = guard.check(decision, snapshot, knowledge)
-    return decision
+    return Guards(limits).check(decision, snapshot, knowledge or Knowledge())
 
 
 def after(*turns: tuple[float, int, int, bool], now_s: float) -> Knowledge:
@@ -258,5 +255,5 @@ def test_executors_leave_when_the_span_that_is_paid_for_ends(
     assert judged.target_executors == target
     # Executors that are still starting are not paid for.
     starting = Snapshot(now_s, Fleet(6, 4, 4), executors=executors)
-    cancelled = Billing(60.0).check(wanted_size(4), starting, knowledge)
+    cancelled = judge(Limits(billing_s=60.0), wanted_size(4), starting, knowledge)
     assert cancelled.target_executors == 4

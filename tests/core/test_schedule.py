@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from penstock.core.errors import ConfigError
-from penstock.core.guards import chain
+from penstock.core.guards import Guards
 from penstock.core.knowledge import Knowledge
 from penstock.core.model import Decision, Fleet, Limits, Reason, Snapshot
 from penstock.core.schedule import ScheduledLimit, read_cron
@@ -99,9 +99,7 @@ def decided(limits: Limits, wanted: int, fleet: int, moment: str, ahead_s: float
     snapshot = Snapshot(at(moment), size, arrival_rps=1.0, clock_ahead_s=ahead_s)
     knowledge.learn(snapshot, snapshot.at_s)
     decision = Decision.of(wanted, Reason("plan", "a plan"))
-    for guard in chain(limits):
-        decision = guard.check(decision, snapshot, knowledge)
-    return decision
+    return Guards(limits).check(decision, snapshot, knowledge)
 
 
 def test_a_floor_grows_the_fleet_and_says_why() -> None:

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from penstock.core.errors import ConfigError
-from penstock.core.guards import Budget, chain
+from penstock.core.guards import Guards
 from penstock.core.knowledge import DAY_S, LONGEST_GAP_S, Knowledge
 from penstock.core.model import Decision, Fleet, Limits, Reason, Snapshot, Step
 from penstock.lab.api import simulate
@@ -45,13 +45,14 @@ def test_a_restarted_controller_knows_what_was_spent() -> None:
 
 
 def test_what_is_left_is_spent_within_an_hour_and_the_least_fleet_always_stays() -> None:
-    guard = Budget(96.0, least=2)
+    limits = Limits(min_executors=2, max_executors=100, max_executor_hours_per_day=96.0)
+    guards = Guards(limits)
     knowledge = Knowledge()
     sizes = []
     for hour, spent_h in ((0, 0), (12, 60), (20, 80), (22, 92), (23.5, 96)):
         knowledge.now_s, knowledge.paid_today_s = hour * 3600.0, spent_h * 3600.0
         seen = Snapshot(hour * 3600.0, Fleet(40, 40, 40))
-        sizes.append(guard.check(Decision.of(90, WANTED), seen, knowledge).target_executors)
+        sizes.append(guards.check(Decision.of(90, WANTED), seen, knowledge).target_executors)
     # 96 - 23 x 2, 36 - 11 x 2, 16 - 3 x 2, 4 - 1 x 2, nothing
     assert sizes == [50, 14, 10, 2, 2]
 
@@ -61,8 +62,8 @@ def test_a_decision_to_hold_is_limited_too() -> None:
     knowledge = Knowledge(limits)
     knowledge.now_s, knowledge.paid_today_s = 12 * 3600.0, 11.5 * 3600.0
     decision = Decision.of(5, WANTED)
-    for guard in chain(limits):
-        decision = guard.check(decision, Snapshot(knowledge.now_s, Fleet(5, 5, 5)), knowledge)
+    snapshot = Snapshot(knowledge.now_s, Fleet(5, 5, 5))
+    decision = Guards(limits).check(decision, snapshot, knowledge)
     assert (decision.target_executors, decision.wanted_executors) == (1, 5)
     assert decision.reasons[-1].code == "budget"
 
@@ -79,9 +80,7 @@ def test_no_day_costs_more_than_its_budget_or_the_least_fleet(
         snapshot = Snapshot(at_s, Fleet(size, size, size))
         knowledge.learn(snapshot, at_s)
         decision = Decision.of(want, WANTED)
-        for guard in chain(limits):
-            decision = guard.check(decision, snapshot, knowledge)
-        size = decision.target_executors
+        size = Guards(limits).check(decision, snapshot, knowledge).target_executors
     assert knowledge.paid_today_s / 3600.0 <= max(budget, 24.0) + 1e-6
 
 

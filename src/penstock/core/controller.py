@@ -5,13 +5,14 @@ asks the actuator for it, and writes all of it to the journal as one `Step`. Liv
 recorded jobs differ in the `protocols` that `settings.policy_spec.wire` puts together.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 from penstock.core.errors import ActuatorError, ModelError, PenstockError, SensorError
+from penstock.core.guards import Guards
 from penstock.core.knowledge import Knowledge
 from penstock.core.model import Decision, Reason, Receipt, Step
-from penstock.core.protocols import Actuator, Clock, Guard, Journal, Policy, Sensor
+from penstock.core.protocols import Actuator, Clock, Journal, Policy, Sensor
 
 
 @dataclass(eq=False, slots=True)
@@ -20,7 +21,7 @@ class Controller:
 
     sensor: Sensor
     policy: Policy
-    guards: Sequence[Guard]
+    guards: Guards
     actuator: Actuator
     journal: Journal | None
     knowledge: Knowledge
@@ -43,8 +44,7 @@ class Controller:
             knowledge.learn(snapshot, now_s)
             self.actuator.observe(snapshot)
             decision = self.policy.decide(snapshot, knowledge)
-            for guard in self.guards:
-                decision = guard.check(decision, snapshot, knowledge)
+            decision = self.guards.check(decision, snapshot, knowledge)
             receipt = None
             if decision.target_executors != snapshot.fleet.target:
                 receipt = self._apply(decision.target_executors, now_s)

@@ -1,4 +1,4 @@
-"""The six interfaces between the loop and the world.
+"""The five interfaces between the loop and the world.
 
 Live, simulated and replayed jobs differ only in what implements `Clock`, `Sensor` and `Actuator`.
 Nothing here holds state. Nothing that decides may read a clock: time is an argument.
@@ -48,13 +48,6 @@ class Policy(Protocol):
 
     def decide(self, snapshot: Snapshot, knowledge: Knowledge) -> Decision:
         """The size that the job should have. Pure: same arguments, same decision."""
-
-
-class Guard(Protocol):
-    """A limit that holds for every policy."""
-
-    def check(self, decision: Decision, snapshot: Snapshot, knowledge: Knowledge) -> Decision:
-        """The decision itself, or one with another target and the reason for it."""
 
 
 class Actuator(Protocol):

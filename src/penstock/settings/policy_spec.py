@@ -17,7 +17,7 @@ import msgspec
 from penstock.core.controller import Controller
 from penstock.core.errors import ConfigError, ModelError, unknown
 from penstock.core.files import file_errors
-from penstock.core.guards import chain
+from penstock.core.guards import Guards
 from penstock.core.knowledge import Knowledge
 from penstock.core.model import Limits, Step
 from penstock.core.protocols import Actuator, Journal, Policy, Sensor
@@ -173,11 +173,11 @@ def wire(
     from what those steps say.
     """
     knowledge = Knowledge.from_steps(past, spec.limits)
-    return Controller(sensor, spec.policy, chain(spec.limits), actuator, journal, knowledge)
+    return Controller(sensor, spec.policy, Guards(spec.limits), actuator, journal, knowledge)
 
 
 def rewire(controller: Controller, spec: PolicySpec) -> None:
     """Give a running controller another policy or other limits, from its next turn on."""
     controller.policy = spec.policy
-    controller.guards = chain(spec.limits)
+    controller.guards = Guards(spec.limits)
     controller.knowledge.limits = spec.limits

@@ -7,7 +7,7 @@ from typing import Literal
 from msgspec import Struct
 
 from penstock.core import model
-from penstock.core.guards import chain
+from penstock.core.guards import Guards
 from penstock.core.knowledge import Knowledge
 from penstock.core.protocols import Policy
 
@@ -130,16 +130,14 @@ def run(
     """
     knowledge = Knowledge() if knowledge is None else knowledge
     limits = model.Limits(min_executors=1, max_executors=16) if limits is None else limits
-    guards, executors = chain(limits), limits.min_executors
+    executors = limits.min_executors
     for turn in range(turns):
         at_s = START_AT_S + turn * policy.period_s
         snapshot = seen(made_up_snapshot(shape, turn, at_s, executors), turn)
         at_s = snapshot.at_s
         knowledge.learn(snapshot, at_s)
         decision = ask(policy, snapshot, knowledge, f"on turn {turn} ({shape}{condition})")
-        overridden = decision
-        for guard in guards:
-            overridden = guard.check(overridden, snapshot, knowledge)
+        overridden = Guards(limits).check(decision, snapshot, knowledge)
         is_change = overridden.target_executors != snapshot.fleet.target
         step = model.Step(
             at_s, snapshot, overridden, model.Receipt(accepted=True) if is_change else None
