@@ -45,8 +45,8 @@ from penstock.spark.internals import Driver
 from penstock.spark.sensor.progress import parse_progress
 from penstock.spark.sensor.sensor import SparkSensor
 from penstock.testbed import Testbed, wait_until
-from penstock.testbed.jobs.playback import Report, follow
-from penstock.testbed.jobs.producer import KafkaSender, produce
+from penstock.testbed.jobs.playback import Report, follow, play
+from penstock.testbed.jobs.producer import KafkaSender
 from penstock.testbed.jobs.spark_sender import TICK_S as SPARK_TICK_S
 from penstock.testbed.jobs.spark_sender import EventPlan, SparkSender, connector_settings, open_plan
 from penstock.testbed.jobs.timeline import Timeline
@@ -395,7 +395,7 @@ def generation(bed: Testbed, _: Path) -> list[Measured]:
 
         def send_here() -> Report:
             sender = KafkaSender(bed.bootstrap_servers, topic)
-            return produce(timeline, open_plan(plan), sender, WallClock(), start_s=now_s() - 1.0)
+            return play(timeline, open_plan(plan), sender, WallClock(), start_s=now_s() - 1.0)
 
         send_on_spark()  # Java compiles what it runs often
         for _round in range(GENERATION_ROUNDS):

@@ -20,7 +20,7 @@ from penstock.core.clock import SimulatedClock, WallClock
 from penstock.core.errors import ConfigError
 from penstock.testbed import wait_until
 from penstock.testbed.jobs.playback import Report, play
-from penstock.testbed.jobs.producer import KafkaSender, main, produce, read_rates
+from penstock.testbed.jobs.producer import KafkaSender, main, read_rates
 from penstock.testbed.jobs.streams import STREAMS, open_stream
 from penstock.testbed.jobs.timeline import Timeline
 from penstock.testbed.jobs.wordcount import TextLines
@@ -59,6 +59,9 @@ class World:
         self.sent += [(self.now_s, value) for value in taken]
         self.now_s += self.cost_s * len(taken)
         return len(taken)
+
+    def close(self) -> int:
+        return 0
 
 
 def test_every_event_is_sent_once_in_order_and_on_time() -> None:
@@ -138,7 +141,7 @@ def test_the_partitions_of_a_topic_fill_evenly_and_in_order() -> None:
     sender = KafkaSender("ignored", "events", MOCK)
     # The broker lives in the producer, which tells others where.
     broker = next(iter(sender._producer.list_topics(timeout=5).brokers.values()))
-    report = produce(
+    report = play(
         Timeline([1000.0, 3000.0]), Numbers(), sender, SimulatedClock(end_s=5.0, start_s=1.0)
     )
     assert report.sent_records == 4000
@@ -172,7 +175,7 @@ def test_an_event_costs_less_than_ten_microseconds_of_one_core() -> None:
     sender = KafkaSender("ignored", "events", MOCK)
     stream = open_stream("nexmark", 1, timeline, base_ms=1_700_000_000_000)
     before_s = process_time()
-    report = produce(timeline, stream, sender, SimulatedClock(end_s=600.0))
+    report = play(timeline, stream, sender, SimulatedClock(end_s=600.0))
     used_s = process_time() - before_s
     assert report.sent_records == 500_000
     assert report.failed_records == 0

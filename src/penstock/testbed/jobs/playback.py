@@ -9,8 +9,7 @@ from functools import lru_cache
 from typing import Protocol
 
 import numpy as np
-from msgspec import Struct
-from msgspec.structs import astuple
+from msgspec import Struct, structs
 
 from penstock.core.protocols import Clock
 from penstock.testbed.jobs.timeline import Timeline
@@ -38,6 +37,9 @@ class Sender(Protocol):
 
     def send(self, values: list[bytes], first: int) -> int:
         """Take as many of the values as there is room for; the first bears that number."""
+
+    def close(self) -> int:
+        """Wait until what was taken has arrived; how many events did not."""
 
 
 class Report(Struct, frozen=True):
@@ -83,7 +85,9 @@ def join_reports(reports: Sequence[Report]) -> Report:
     Report(planned_records=20, sent_records=19, failed_records=1, elapsed_s=6.0, \
 behind_max_records=3, behind_max_s=0.9)
     """
-    planned, sent, failed, elapsed_s, behind, behind_s = zip(*map(astuple, reports), strict=True)
+    planned, sent, failed, elapsed_s, behind, behind_s = zip(
+        *map(structs.astuple, reports), strict=True
+    )
     counts = sum(planned), sum(sent), sum(failed)
     return Report(*counts, max(elapsed_s), max(behind), max(behind_s))
 
@@ -98,7 +102,7 @@ def play(
     give_up_after_s: float = 60.0,
     stopped: Callable[[], bool] = lambda: False,
 ) -> Report:
-    """Make the events of the stream here, and send each when it is due: see `follow`."""
+    """Make the events of the stream here, send each when it is due, and wait until they arrived."""
     block = lru_cache(maxsize=1)(stream.block)  # the one that is being sent
 
     def send(first: int, stop: int) -> int:
@@ -112,7 +116,8 @@ def play(
                 break
         return sent - first
 
-    return follow(timeline, send, clock, TICK_S, start_s, give_up_after_s, stopped)
+    report = follow(timeline, send, clock, TICK_S, start_s, give_up_after_s, stopped)
+    return structs.replace(report, failed_records=sender.close())
 
 
 def follow(

@@ -21,19 +21,18 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
-from msgspec import structs
 
 from penstock.core.clock import WallClock
 from penstock.core.errors import ConfigError, PenstockError, unknown
 from penstock.core.files import file_errors
-from penstock.core.protocols import Clock
 from penstock.simulation.workloads.expressions import parse_workload
 from penstock.testbed.jobs.image_records import require_packages
-from penstock.testbed.jobs.playback import TICK_S, EventStream, Report, follow, play
+from penstock.testbed.jobs.playback import TICK_S, Report, follow, play
 from penstock.testbed.jobs.streams import STREAMS, open_stream
 from penstock.testbed.jobs.timeline import Timeline
 
 QUEUE_RECORDS = 200_000
+CLOSE_PATIENCE_S = 30.0  #: For what was sent last to arrive.
 #: The first event is due this long after the start, when its stream is prepared.
 LEAD_S = 0.5
 PLACES = ("local", "spark")
@@ -102,28 +101,12 @@ class KafkaSender:
         self._producer.poll(0)
         return len(values)
 
-    def close(self, patience_s: float = 30.0) -> int:
-        """Wait until what was taken has arrived; how many events did not."""
-        waiting = self._producer.flush(patience_s)
-        return self.failed_records + waiting
+    def close(self) -> int:
+        return self.failed_records + self._producer.flush(CLOSE_PATIENCE_S)
 
     def _on_failure(self, error: object, _message: object) -> None:
         if error is not None:
             self.failed_records += 1
-
-
-def produce(
-    timeline: Timeline,
-    stream: EventStream,
-    sender: KafkaSender,
-    clock: Clock,
-    *,
-    start_s: float | None = None,
-    stopped: Callable[[], bool] = lambda: False,
-) -> Report:
-    """Play the stream into Kafka and wait until it has arrived."""
-    report = play(timeline, stream, sender, clock, start_s=start_s, stopped=stopped)
-    return structs.replace(report, failed_records=sender.close())
 
 
 def read_rates(text: str, where: str) -> list[float]:
@@ -173,7 +156,7 @@ def _produce_here(
     sender = KafkaSender(options.bootstrap, options.topic, dict(options.setting))
     start_s, base_ms = _start(options, LEAD_S)
     stream = open_stream(options.stream, options.seed, timeline, base_ms)
-    return produce(timeline, stream, sender, WallClock(), start_s=start_s, stopped=stopped)
+    return play(timeline, stream, sender, WallClock(), start_s=start_s, stopped=stopped)
 
 
 def _produce_on_spark(
