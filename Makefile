@@ -11,7 +11,7 @@ FUZZ := .venv-fuzz
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-fast test-newest test-yarn test-kubernetes test-clusters test-clusters-short check java cases bench bench-live bench-capacity results ablation tuned results-live recorded soak fuzz mutation sbom docs site coverage typing fmt lock wheel clean
+.PHONY: help setup demo test test-fast test-newest test-yarn test-kubernetes test-clusters test-clusters-short check java cases bench bench-live bench-capacity results ablation tuned results-live recorded soak chaos fuzz mutation sbom docs site coverage typing fmt lock wheel clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -85,6 +85,9 @@ recorded: java ## record journals of real runs for tests/recorded, about 6 min e
 
 soak: java ## scale a real job for hours (ARGS="--minutes 30")
 	@$(BIN)/python -m benchmarks.soak $(ARGS)
+
+chaos: java ## break a real job in many ways; resumes (ARGS="--minutes 60 --seed 1 --parts executor")
+	@$(BIN)/python -m tests.chaos $(ARGS)
 
 fuzz: $(STAMP) ## hostile input for everything that reads, by coverage (ARGS="--minutes 10 journal toml")
 	@test -d $(FUZZ)/atheris || $(UV) pip install --quiet --python $(BIN)/python --target $(FUZZ) atheris || true

@@ -25,6 +25,7 @@ HERE = Path(__file__).parent
 ROOT = HERE.parent
 sys.path.insert(0, str(ROOT))  # it is run as a script, too
 from docs import reference  # noqa: E402
+from tests.chaos.page import page as chaos  # noqa: E402
 
 #: A longer list of modules beside each other is only counted in the figure of the layers.
 MOST_NAMES = 8
@@ -377,6 +378,7 @@ PAGES = {
     "jobs.md": jobs,
     "architecture.md": architecture,
     "metrics.md": metrics,
+    "chaos.md": chaos,
     "cli.md": reference.cli,
     "configuration.md": reference.configuration,
     "journal.md": reference.journal,

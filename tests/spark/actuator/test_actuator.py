@@ -126,6 +126,17 @@ def test_shrinking_lowers_the_target_first_and_lets_the_least_state_go_between_b
     assert bed.actuator.losses == 0
 
 
+def test_who_leaves_is_chosen_without_the_status_store_which_may_hang_or_lie() -> None:
+    bed = Bed(3)
+    samples = tuple(ExecutorSample(i, at_s) for i, at_s in {"1": 50.0, "2": 90.0}.items())
+    bed.actuator.observe(Snapshot(bed.now_s, Fleet(3, 3, 3), executors=samples))
+    bed.actuator.observe(Snapshot(bed.now_s, Fleet(3, 3, 3)))  # the store was not read in time
+    bed.apply(1)
+    bed.pass_s(1)
+    # Nobody knows how old 3 is: it came after the last reading.
+    assert bed.asked("decommission") == [("decommission", "3", "2")]
+
+
 def test_a_batch_that_never_ends_is_waited_for_a_minute_only() -> None:
     bed = Bed(2)
     bed.driver.busy = True

@@ -19,7 +19,6 @@ from penstock.spark.actuator.locality import Batches, LocalityGuard, StatePartit
 from penstock.spark.doctor import HOW_TO_GET_MORE, FailureLimit
 from penstock.spark.internals import JVM_ERRORS, Driver, first_line
 from penstock.spark.sensor.executors import SchedulerFleet
-from penstock.spark.sensor.progress import parse_instant
 
 log = logging.getLogger(__name__)
 
@@ -66,6 +65,7 @@ class SparkActuator:
         self._failed_at_s: list[float] = []
         self._locality = LocalityGuard(driver, batches)
         self._state: StatePartitions = {}
+        self._started_at_s: dict[str, float] = {}
         self._known: frozenset[str] | None = None
         self._leaving_since_s: dict[str, float] = {}
         self._overdue: set[str] = set()
@@ -106,8 +106,10 @@ class SparkActuator:
         return Receipt(True, f"requested {executors(target_executors)} instead of {before}")
 
     def observe(self, snapshot: Snapshot) -> None:
-        """Take over how much state each executor holds; that decides which leave."""
+        """Take over the age and the state of each executor; they decide which leave."""
         self._state = {each.id: each.state_partitions for each in snapshot.executors}
+        if snapshot.executors:  # otherwise they were not measured
+            self._started_at_s = {each.id: each.started_at_s for each in snapshot.executors}
 
     def reconcile(self, now_s: float) -> None:
         """Bring the fleet closer to its target, if a check is due."""
@@ -219,8 +221,8 @@ class SparkActuator:
         may_interrupt = self._can_decommission and waited_s >= self._patience.quiet_s
         if self._driver.runs_a_job() and not may_interrupt:
             return
-        began = {each["id"]: parse_instant(each["addTime"]) for each in self._driver.executors()}
-        started_at_s = {each: began.get(each, 0.0) for each in fleet.active}
+        # Of what was read last: the status store may hang, and who is not in there is new.
+        started_at_s = {each: self._started_at_s.get(each, now_s) for each in fleet.active}
         billing_s = self.limits.billing_s
         due = {each for each, at_s in started_at_s.items() if is_due(at_s, now_s, billing_s)}
         victims = choose_leaving(started_at_s, self._state, surplus, due)
@@ -303,8 +305,9 @@ def choose_leaving(
     """
     counted = all(state.get(each) is not None for each in started_at_s)
 
-    def cost(each: str) -> tuple[bool, int, float, str]:
+    def cost(each: str) -> tuple[bool, int, float, int, str]:
         held = (state.get(each) or 0) if counted else 0
-        return each not in due, held, -started_at_s[each], each
+        number = int(each) if each.isdecimal() else 0  # Spark counts up
+        return each not in due, held, -started_at_s[each], -number, each
 
     return sorted(started_at_s, key=cost)[: max(0, count)]
