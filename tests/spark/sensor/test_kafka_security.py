@@ -129,11 +129,8 @@ def test_a_user_who_may_not_read_offsets_is_a_warning_and_the_watch_goes_on(
     assert PASSWORD not in caplog.text
 
 
-@pytest.mark.parametrize("mechanism", ["AWS_MSK_IAM", "NO-SUCH"])
-def test_a_mechanism_that_our_client_does_not_have_is_one_sentence(
-    broker: SecureBroker, mechanism: str
-) -> None:
-    options = broker.options() | {"kafka.sasl.mechanism": mechanism}
+def test_a_mechanism_that_our_client_does_not_have_is_one_sentence(broker: SecureBroker) -> None:
+    options = broker.options() | {"kafka.sasl.mechanism": "NO-SUCH"}
     with pytest.raises(ConfigError, match=r"^no Kafka client can be made: .*mechanism") as said:
         Brokers(client_settings(options))
     assert PASSWORD not in str(said.value)

@@ -20,6 +20,7 @@ from penstock.core.errors import ConfigError, SensorError
 from penstock.core.model import Batch
 from penstock.spark.sensor.group_offsets import GroupOffsets
 from penstock.spark.sensor.key_stores import key_and_chain, trusted_certificates
+from penstock.spark.sensor.msk import MECHANISM, msk_settings
 from penstock.spark.sensor.offsets import (
     ArrivalCounts,
     OffsetCurve,
@@ -66,7 +67,7 @@ class Brokers:
     group = ""
 
     def __init__(
-        self, settings: Mapping[str, str], *, timeout_s: float = 1.0, group: str = ""
+        self, settings: Mapping[str, Any], *, timeout_s: float = 1.0, group: str = ""
     ) -> None:
         self.group = group
         self._settings: dict[str, Any] = {
@@ -288,7 +289,7 @@ def _rate_rps(before: tuple[float, Offsets], after: tuple[float, Offsets]) -> fl
     return max(0.0, came / seconds)
 
 
-def client_settings(options: Mapping[str, str], gateway: Any = None) -> dict[str, str]:
+def client_settings(options: Mapping[str, str], gateway: Any = None) -> dict[str, Any]:
     """Settings for Penstock's client from the options of a Kafka source, security included.
 
     The Java process behind the `gateway` reads key stores that are not PEM.
@@ -312,16 +313,18 @@ def client_settings(options: Mapping[str, str], gateway: Any = None) -> dict[str
     }
     if not given.get("bootstrap.servers"):
         raise ConfigError("the Kafka source has no option kafka.bootstrap.servers")
-    settings = {key: given[key] for key in _SAME.split() if key in given}
+    settings: dict[str, Any] = {key: given[key] for key in _SAME.split() if key in given}
     settings |= {ours: given[theirs] for theirs, ours in _RENAMED.items() if theirs in given}
     if "ssl.endpoint.identification.algorithm" in given:
         algorithm = given["ssl.endpoint.identification.algorithm"]
         settings["ssl.endpoint.identification.algorithm"] = algorithm or "none"
     if "sasl.oauthbearer.token.endpoint.url" in settings:
         settings["sasl.oauthbearer.method"] = "oidc"
-    for key, quoted, bare in _JAAS_PAIR.findall(given.get("sasl.jaas.config", "")):
-        if key in _JAAS_LOGIN:
-            settings[_JAAS_LOGIN[key]] = re.sub(r"\\(.)", r"\1", quoted) or bare
+    pairs = _JAAS_PAIR.findall(given.get("sasl.jaas.config", ""))
+    jaas = {key: re.sub(r"\\(.)", r"\1", quoted) or bare for key, quoted, bare in pairs}
+    settings |= {_JAAS_LOGIN[key]: value for key, value in jaas.items() if key in _JAAS_LOGIN}
+    if settings.get("sasl.mechanism") == MECHANISM:
+        settings |= msk_settings(given["bootstrap.servers"], jaas)
     return settings | _store_settings(given, gateway)
 
 
