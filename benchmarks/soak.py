@@ -1,7 +1,8 @@
 """Hours of load that rises and falls, with something breaking every other minute: ``make soak``.
 
-``make soak ARGS="--minutes 5"`` is a short one. At the end every record must have been counted
-once, the scaler must still run, and neither its memory nor its threads may have grown. With
+``make soak ARGS="--minutes 5"`` is a short one. Turns are taken and the load moves at ten times the
+usual pace (``--pace``), so two hours are nearly a day. At the end every record must have been
+counted once, the scaler must still run, and nothing of `VITALS` may surely grow (`slopes`). With
 ``--job NAME`` it is a job of `penstock jobs` under one long wave, and executors are killed: the
 job must survive and read all that was sent.
 """
@@ -12,14 +13,15 @@ import argparse
 import sys
 import tempfile
 import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from math import pi, sin
 from pathlib import Path
 from random import Random
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+from benchmarks.slopes import is_growth, slope
 from tests.drivers import end_driver
 from tests.survival.scene import (
     Feed,
@@ -39,6 +41,7 @@ import penstock
 from penstock.core.clock import WallClock
 from penstock.core.errors import ConfigError
 from penstock.core.phrases import executors
+from penstock.settings.policy_spec import read_policy_spec
 from penstock.spark.attach import Attachment
 from penstock.spark.internals import Driver
 from penstock.testbed import Testbed, wait_until
@@ -56,8 +59,16 @@ LOW_RPS, HIGH_RPS = 120.0, 900.0
 LOAD_PERIOD_S = 900.0
 REPORT_EVERY_S = 60.0
 FAULT_EVERY_S = (60.0, 180.0)
-#: What a Python process may take more at the end than after its first third.
-GROWTH_BYTES = 64 * 1024 * 1024
+#: What is sampled each second, and what each may grow by per hour. The history of a policy has
+#: 4,096 snapshots: it is full after the first third of two hours at ten times the pace.
+VITALS = {
+    "MiB of Python": 8.0,
+    "MiB of Java": 64.0,
+    "threads": 0.5,
+    "sockets": 1.0,
+    "Java objects that Python holds": 50.0,
+    "ms per turn": 5.0,
+}
 
 
 def say(text: str) -> None:
@@ -75,8 +86,10 @@ class Soak:
     journal: Path
     policy: str
     rng: Random
+    pace: float
     handle: Attachment = field(init=False)
     faults: int = 0
+    samples: list[tuple[float, ...]] = field(default_factory=list)
 
     @contextmanager
     def scaled(self) -> Iterator[None]:
@@ -87,30 +100,30 @@ class Soak:
             self.handle.stop()
 
     def attach(self) -> None:
+        spec = read_policy_spec(self.policy)
         self.handle = penstock.attach(
-            self.spark, self.policy, min=1, max=SLOTS, journal=self.journal
-        )
+            self.spark, self.policy, min=1, max=SLOTS, journal=self.journal,
+            every_s=max(1.0, spec.policy.period_s / self.pace),
+        )  # fmt: skip
 
     def run(self, seconds: float) -> list[str]:
         """What was found wrong."""
         begun_s = report_at_s = now_s()
         fault_at_s = begun_s + self.rng.uniform(*FAULT_EVERY_S)
-        early_bytes, early_threads = 0, 0
         for at_s in WallClock().ticks(1.0):
             elapsed_s = at_s - begun_s
             if elapsed_s >= seconds or not self.query.isActive:
                 break
-            wave = (1.0 - sin(pi / 2 + 2.0 * pi * elapsed_s / LOAD_PERIOD_S)) / 2.0
+            wave = (1.0 - sin(pi / 2 + 2.0 * pi * self.pace * elapsed_s / LOAD_PERIOD_S)) / 2.0
             self.feed.rate_rps = LOW_RPS + (HIGH_RPS - LOW_RPS) * wave
-            if elapsed_s <= seconds / 3.0:
-                early_bytes, early_threads = resident_bytes(), threading.active_count()
+            self.samples.append((elapsed_s, *vitals(self.handle)))
             if at_s >= report_at_s:
                 report_at_s = at_s + REPORT_EVERY_S
                 self.report(elapsed_s)
             if at_s >= fault_at_s:
                 self.break_something()
                 fault_at_s = now_s() + self.rng.uniform(*FAULT_EVERY_S)
-        return [*self.complaints(), *grown(early_bytes, early_threads)]
+        return [*self.complaints(), *grown(self.samples)]
 
     def report(self, elapsed_s: float) -> None:
         status = self.handle.status()
@@ -145,23 +158,54 @@ class Soak:
         return found
 
 
-def grown(early_bytes: int, early_threads: int) -> list[str]:
+def vitals(handle: Attachment) -> tuple[float, ...]:
+    """One sample of `VITALS`."""
+    from py4j.finalizer import ThreadSafeFinalizer  # type: ignore[import-untyped]
+    from pyspark import SparkContext
+
+    gateway: Any = SparkContext._gateway
+    totals = handle._loop.outlets.values()
+    turns, seconds = (totals.get((name,), 0.0) for name in ("turns_total", "turn_seconds_total"))
+    return (
+        resident_bytes("self") / 2**20,
+        resident_bytes(gateway.proc.pid) / 2**20,
+        threading.active_count(),
+        open_sockets(),
+        len(ThreadSafeFinalizer.finalizers),
+        1000.0 * seconds / max(1.0, turns),
+    )
+
+
+def grown(samples: Sequence[Sequence[float]]) -> list[str]:
+    """Print the slope of each of `VITALS`; those that grow."""
     found = []
-    if (more := resident_bytes() - early_bytes) > GROWTH_BYTES:
-        found.append(f"memory grew by {more / 2**20:.0f} MiB after the first third")
-    # One more or less may be on its way.
-    if (now := threading.active_count()) > early_threads + 2:
-        found.append(f"{now} threads instead of {early_threads} after the first third")
+    at_s, *columns = zip(*samples, strict=True)
+    for (name, tolerated), values in zip(VITALS.items(), columns, strict=True):
+        line = slope(name, at_s, values)
+        if line is None:
+            return []  # too short to say
+        say(line.sentence())
+        if is_growth(line, tolerated):
+            found.append(f"grows: {line.sentence()}")
     return found
 
 
-def resident_bytes() -> int:
-    """What this process holds of the memory; 0 where the system does not tell."""
+def resident_bytes(process: int | str = "self") -> int:
+    """What a process holds of the memory; 0 where the system does not tell."""
     try:
-        lines = Path("/proc/self/status").read_text().splitlines()
+        lines = Path(f"/proc/{process}/status").read_text().splitlines()
     except FileNotFoundError:
         return 0
     return next(1024 * int(line.split()[1]) for line in lines if line.startswith("VmRSS"))
+
+
+def open_sockets() -> int:
+    """Of this process."""
+    found = 0
+    for each in Path("/proc/self/fd").glob("*"):
+        with suppress(FileNotFoundError):
+            found += each.readlink().name.startswith("socket:")
+    return found
 
 
 def soak(bed: Testbed, directory: Path, options: argparse.Namespace) -> list[str]:
@@ -172,7 +216,8 @@ def soak(bed: Testbed, directory: Path, options: argparse.Namespace) -> list[str
         counting(bed, spark, topic, output, directory / "state", cost_s=COST_S) as query,
     ):
         commit(query, 3)
-        job = Soak(bed, spark, query, feed, options.journal, options.policy, Random(options.seed))
+        rng = Random(options.seed)
+        job = Soak(bed, spark, query, feed, options.journal, options.policy, rng, options.pace)
         with job.scaled():
             found = job.run(60.0 * options.minutes)
             records = feed.end()
@@ -209,7 +254,8 @@ def soak_job(options: argparse.Namespace) -> list[str]:
 
 def main() -> int:
     parser = argparse.ArgumentParser(prog="make soak", description="Runs a scaled job for hours.")
-    parser.add_argument("--minutes", type=float, default=240.0, help="how long (default 240)")
+    parser.add_argument("--minutes", type=float, default=120.0, help="how long (default 120)")
+    parser.add_argument("--pace", type=float, default=10.0, help="of turns and load (default 10)")
     parser.add_argument("--policy", default="penstock", help="a policy (default penstock)")
     parser.add_argument("--seed", type=int, default=1, help="what breaks when (default 1)")
     parser.add_argument("--journal", type=Path, help="where to keep the journal")

@@ -25,7 +25,7 @@ class Fault:
     how: str
     expected: str
     run: Callable[[Scene], None]
-    #: Executors that are killed: their tasks fail, and are repeated.
+    #: Executors or drivers that are killed: their tasks fail, and are repeated.
     kills: int = 0
     #: Something that the job needs is away for a while.
     is_outage: bool = False
@@ -36,6 +36,7 @@ class Fault:
     #: Somebody else asks for more executors than the maximum.
     overshoots: bool = False
     needs_root: bool = False  #: It mounts, freezes or cuts something.
+    moves_load: bool = False  #: It rescales by itself; before others, the load changes.
 
 
 FAULTS: dict[str, Fault] = {}
@@ -44,13 +45,13 @@ FAULTS: dict[str, Fault] = {}
 def fault(
     group: str, how: str, expected: str, *, kills: int = 0, is_outage: bool = False,
     spoils_journal: bool = False, restarts: bool = False, overshoots: bool = False,
-    needs_root: bool = False,
+    needs_root: bool = False, moves_load: bool = False,
 ) -> Callable[[Callable[[Scene], None]], Callable[[Scene], None]]:  # fmt: skip
     """Put a function into the table under its name."""
 
     def add(run: Callable[[Scene], None]) -> Callable[[Scene], None]:
         name = run.__name__
-        facts = (kills, is_outage, spoils_journal, restarts, overshoots, needs_root)
+        facts = (kills, is_outage, spoils_journal, restarts, overshoots, needs_root, moves_load)
         FAULTS[name] = Fault(name, group, how, expected, run, *facts)
         return run
 
@@ -100,6 +101,7 @@ def executor_stopped(scene: Scene) -> None:
     "SIGKILL to an executor that is being decommissioned",
     "the fleet comes to its smaller size; no further executor goes",
     kills=1,
+    moves_load=True,
 )
 def executor_lost_while_leaving(scene: Scene) -> None:
     scene.load(MAX)
@@ -129,6 +131,7 @@ def node_lost(scene: Scene) -> None:
     "executor",
     "the workers are stopped for 10 s while the fleet grows",
     "the target stays; the executors come when they can",
+    moves_load=True,
 )
 def executors_slow(scene: Scene) -> None:
     scene.load(MIN)
@@ -144,6 +147,7 @@ def executors_slow(scene: Scene) -> None:
     "executor",
     "the master is stopped for 10 s while the fleet grows",
     "the target stays; the executors come when they can",
+    moves_load=True,
 )
 def master_stopped(scene: Scene) -> None:
     scene.load(MIN)
@@ -159,6 +163,7 @@ def master_stopped(scene: Scene) -> None:
     "a node goes, so that the executors that are wanted never come; later there is room",
     "that the cluster has no more is logged once; the fleet is complete once there is room",
     kills=1,
+    moves_load=True,
 )
 def executors_never_come(scene: Scene) -> None:
     scene.load(MAX)
@@ -233,6 +238,7 @@ def second_attachment(scene: Scene) -> None:
     "the maximum is lowered while the fleet is larger, and raised again",
     "the fleet follows both",
     spoils_journal=True,
+    moves_load=True,
 )
 def bounds_changed(scene: Scene) -> None:
     scene.load(MAX)
@@ -259,6 +265,7 @@ def _blind(scene: Scene, breaking: AbstractContextManager[None], code: str) -> N
     "the broker is stopped until the fleet was held for five turns",
     "the fleet is held, which is logged once; the lag is known again afterwards",
     is_outage=True,
+    moves_load=True,
 )
 def broker_stopped(scene: Scene) -> None:
     _blind(scene, broker_away(scene.bed), "not_measured")
@@ -341,7 +348,9 @@ def _killed_at(scene: Scene, before: int, after: int) -> None:
     "driver",
     "SIGKILL to the driver while its fleet grows, then a new one",
     "it goes on from checkpoint and journal, and decides as the first would have",
+    kills=1,
     restarts=True,
+    moves_load=True,
 )
 def driver_killed_growing(scene: Scene) -> None:
     _killed_at(scene, MIN, MAX)
@@ -351,7 +360,9 @@ def driver_killed_growing(scene: Scene) -> None:
     "driver",
     "SIGKILL to the driver while its fleet shrinks, then a new one",
     "it goes on from checkpoint and journal, and decides as the first would have",
+    kills=1,
     restarts=True,
+    moves_load=True,
 )
 def driver_killed_shrinking(scene: Scene) -> None:
     _killed_at(scene, MAX, MIN)
@@ -373,6 +384,7 @@ def long_collection(scene: Scene) -> None:
     "driver",
     "SIGSTOP to the driver's Python process for 15 s, while the load changes",
     "the job goes on; the next turn decides on what is true then",
+    moves_load=True,
 )
 def python_stopped(scene: Scene) -> None:
     with scene.stopped(scene.app.pids["python"]):
@@ -409,6 +421,7 @@ def scaler_restarted(scene: Scene) -> None:
     "senses",
     "the status store does not answer",
     "the fleet is held although the load changes, which is logged once",
+    moves_load=True,
 )
 def store_slow(scene: Scene) -> None:
     _blind(scene, scene.broken("break_part", part="store", how="hangs"), "not_measured")
@@ -418,6 +431,7 @@ def store_slow(scene: Scene) -> None:
     "senses",
     "the status store raises errors",
     "the fleet is held although the load changes, which is logged once",
+    moves_load=True,
 )
 def store_fails(scene: Scene) -> None:
     _blind(scene, scene.broken("break_part", part="store", how="fails"), "not_measured")
@@ -427,6 +441,7 @@ def store_fails(scene: Scene) -> None:
     "senses",
     "the scheduler raises errors: not even the fleet is known",
     "the fleet is held although the load changes, which is logged once",
+    moves_load=True,
 )
 def scheduler_fails(scene: Scene) -> None:
     _blind(scene, scene.broken("break_part", part="backend", how="fails"), "sensor_blind")
@@ -445,6 +460,7 @@ def _lies(scene: Scene, how: str) -> None:
     "senses",
     "the status store answers NaN for each number, while the fleet shrinks",
     "turns go on, held or not; no such number is in the journal",
+    moves_load=True,
 )
 def store_says_nan(scene: Scene) -> None:
     _lies(scene, "nan")
@@ -454,6 +470,7 @@ def store_says_nan(scene: Scene) -> None:
     "senses",
     "the status store answers negative numbers, while the fleet shrinks",
     "turns go on, held or not; no such number is in the journal",
+    moves_load=True,
 )
 def store_says_negative(scene: Scene) -> None:
     _lies(scene, "negative")
@@ -463,6 +480,7 @@ def store_says_negative(scene: Scene) -> None:
     "senses",
     "half of the fields of the status store are missing, as in another version of Spark",
     "turns go on, held or not, and the cause is logged once",
+    moves_load=True,
 )
 def store_of_another_version(scene: Scene) -> None:
     _lies(scene, "other version")
@@ -472,6 +490,7 @@ def store_of_another_version(scene: Scene) -> None:
     "senses",
     "a listener of the user hangs, and with it all reports",
     "the queries are asked instead: no turn is blind",
+    moves_load=True,
 )
 def listener_blocked(scene: Scene) -> None:
     with scene.broken("block_listener"):
@@ -573,6 +592,7 @@ def journal_truncated(scene: Scene) -> None:
     "the query waits; turns go on; nothing is counted twice",
     is_outage=True,
     needs_root=True,
+    moves_load=True,
 )
 def checkpoint_frozen(scene: Scene) -> None:
     place = str(scene.checkpoint_disk)

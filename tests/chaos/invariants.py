@@ -56,7 +56,7 @@ def stays_within_bounds(scene: Scene, fault: Fault) -> Iterator[str]:
     seen = [each for each in scene.statuses if each["active"] is not None]
     if wrong := {each["target"] for each in seen} - set(range(MIN, MAX + 1)):
         yield f"the target was {wrong}"
-    if not fault.overshoots and (most := max(each["active"] for each in seen)) > MAX:
+    if not fault.overshoots and (most := max((each["active"] for each in seen), default=0)) > MAX:
         yield f"the fleet was {most}"
     short_since_s: float | None = None
     for each in seen:

@@ -17,10 +17,10 @@ from penstock.core.knowledge import Knowledge
 from penstock.core.model import Decision, Limits, Reason, Snapshot, not_measured
 
 MIN, MAX = 2, 4  #: Bounds of the fleet.
-RPS = 100.0  #: What one executor should carry; it can carry 125.
-COST_S = 0.008
+RPS = 10.0  #: What one executor should carry; it can carry 25, since processors may be busy.
+COST_S = 0.04
 #: How much more or less than that a size is kept for, so that noise moves nothing.
-SLACK_RPS = 25.0
+SLACK_RPS = 2.5
 WINDOW = 5
 
 
@@ -36,7 +36,7 @@ class FollowLoad:
 
     >>> from penstock.core.model import ExecutorSample, Fleet
     >>> fleet, one = Fleet(2, 2, 2), (ExecutorSample("1", 0.0),)
-    >>> seen = Snapshot(at_s=9.0, fleet=fleet, arrival_rps=350.0, executors=one)
+    >>> seen = Snapshot(at_s=9.0, fleet=fleet, arrival_rps=35.0, executors=one)
     >>> FollowLoad().decide(seen, Knowledge()).target_executors
     4
     >>> FollowLoad().decide(Snapshot(at_s=9.0, fleet=fleet), Knowledge()).target_executors

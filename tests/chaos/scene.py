@@ -58,7 +58,7 @@ class Application:
 
     def _answer(self) -> Any:
         assert self.process.stdout is not None
-        alarm = threading.Timer(LIMIT_S, self.kill)  # an answer that never comes
+        alarm = threading.Timer(LIMIT_S, self._kill)  # an answer that never comes
         alarm.start()
         try:
             line = self.process.stdout.readline()
@@ -72,13 +72,16 @@ class Application:
 
     def kill(self) -> None:
         """SIGKILL to Python and Java at once."""
-        with suppress(ProcessLookupError):
-            os.killpg(self.process.pid, signal.SIGKILL)
+        self._kill()
         self.process.wait()
         for pipe in (self.process.stdin, self.process.stdout):
             if pipe is not None:
                 with suppress(BrokenPipeError):
                     pipe.close()
+
+    def _kill(self) -> None:
+        with suppress(ProcessLookupError):
+            os.killpg(self.process.pid, signal.SIGKILL)
 
 
 class Scene:
