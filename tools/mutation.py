@@ -33,7 +33,18 @@ MODULES = {
     "actuator": ("penstock.spark.actuator.actuator", ("tests/spark/actuator",)),
 }  # fmt: skip
 #: Mutants that change nothing that anybody can see, by module and source line.
-EXPLAINED: dict[str, tuple[str, ...]] = {}
+EXPLAINED: dict[str, tuple[str, ...]] = {
+    "schedule": (
+        # What is not given counts as 0 or as 1: neither is negative, nor larger than the maximum.
+        "if (least or 0) < 0 or (most is not None and most < max(1, least or 0)):",
+        # A day more to look back finds only starts that have ended; there is a day to spare.
+        "for back in range(int(duration_s // 86_400.0) + 3):",
+        # Any number below the least value is refused.
+        "ends = [names.get(each, int(each) if each.isdecimal() else -1) for each in given]",
+        # The lengths were compared above.
+        "for piece, (name, least, most, names) in zip(pieces, _FIELDS, strict=True):",
+    ),
+}
 _COMPARED: dict[type[ast.cmpop], type[ast.cmpop]] = {
     ast.Lt: ast.LtE, ast.LtE: ast.Lt, ast.Gt: ast.GtE, ast.GtE: ast.Gt, ast.Eq: ast.NotEq,
     ast.NotEq: ast.Eq, ast.Is: ast.IsNot, ast.IsNot: ast.Is, ast.In: ast.NotIn, ast.NotIn: ast.In,

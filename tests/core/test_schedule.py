@@ -52,6 +52,28 @@ def test_a_limit_holds_from_each_start_for_its_duration(
     assert floor(cron).is_on(at(moment)) == is_on
 
 
+def test_the_last_of_several_starts_counts() -> None:
+    twice = floor("0,30 8 * * *", hours=1 / 3)
+    assert twice.is_on(at("2026-11-16 08:45"))
+    assert not twice.is_on(at("2026-11-16 08:25"))
+
+
+@pytest.mark.parametrize(
+    ("minutes", "found"),
+    [("5/20", {5, 25, 45}), ("8-20/6", {8, 14, 20}), ("7", {7}), ("50-59/20", {50})],
+)
+def test_steps_go_to_the_end_of_their_range_or_of_the_field(minutes: str, found: set[int]) -> None:
+    assert read_cron(f"{minutes} * * * *")[0] == found
+
+
+@pytest.mark.parametrize(
+    "bounds", [{"max_executors": 1}, {"min_executors": 2, "max_executors": 2}, {"min_executors": 0}]
+)
+def test_the_tightest_limits_that_make_sense_are_taken(bounds: dict[str, int]) -> None:
+    limit = ScheduledLimit(cron="0 8 * * *", duration_s=0.5, **bounds)
+    assert limit.is_on(at("2026-11-16 08:00"))
+
+
 def test_a_time_zone_moves_the_start() -> None:
     berlin = floor("0 8 * * *", timezone="Europe/Berlin")
     assert berlin.is_on(at("2026-11-16 07:00"))  # winter: UTC+1
