@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import os
 import resource
 import signal
 import subprocess
@@ -185,6 +186,22 @@ def test_a_journal_that_was_removed_is_begun_again(tmp_path: Path) -> None:
         path.parent.mkdir()
         journal.write(turn(30.0))
     assert times(path) == [30.0]
+    assert read_header(path) == OTHER
+
+
+@pytest.mark.filterwarnings("ignore:the last line of .* is torn")
+@pytest.mark.parametrize("cut_bytes", [1, 30, 10_000])
+def test_a_journal_that_somebody_cuts_while_it_is_written_keeps_whole_lines(
+    tmp_path: Path, cut_bytes: int
+) -> None:
+    path = tmp_path / "run.jsonl"
+    with FileJournal(path, OTHER) as journal:
+        journal.write(turn(0.0))
+        journal.write(turn(15.0))
+        os.truncate(path, max(0, path.stat().st_size - cut_bytes))
+        journal.write(turn(30.0))
+        journal.write(turn(45.0))
+    assert times(path) == ([0.0] if cut_bytes < 100 else []) + [30.0, 45.0]
     assert read_header(path) == OTHER
 
 

@@ -215,8 +215,9 @@ class FileJournal:
         """The file, ready for the next line: opened, its header written, if it is not."""
         if self._file is not None:
             path, own = self.path, os.fstat(self._file.fileno())
-            if not (path.exists() and os.path.samestat(own, path.stat())):
-                self._release()  # it was removed or replaced
+            is_there = path.exists() and os.path.samestat(own, path.stat())
+            if not is_there or own.st_size != self.size:
+                self._release()  # it was removed, replaced or cut
         if self._file is None:
             self._file = files.open_locked(self.path)
             self.size = self._file.seek(0, os.SEEK_END)
