@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
+from typing import Any
 from zoneinfo import ZoneInfo
 
 import pytest
@@ -69,7 +70,7 @@ def test_steps_go_to_the_end_of_their_range_or_of_the_field(minutes: str, found:
 @pytest.mark.parametrize(
     "bounds", [{"max_executors": 1}, {"min_executors": 2, "max_executors": 2}, {"min_executors": 0}]
 )
-def test_the_tightest_limits_that_make_sense_are_taken(bounds: dict[str, int]) -> None:
+def test_the_tightest_limits_that_make_sense_are_taken(bounds: dict[str, Any]) -> None:
     limit = ScheduledLimit(cron="0 8 * * *", duration_s=0.5, **bounds)
     assert limit.is_on(at("2026-11-16 08:00"))
 
