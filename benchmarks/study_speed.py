@@ -11,6 +11,7 @@ from penstock.lab.experiments.process_pool import run_in_processes
 from penstock.lab.experiments.scenario import Scenario, simulate
 from penstock.lab.experiments.tournament import cells, judged_by_oracle, play
 from penstock.lab.studies import reproduce
+from penstock.lab.studies.skeleton import Bench
 from penstock.observe.report.page import page
 from penstock.policies import POLICIES
 from penstock.policies.kubernetes.hpa import Hpa
@@ -25,7 +26,11 @@ REPORT_S = 6 * 3600
 def goals() -> list[Goal]:
     """The whole study on two processes, calibration included, and the page of a journal."""
     studies = [
-        (f"s for reproduce {name} on two processes", _took_s(partial(reproduce, name, 2)), 120.0)
+        (
+            f"s for reproduce {name} on two processes",
+            _took_s(partial(reproduce, name, Bench(2))),
+            120.0,
+        )
         for name in ("koper2022", "borkowski2019")
     ]
     return [*studies, ("s to compare all policies on a day, two processes", day_s(), 60.0),

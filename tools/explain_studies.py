@@ -9,6 +9,7 @@ from __future__ import annotations
 import sys
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
+from hashlib import sha256
 from itertools import product
 from pathlib import Path
 from typing import Any
@@ -188,7 +189,11 @@ def main(names: Sequence[str]) -> None:
 
 
 def write(tables: Sequence[Table]) -> None:
-    PLACE.write_bytes(msgspec.json.format(msgspec.json.encode(tables), indent=1) + b"\n")
+    content = msgspec.json.format(msgspec.json.encode(tables), indent=1) + b"\n"
+    PLACE.write_bytes(content)
+    hashes = PLACE.with_name("sha256.json")
+    known = msgspec.json.decode(hashes.read_bytes()) | {"explained": sha256(content).hexdigest()}
+    hashes.write_bytes(msgspec.json.format(msgspec.json.encode(known), indent=1) + b"\n")
 
 
 if __name__ == "__main__":

@@ -175,7 +175,9 @@ class ExecutionOptions:
     def runner(self) -> Iterator[SweepRunner]:
         check_where(self.on, self.master, self.processes)
         with ExitStack() as stack:
-            kept = None if self.resume is None else stack.enter_context(ResumeFile(self.resume))
+            kept = (
+                None if self.resume is None else stack.enter_context(ResumeFile(self.resume, Row))
+            )
             if self.on == "local":
                 yield SweepRunner(partial(_run_here, self.processes), kept, self.processes)
                 return
@@ -195,7 +197,7 @@ class SweepRunner:
     """Makes the runs of a grid, here or on a cluster, and shows how far it is."""
 
     run_cells: CellRunner
-    kept: ResumeFile | None = None
+    kept: ResumeFile[Row] | None = None
     processes: int | None = None
     spark: SparkSession | None = None
 

@@ -78,7 +78,7 @@ def test_tasks_of_a_killed_executor_are_done_again_and_no_number_changes(
         if done == 2 and not killed:
             killed.append(bed.kill_executor())
 
-    with ResumeFile(tmp_path / "done.jsonl") as kept:
+    with ResumeFile(tmp_path / "done.jsonl", Row) as kept:
         rows = sweep(every, cluster, kept, kill_one)
     assert len(killed) == 1
     assert failed_tasks(spark) >= 1

@@ -72,18 +72,18 @@ def test_an_interrupted_sweep_goes_on_where_it_was_and_ends_with_the_same_rows(
     every = grid("hpa", "ds2", "static:4")
     whole = sweep(every, here)
     path = tmp_path / "done.jsonl"
-    with ResumeFile(path) as kept, pytest.raises(KeyboardInterrupt):
+    with ResumeFile(path, Row) as kept, pytest.raises(KeyboardInterrupt):
         sweep(every, Counting(most=4), kept)
     rest = Counting()
     told: list[int] = []
-    with ResumeFile(path) as kept:
+    with ResumeFile(path, Row) as kept:
         assert sweep(every, rest, kept, told.append) == whole
     assert rest.done == len(every) - 4
     assert told == [4, 5, 6]
 
 
 def test_a_sweep_that_is_done_carries_nothing_out(tmp_path: Path) -> None:
-    with ResumeFile(tmp_path / "done.jsonl") as kept:
+    with ResumeFile(tmp_path / "done.jsonl", Row) as kept:
         first = sweep(grid("hpa"), here, kept)
         assert sweep(grid("hpa"), Counting(most=0), kept) == first
 
@@ -96,12 +96,12 @@ def test_equal_cells_are_carried_out_once() -> None:
 
 def test_a_line_that_was_being_written_is_done_again(tmp_path: Path) -> None:
     path = tmp_path / "done.jsonl"
-    with ResumeFile(path) as kept:
+    with ResumeFile(path, Row) as kept:
         whole = sweep(grid("hpa"), here, kept)
     path.write_bytes(path.read_bytes()[:-20])
     again = Counting()
     with pytest.warns(TornLineWarning, match="is torn and was cut"):
-        kept = ResumeFile(path)
+        kept = ResumeFile(path, Row)
     with kept:
         assert sweep(grid("hpa"), again, kept) == whole
     assert again.done == 1
@@ -110,9 +110,12 @@ def test_a_line_that_was_being_written_is_done_again(tmp_path: Path) -> None:
 
 def test_two_sweeps_cannot_share_a_file_at_once(tmp_path: Path) -> None:
     path = tmp_path / "done.jsonl"
-    with ResumeFile(path), pytest.raises(ConfigError, match="another process or attachment writes"):
-        ResumeFile(path)
-    with ResumeFile(path) as kept:
+    with (
+        ResumeFile(path, Row),
+        pytest.raises(ConfigError, match="another process or attachment writes"),
+    ):
+        ResumeFile(path, Row)
+    with ResumeFile(path, Row) as kept:
         assert kept.rows == {}
 
 
@@ -123,7 +126,7 @@ def test_a_file_of_something_else_is_refused_and_left_as_it_is(
     path = tmp_path / "load.csv"
     path.write_text(content)
     with pytest.raises(ConfigError, match="does not hold finished runs"):
-        ResumeFile(path)
+        ResumeFile(path, Row)
     assert path.read_text() == content
 
 
@@ -241,7 +244,7 @@ def _lines(path: Path) -> int:
 
 def test_a_kept_row_is_the_same_to_the_last_bit(tmp_path: Path) -> None:
     path = tmp_path / "done.jsonl"
-    with ResumeFile(path) as kept:
+    with ResumeFile(path, Row) as kept:
         rows = sweep(grid("penstock"), partial(here), kept)
-    with ResumeFile(path) as again:
+    with ResumeFile(path, Row) as again:
         assert [astuple(row) for row in again.rows.values()] == [astuple(row) for row in rows]

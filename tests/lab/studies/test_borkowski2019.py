@@ -186,7 +186,7 @@ def test_the_study_says_what_it_did(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(borkowski2019, "RUN_S", 400)
     monkeypatch.setattr(borkowski2019, "SENSITIVITY_S", 140)
     heard: list[str] = []
-    found = study(runs=2, grid=[TESTBED]).reproduce(1, heard.append)
+    found = study(runs=2, grid=[TESTBED]).reproduce(Bench(1, heard.append))
     assert "calibrating on 1 testbeds" in heard
     assert heard[-1] == "18 runs: 18 of 18"
     assert [claim.claim for claim in found.claims] == [f"B{i}" for i in range(1, 16)]

@@ -76,7 +76,7 @@ def test_claims_come_in_order_with_verdicts_intervals_and_reasons() -> None:
     assert claims[0].evidence["part of single runs in which it holds"] == 1.0
     # Of the runs with 5 and 7 workers one is above 6.5.
     assert claims[1].evidence["part of single runs in which it holds"] == 0.5
-    assert claims[1].reason == "q1: hpa 70 (6) > 6.5 (6.5). they are few"
+    assert claims[1].reason == "q1: hpa 70 (6) > 6.5. they are few"
     assert claims[2].reason == "it was fitted"
     assert claims[3].reason == "there is no gauge"
     study = Study("x2024", "X", "", "", (), tuple(claims))

@@ -156,7 +156,7 @@ def test_no_rescale_is_no_evidence_for_a_recovery() -> None:
 
 
 def test_the_study_comes_out_as_published() -> None:
-    found = study(runs=1, requests=(0.45, 0.7, 0.8, 1.3)).reproduce(1)
+    found = study(runs=1, requests=(0.45, 0.7, 0.8, 1.3)).reproduce(Bench(1))
     assert [claim.claim for claim in found.claims] == NAMES
     assert len(found.figures) == 3 + 5 * 3 + 1
     assert {claim.claim for claim in found.claims if claim.holds} >= {"D2", "D4", "D5", "D6"}

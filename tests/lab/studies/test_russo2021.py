@@ -139,7 +139,7 @@ def test_a_claim_that_does_not_hold_says_so() -> None:
 
 
 def test_the_study_comes_out_as_published() -> None:
-    found = study(runs=2).reproduce(1)
+    found = study(runs=2).reproduce(Bench(1))
     assert [claim.claim for claim in found.claims] == [f"R{i}" for i in range(1, 10)]
     verdicts = {claim.claim: claim.holds for claim in found.claims}
     assert [verdicts[name] for name in ("R1", "R2", "R3")] == [True] * 3

@@ -9,6 +9,7 @@ import pytest
 from penstock.core.errors import ConfigError
 from penstock.lab.experiments.on_spark import items_on_spark
 from penstock.lab.studies.russo2021 import RULES, RussoCell, Setting, run, study
+from penstock.lab.studies.skeleton import Bench
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -26,7 +27,7 @@ def test_runs_of_a_study_are_tasks_with_the_same_results(spark: SparkSession) ->
     counted: list[int] = []
     assert runner(run, cells, counted.append) == [run(cell) for cell in cells]
     assert counted == [1, 2, 3]
-    assert study(runs=1).reproduce(runner=runner) == study(runs=1).reproduce(1)
+    assert study(runs=1).reproduce(Bench(runner=runner)) == study(runs=1).reproduce(Bench(1))
     bad = RussoCell("no such rule", 1, Setting(0.5, 1.4))
     with pytest.raises(ConfigError, match="unknown rule 'no such rule'"):
         runner(_refused, [bad], counted.append)

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import re
 from importlib.resources import files
+from pathlib import Path
 
 import msgspec
 import pytest
 
 from penstock.core.errors import ConfigError
-from penstock.lab.studies import STUDIES, reproduce
-from penstock.lab.studies.skeleton import Bench, Prose, explained, prose
+from penstock.lab.experiments.sweep import ResumeFile
+from penstock.lab.studies import STUDIES, reproduce, skeleton
+from penstock.lab.studies.skeleton import Bench, KeptResult, Prose, Told, data, explained, prose
 from penstock.lab.studies.study import (
     Claim,
     Comparison,
@@ -110,3 +112,69 @@ def test_a_claim_gives_its_reason_only_where_it_does_not_hold() -> None:
     texts = Prose("x", "X", {"X1": "\none is\ntwo\n\nWhy not: it is\nnot\n"})
     assert texts.claim("X1", True, {}, "three") == Claim("X1", "one is two", True, {})
     assert texts.claim("X1", False, {}, "it is three").reason == "it is three. it is not"
+
+
+class Cost(msgspec.Struct, frozen=True):
+    workers: float
+
+
+def _cost(number: int) -> Cost:
+    if number > 2:
+        raise KeyboardInterrupt
+    return Cost(number / 3.0)
+
+
+def _never(number: int) -> Cost:
+    raise AssertionError(number)
+
+
+def test_an_interrupted_study_goes_on_where_it_was_with_the_same_numbers(tmp_path: Path) -> None:
+    with ResumeFile(tmp_path / "done.jsonl", KeptResult) as kept, pytest.raises(KeyboardInterrupt):
+        Bench(1, kept=kept).run(_cost, [1, 2, 3], "runs")
+    _never.__qualname__ = _cost.__qualname__
+    with ResumeFile(tmp_path / "done.jsonl", KeptResult) as kept:
+        assert Bench(1, kept=kept).run(_never, [2, 1], "runs") == [Cost(2 / 3.0), Cost(1 / 3.0)]
+
+
+def test_a_kept_run_that_was_changed_by_hand_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "done.jsonl"
+    with ResumeFile(path, KeptResult) as kept:
+        Bench(1, kept=kept).run(_cost, [2], "runs")
+    path.write_text(path.read_text().replace('"workers":0.', '"workers":1.'))
+    with (
+        ResumeFile(path, KeptResult) as kept,
+        pytest.raises(ConfigError, match="was changed: its hash does not match"),
+    ):
+        Bench(1, kept=kept).run(_cost, [2], "runs")
+
+
+def test_data_of_a_study_that_was_changed_by_hand_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = tmp_path / "data"
+    folder.mkdir()
+    for name in ("russo2021.json", "sha256.json"):
+        content = files("penstock.lab.studies").joinpath("data", name).read_bytes()
+        folder.joinpath(name).write_bytes(content.replace(b"2.7", b"1.7"))
+    monkeypatch.setattr(skeleton, "files", lambda _: tmp_path)
+    with pytest.raises(ConfigError, match=r"data/russo2021\.json .* its hash does not match"):
+        data("russo2021", dict)
+
+
+def test_prose_tells_numbers_of_the_runs_and_of_what_was_tried() -> None:
+    told = Told("koper2022", {("q1", "hpa 50"): [Cost(2.0), Cost(5.0)]})
+    line = "{q1, hpa 50, workers:.1f}, {least of q1, hpa 50, workers:.0f}"
+    assert line.format_map(told) == "3.5, 2"
+    (tried, _) = explained("koper2022")
+    assert told["K8/as it/hpa 50, rescales"] == tried.entries[1].ours["hpa 50, rescales"]
+
+
+def test_every_number_that_prose_names_in_braces_can_be_told() -> None:
+    """A typing error in a caption would end a study after minutes of runs."""
+    for name in STUDIES:
+        for section, text in prose(name).sections.items():
+            for field in re.findall(r"\{([^{}:]+)[:}]", " ".join(text.split())):
+                if "/" in field:
+                    assert Told(name, {})[field] is not None, section
+                elif ", " in field:
+                    assert field.count(", ") >= 2, section

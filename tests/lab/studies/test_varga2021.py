@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from penstock.lab.studies.skeleton import Bench
 from penstock.lab.studies.varga2021 import (
     claims,
     least_disturbed,
@@ -67,7 +68,7 @@ def test_of_repeats_the_quickest_counts() -> None:
 def test_state_is_saved_and_loaded_on_real_spark() -> None:
     heard: list[str] = []
     plan = study(sizes_bytes=(4 * MB, 16 * MB), fleets=(1, 2), repeats=1)
-    found = plan.reproduce(None, heard.append)
+    found = plan.reproduce(Bench(say=heard.append))
     assert [claim.claim for claim in found.claims] == [f"V{i}" for i in range(1, 8)]
     assert len(found.tables[0].entries) == 4
     for entry in found.tables[0].entries:

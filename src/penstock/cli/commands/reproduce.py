@@ -2,10 +2,12 @@
 
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Literal
 
+from msgspec import structs
 from rich.console import Console
 from rich.status import Status
 from rich.table import Column, Table
@@ -18,9 +20,10 @@ from penstock.cli.views.study_page import VERDICTS, aim, study_page, titled, ver
 from penstock.core.errors import ConfigError, unknown
 from penstock.core.files import file_errors, write_whole
 from penstock.lab.experiments.process_pool import ItemRunner
-from penstock.lab.experiments.sweep import check_table, write_table
+from penstock.lab.experiments.sweep import ResumeFile, check_table, write_table
 from penstock.lab.studies import STUDIES, check_lab_extra
 from penstock.lab.studies import reproduce as run_again
+from penstock.lab.studies.skeleton import Bench, KeptResult, prose
 from penstock.lab.studies.study import (
     Calibration,
     Claim,
@@ -41,30 +44,33 @@ def reproduce(
     on: Annotated[Literal["local", "spark"], about("on")] = "local",
     master: Master = None,
     processes: Processes = None,
+    resume: Annotated[Path | None, about("resume")] = None,
+    claim: Annotated[str | None, about("reproduce.claim")] = None,
     json: Annotated[bool, about("reproduce.json")] = False,
 ) -> int:
     """Run a published study again and print its tables beside ours. Exits with 1 if a claim fails.
 
     It also writes a page with tables and charts, to open in any browser.
     """
-    if study != "all" and study not in STUDIES:
-        raise unknown("study", study, [*STUDIES, "all"])
+    names = _names(study, claim)
     check_lab_extra()
     check_where(on, master, processes)
     if rows is not None:
         check_table(rows)
-    names = list(STUDIES) if study == "all" else [study]
     pages = _places(names, html, in_directory=study == "all")
     studies = []
-    with _runner(on, master) as runner:
+    kept = nullcontext() if resume is None else ResumeFile(resume, KeptResult)
+    with _runner(on, master) as runner, kept as finished:
         for name, page in zip(names, pages, strict=True):
             try:
-                found = _run(name, processes, runner)
+                found = _run(name, Bench(processes, runner=runner, kept=finished))
             except ConfigError as error:
                 if study != "all":
                     raise
                 note(f"{name} is left out: {error}")  # such as one that needs Spark
                 continue
+            chosen = tuple(each for each in found.claims if claim in (None, each.claim))
+            found = structs.replace(found, claims=chosen)
             studies.append(found)
             write_whole(page, [study_page(found).encode()])
             if not json:
@@ -76,6 +82,17 @@ def reproduce(
         print_json(studies if study == "all" else studies[0])
     held = not any(claim.holds is False for one in studies for claim in one.claims)
     return 0 if held and len(studies) == len(names) else 1
+
+
+def _names(study: str, claim: str | None) -> list[str]:
+    """The studies to run: one or all."""
+    if study not in ("all", *STUDIES):
+        raise unknown("study", study, [*STUDIES, "all"])
+    names = list(STUDIES) if study == "all" else [study]
+    known = [each for name in names for each in prose(name).conditions()]
+    if claim is not None and claim not in known:
+        raise unknown("claim", claim, known)
+    return names
 
 
 def _places(names: list[str], html: Path | None, *, in_directory: bool) -> list[Path]:
@@ -104,7 +121,7 @@ def _runner(on: str, master: str | None) -> Iterator[ItemRunner | None]:
         yield items_on_spark(spark)
 
 
-def _run(name: str, processes: int | None, runner: ItemRunner | None) -> Study:
+def _run(name: str, bench: Bench) -> Study:
     stage = "starting"
 
     def say(text: str) -> None:
@@ -116,7 +133,15 @@ def _run(name: str, processes: int | None, runner: ItemRunner | None) -> Study:
     on_terminal = sys.stderr.isatty()
     status = Status(f"{name}: starting", console=console(stderr=True)) if on_terminal else None
     with status or progress_lines(lambda: f"{name}: {stage}"):
-        return run_again(name, processes, say, runner)
+        try:
+            return run_again(name, replace(bench, say=say))
+        except KeyboardInterrupt:
+            kept = bench.kept
+            how = "--resume FILE would have kept what was done"
+            if kept is not None:
+                how = f"{len(kept.rows)} runs are in {kept.path}, the same command continues"
+            note(f"{name} was interrupted: {how}")
+            raise
 
 
 def show(study: Study, screen: Console) -> None:

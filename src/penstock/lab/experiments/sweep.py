@@ -18,7 +18,7 @@ from collections.abc import Callable, Iterator, Sequence
 from functools import lru_cache
 from itertools import islice
 from pathlib import Path
-from typing import get_args
+from typing import Generic, TypeVar, get_args
 
 import msgspec
 from msgspec import Struct
@@ -44,30 +44,34 @@ CellRunner = Callable[[Callable[[Cell], Row], Sequence[Cell], OnRow], object]
 SUFFIXES = (".csv", ".parquet")  #: Of a table.
 
 
-class Finished(Struct, frozen=True):
+Kept = TypeVar("Kept")
+
+
+class Finished(Struct, Generic[Kept], frozen=True):
     """Any line but the first: a run that is done."""
 
     key: str
-    row: Row
+    row: Kept
 
 
-class ResumeFile:
+class ResumeFile(Generic[Kept]):
     """The finished runs in a file; used by one sweep at a time.
 
     >>> from tempfile import TemporaryDirectory
     >>> row = Row("hpa", "sine", "micro-batch", 1, 9.5, 1.9, 2.0, 3.0, 4.0, 0.0, 3, 4, 9.6)
     >>> with TemporaryDirectory() as directory:
     ...     path = Path(directory, "cells.jsonl")
-    ...     with ResumeFile(path) as finished:
+    ...     with ResumeFile(path, Row) as finished:
     ...         finished.add("a1", row)
-    ...     with ResumeFile(path) as again:
+    ...     with ResumeFile(path, Row) as again:
     ...         again.rows == {"a1": row}
     True
     """
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, kind: type[Kept]) -> None:
         self.path = path
-        self.rows: dict[str, Row] = {}
+        self.rows: dict[str, Kept] = {}
+        self._decode = msgspec.json.Decoder(Finished[kind]).decode  # type: ignore[valid-type]
         with files.file_errors(f"cannot keep finished runs in {path}"):
             self._file = files.open_locked(path)
         try:
@@ -76,13 +80,13 @@ class ResumeFile:
             self._file.close()
             raise
 
-    def __enter__(self) -> ResumeFile:
+    def __enter__(self) -> ResumeFile[Kept]:
         return self
 
     def __exit__(self, *_: object) -> None:
         self._file.close()
 
-    def add(self, key: str, row: Row) -> None:
+    def add(self, key: str, row: Kept) -> None:
         self.rows[key] = row
         self._write(msgspec.json.encode(Finished(key, row)) + b"\n")
 
@@ -99,7 +103,7 @@ class ResumeFile:
         files.cut_torn_line(self.path)
         with self.path.open("rb") as file:
             lines = islice(enumerate(file, start=1), 1, None)
-            for done in files.decode_lines(self.path, lines, _decode, "a finished run"):
+            for done in files.decode_lines(self.path, lines, self._decode, "a finished run"):
                 self.rows[done.key] = done.row
 
     def _write(self, line: bytes) -> None:
@@ -107,13 +111,10 @@ class ResumeFile:
         os.fsync(self._file.fileno())
 
 
-_decode = msgspec.json.Decoder(Finished).decode
-
-
 def sweep(
     grid: Sequence[Cell],
     run_cells: CellRunner,
-    finished: ResumeFile | None = None,
+    finished: ResumeFile[Row] | None = None,
     progress: Progress = lambda _: None,
 ) -> list[Row]:
     """The rows of all cells in the order of the grid; only unfinished ones are run."""
@@ -150,13 +151,14 @@ def digest(cell: Cell) -> str:
     return whole.hexdigest()[:32]
 
 
-@lru_cache(maxsize=1)
-def code_digest() -> str:
-    """A digest of all files that influence the numbers."""
+@lru_cache(maxsize=2)
+def code_digest(without: tuple[str, ...] = NO_INFLUENCE) -> str:
+    """A digest of all files that influence the numbers; what prose says does not."""
     whole = hashlib.sha256()
-    for within, path in influential_files():
-        whole.update(within.as_posix().encode())
-        whole.update(path.read_bytes())
+    for within, path in influential_files(without):
+        if path.suffix != ".md":
+            whole.update(within.as_posix().encode())
+            whole.update(path.read_bytes())
     return whole.hexdigest()
 
 

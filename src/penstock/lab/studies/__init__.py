@@ -9,8 +9,7 @@ from typing import Any
 
 from penstock.core.errors import unknown
 from penstock.lab.experiments import lab_module
-from penstock.lab.experiments.process_pool import ItemRunner
-from penstock.lab.studies.skeleton import Say, StudyPlan
+from penstock.lab.studies.skeleton import Bench, StudyPlan
 from penstock.lab.studies.study import Study
 
 STUDIES: dict[str, str] = {
@@ -27,15 +26,10 @@ def check_lab_extra() -> None:
     lab_module("scipy.stats", "reproduce")
 
 
-def reproduce(
-    name: str,
-    processes: int | None = None,
-    say: Say = lambda _: None,
-    runner: ItemRunner | None = None,
-) -> Study:
-    """Run a study again: in processes of this machine, or where `runner` makes its runs."""
+def reproduce(name: str, bench: Bench | None = None) -> Study:
+    """Run a study again: in processes of this machine, or as `bench` says."""
     if name not in STUDIES:
         raise unknown("study", name, STUDIES)
     check_lab_extra()
     plan: StudyPlan[Any, Any] = import_module(f"penstock.lab.studies.{name}").study()
-    return plan.reproduce(processes, say, runner)
+    return plan.reproduce(bench)

@@ -26,6 +26,7 @@ from penstock.lab.studies.claims import Computed, judge
 from penstock.lab.studies.skeleton import (
     Bench,
     StudyPlan,
+    Told,
     beside_paper,
     data,
     mean_of,
@@ -43,6 +44,7 @@ from penstock.lab.studies.study import (
     Metric,
     Number,
     Study,
+    agreement,
     distances,
     mean_relative_error,
 )
@@ -399,7 +401,9 @@ def box_plots(results: Results) -> tuple[Boxes, ...]:
         for scenario, rule in product(SCENARIOS, FILTERS):
             five = five_numbers(column(results, scenario, rule, metric.name))
             boxes.append(Box(rule, scenario, five, PAPER[scenario][rule][metric.name]))
-        found.append(Boxes(title, metric.unit or "per run", tuple(boxes)))
+        pairs = {f"{b.name} on {b.group}": (b.paper, b.five[2]) for b in boxes}
+        note = agreement("medians", pairs)
+        found.append(Boxes(title, metric.unit or "per run", tuple(boxes), note))
     return tuple(found)
 
 
@@ -407,12 +411,14 @@ def exemplary(results: Results) -> Iterator[Chart]:
     """Figures 8 and 9: VMs of a run of each filter on Pyramid, and cpu before and after EKF."""
     runs = {rule: results["Pyramid", rule][0].samples for rule in FILTERS}
     at_s = {rule: [DRAWN_S * i for i in range(len(one["VMs"]))] for rule, one in runs.items()}
+    told = Told(TEXT.study, results)
     vms = [ChartLine(rule, at_s[rule], [*one["VMs"]]) for rule, one in runs.items()]
-    title = "Figure 8: VMs of a run of each filter on Pyramid"
-    yield Chart(title, "time", "", tuple(vms), drawn="steps", note=TEXT.text("Figure 8"))
+    title, note = "Figure 8: VMs of a run of each filter on Pyramid", TEXT.text("Figure 8", told)
+    yield Chart(title, "time", "", tuple(vms), drawn="steps", note=note)
     cpus = [ChartLine(name, at_s["EKF"], [*runs["EKF"][name]]) for name in ("measured", "filtered")]
     title = "Figure 9: mean cpu under the Kalman filter"
-    yield Chart(title, "time", "", tuple(cpus), note=TEXT.text("Figure 9"))
+    note = TEXT.text("Figure 9", highest=max(runs["EKF"]["filtered"]))
+    yield Chart(title, "time", "", tuple(cpus), note=note)
 
 
 def claims(results: Results, thresholds: Comparison) -> list[Claim]:

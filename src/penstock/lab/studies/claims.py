@@ -16,7 +16,7 @@ from msgspec import Struct
 
 from penstock.core.errors import ConfigError
 from penstock.lab.experiments.statistics import interval_95
-from penstock.lab.studies.skeleton import Prose
+from penstock.lab.studies.skeleton import Prose, Told
 from penstock.lab.studies.study import Claim
 
 Runs = Mapping[tuple[str, str], Sequence[Struct]]  #: By group and row.
@@ -40,6 +40,10 @@ class Side(NamedTuple):
     row: str = ""
     number: float = 0.0
 
+    @property
+    def shown(self) -> str:
+        return f"{self.text} ({self.value:.3g})" if self.row or self.text == "median" else self.text
+
 
 class Verdict(NamedTuple):
     """Whether a condition holds, by which numbers, and the comparisons that are wrong."""
@@ -53,12 +57,12 @@ def judge(text: Prose, runs: Runs, computed: Mapping[str, Computed] | None = Non
     """All claims of a study in the order of its prose, with intervals over the single runs."""
     count = min(map(len, runs.values()), default=0)
     single = [{key: group[i : i + 1] for key, group in runs.items()} for i in range(count)]
-    claims = []
+    claims, told = [], Told(text.study, runs)
     for name, conditions in text.conditions().items():
         if name in (computed or {}):
-            claims.append(text.claim(name, *(computed or {})[name]))
+            claims.append(text.claim(name, *(computed or {})[name], told=told))
         elif not conditions:
-            claims.append(text.claim(name, None, {}))
+            claims.append(text.claim(name, None, {}, told=told))
         else:
             found = verdict(conditions, runs)
             alone = [verdict(conditions, one) for one in single] if count > 1 else []
@@ -70,7 +74,7 @@ def judge(text: Prose, runs: Runs, computed: Mapping[str, Computed] | None = Non
                 part = fmean(one.holds for one in alone)
                 evidence = evidence | {"part of single runs in which it holds": part}
             where = "; ".join(found.wrong)
-            claims.append(text.claim(name, found.holds, evidence, where, intervals))
+            claims.append(text.claim(name, found.holds, evidence, where, intervals, told))
     return claims
 
 
@@ -95,8 +99,7 @@ def verdict(conditions: str, runs: Runs) -> Verdict:
             for sides, orders in _chains(parts["chain"], metric, group, runs):
                 pairs = zip(sides, orders, sides[1:], strict=False)
                 broken = [
-                    f"{group}: {left.text} ({left.value:.3g}) {order} {right.text} "
-                    f"({right.value:.3g})"
+                    f"{group}: {left.shown} {order} {right.shown}"
                     for left, order, right in pairs
                     if not _ORDERS[order](left.value, right.value)
                 ]

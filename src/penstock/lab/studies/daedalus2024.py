@@ -32,7 +32,6 @@ from penstock.lab.studies.daedalus_tables import (
     Results,
     claims,
     distribution,
-    latency_table,
     most_workers,
     over_time,
     own_latency_s,
@@ -140,7 +139,6 @@ def calibrate(bench: Bench, requests: Sequence[float] = REQUESTS) -> dict[str, f
 
 def findings(requests: dict[str, float], every: Results) -> Study:
     """The tables of sections 4.5 to 4.7, the claims and the figures."""
-    results = {(job, policy): group for (job, policy), group in every.items() if job in JOBS}
     tables = {job: worker_table(job, every) for job in PAPER}
     example = engine_job("WordCount")
     fitted = {
@@ -153,7 +151,7 @@ def findings(requests: dict[str, float], every: Results) -> Study:
         pairs = [(PAPER[j][policy]["workers"], mean_of("workers", every[j, policy])) for j in JOBS]
         off[f"workers, {policy} (not fitted)"] = mean_relative_error(pairs)
     return TEXT.findings(
-        [*tables.values(), latency_table(results)],
+        tables.values(),
         claims(every),
         [TEXT.calibration("all jobs", fitted, off)],
         distances({f"{job}: ": tables[job] for job in JOBS}),
@@ -263,6 +261,7 @@ def worker_curves() -> tuple[Chart, ...]:
         ("recorded", [(cpu, rps) for cpu, rps in DATA.twelve_workers]),
         ("ours, scaled", [(cpu, rps * most_rps) for cpu, rps in twelve]),
     ]
+    cpus = {f"{side[0][:4]}_cpu": mean([cpu for cpu, _ in side[1]]) for side in skewed}
     titles = {
         "Figures 2 and 5b: throughput over cpu of a worker": both,
         "Figure 5a: throughput / cpu over cpu": simple,
@@ -272,7 +271,7 @@ def worker_curves() -> tuple[Chart, ...]:
         Chart(
             title, "cpu", "records/s",
             tuple(ChartLine(name, *map(list, zip(*points, strict=True))) for name, points in lines),
-            drawn="points", note=TEXT.text(title.partition(":")[0]),
+            drawn="points", note=TEXT.text(title.partition(":")[0], cpus),
         )
         for title, lines in titles.items()
     )  # fmt: skip

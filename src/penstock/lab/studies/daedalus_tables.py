@@ -7,8 +7,17 @@ from msgspec import Struct
 
 from penstock.lab.experiments.statistics import Ecdf, mean
 from penstock.lab.studies.claims import Computed, judge
-from penstock.lab.studies.skeleton import beside_paper, mean_of, printed, prose
-from penstock.lab.studies.study import Bar, Bars, Chart, ChartLine, Claim, Comparison, Entry, Metric
+from penstock.lab.studies.skeleton import Told, beside_paper, mean_of, printed, prose
+from penstock.lab.studies.study import (
+    Bar,
+    Bars,
+    Chart,
+    ChartLine,
+    Claim,
+    Comparison,
+    Metric,
+    agreement,
+)
 
 TEXT = prose("daedalus2024")
 MOST = 12
@@ -83,27 +92,19 @@ def worker_table(job: str, results: Results) -> Comparison:
     return beside_paper(f"{job}: mean workers and latency", metrics, PAPER[job], runs)
 
 
-def latency_table(results: Results) -> Comparison:
-    """Two points of each distribution of latency, and workers relative to the fixed fleet."""
-    entries = []
-    for (job, policy), group in results.items():
-        ours = {name: mean_of(name, group) for name in ("p50_ms", "p95_ms")}
-        ours["use"] = mean_of("workers", group) / MOST
-        paper = {"use": PAPER[job][policy]["workers"] / MOST}
-        entries.append(Entry(f"{job}, {policy}", {**paper}, {**ours}))
-    metrics = (Metric("p50_ms", "ms", 0), Metric("p95_ms", "ms", 0), Metric("use", "", 2))
-    return Comparison("Latency over seconds, and use relative to static", metrics, tuple(entries))
-
-
 def distribution(job: str, results: Results) -> Chart:
     """The latency of a job under each policy: of every share of seconds, the mean over runs."""
     lines = []
     for policy in PAPER[job]:
         latencies_ms = np.mean([one.latencies_ms for one in results[job, policy]], axis=0)
         lines.append(ChartLine(policy, latencies_ms.tolist(), [100.0 * share for share in SHARES]))
+    pairs = {
+        p: (r["latency_ms"], mean_of("latency_ms", results[job, p])) for p, r in PAPER[job].items()
+    }
+    note = TEXT.text(f"Figure {FIGURES[job]}", Told(TEXT.study, results))
     return Chart(
         f"Figure {FIGURES[job]}c: {job}, latency", "ms", "% of seconds", tuple(lines),
-        drawn="steps", log_x=True, note=TEXT.text(f"Figure {FIGURES[job]}"),
+        drawn="steps", log_x=True, note=f"{note}; {agreement('mean latency', pairs, ' ms')}",
     )  # fmt: skip
 
 
@@ -122,7 +123,9 @@ def use(results: Results) -> Bars:
     for (job, policy), group in results.items():
         most, paper = most_workers(job), PAPER[job][policy]["workers"]
         bars.append(Bar(policy, job, paper / most, mean_of("workers", group) / most))
-    return Bars("Workers relative to the largest fleet", "part of it", tuple(bars), wide=True)
+    note = agreement("workers", {f"{b.name} on {b.group}": (b.paper, b.ours) for b in bars})
+    title = "Workers relative to the largest fleet"
+    return Bars(title, "part of it", tuple(bars), wide=True, note=note)
 
 
 def claims(results: Results) -> list[Claim]:

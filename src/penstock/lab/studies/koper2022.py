@@ -26,11 +26,19 @@ from penstock.lab.studies.koper_recordings import (
     first_half,
     fitted,
     recordings,
-    replayed,
 )
 from penstock.lab.studies.koper_sensors import StudyGauges
-from penstock.lab.studies.skeleton import Bench, StudyPlan, mean_of
-from penstock.lab.studies.study import Chart, ChartLine, Comparison, Entry, Metric, Study, distances
+from penstock.lab.studies.skeleton import Bench, StudyPlan, Told, mean_of
+from penstock.lab.studies.study import (
+    Chart,
+    ChartLine,
+    Comparison,
+    Entry,
+    Metric,
+    Study,
+    agreement,
+    distances,
+)
 from penstock.settings.policy_spec import read_policy_spec
 from penstock.simulation.engines.continuous import ContinuousJob
 from penstock.simulation.engines.engine import Outcome
@@ -124,7 +132,7 @@ def cells(fits: Fits) -> dict[tuple[str, str], list[KoperCell]]:
 
 def findings(fits: Fits, results: Results) -> Study:
     """The three tables, the claims, how near both come, and the figures."""
-    tables = {query: _table(query, results) for query in QUERIES}
+    tables, told = {query: _table(query, results) for query in QUERIES}, Told(TEXT.study, results)
     near = [
         each
         for query, table in tables.items()
@@ -139,9 +147,8 @@ def findings(fits: Fits, results: Results) -> Study:
         [calibration(query, fits[Fit(query)], fits[first_half(query)]) for query in QUERIES],
         near,
         [
-            *(chart for query, table in tables.items() for chart in scatters(query, table)),
+            *(chart for query, table in tables.items() for chart in scatters(query, table, told)),
             *(chart for figure in TELEMETRY for chart in telemetry(figure, results)),
-            *(chart for query in QUERIES for chart in replayed(query, fits[Fit(query)])),
         ],
         seeds=len(SEEDS),
     )
@@ -154,7 +161,7 @@ def _never_recorded(query: str, table: Comparison) -> Comparison:
     return Comparison(table.title, METRICS[:2], entries)
 
 
-def scatters(query: str, table: Comparison) -> Iterator[Chart]:
+def scatters(query: str, table: Comparison, told: Told) -> Iterator[Chart]:
     """Figures 5.1 to 5.6: workers and latency of all settings; a log scale replaces the zoom."""
     number = 1 + 2 * QUERIES.index(query)
     for side in ("paper", "ours"):
@@ -165,7 +172,10 @@ def scatters(query: str, table: Comparison) -> Iterator[Chart]:
             lines.append(ChartLine(scaler, x, y))
             labels.append([entry.label for entry in settings])
         title = f"Figures 5.{number} and 5.{number + 1}: {table.title}, {side}"
-        note = TEXT.text(f"Figure 5.{number}") if side == "ours" else ""
+        note = TEXT.text(f"Figure 5.{number}", told) if side == "ours" else ""
+        for name, unit in (("workers", ""), ("latency", " s")) if note else ():
+            pairs = {e.label: (e.paper[name], e.ours[name] or 0.0) for e in table.entries}
+            note += f"; {agreement(name, pairs, unit)}"
         yield Chart(
             title, "workers", "s", tuple(lines),
             drawn="points", log_y=True, labels=labels, note=note,
@@ -189,7 +199,7 @@ def telemetry(figure: str, results: Results) -> Iterator[Chart]:
             )
             lines.insert(0, theirs)
         title = f"Figure {figure}: query {query[1:]}, {setting}, {name}"
-        note = TEXT.text(f"Figure {figure}") if name == "workers" else ""
+        note = TEXT.text(f"Figure {figure}", Told(TEXT.study, results)) if name == "workers" else ""
         yield Chart(title, "time", unit, tuple(lines), drawn="steps", note=note)
 
 

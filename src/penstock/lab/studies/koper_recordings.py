@@ -9,7 +9,7 @@ import msgspec
 from msgspec import Struct
 
 from penstock.lab.studies.skeleton import data, prose
-from penstock.lab.studies.study import Calibration, Chart, ChartLine
+from penstock.lab.studies.study import Calibration
 from penstock.simulation.calibration.fit_continuous import fit, replay
 from penstock.simulation.calibration.fit_search import ROUNDS
 from penstock.simulation.calibration.rows import RecordedSample, errors
@@ -207,28 +207,6 @@ def calibration(query: str, job: ContinuousJob, judged_job: ContinuousJob) -> Ca
 
 def _runs(query: str) -> list[KoperRecording]:
     return [run for run in recordings().runs if run.query == query]
-
-
-def replayed(query: str, job: ContinuousJob) -> list[Chart]:
-    """Recorded latency and lag of each run of a query beside those of the simulated job."""
-    charts = []
-    fields = (("latency", "s", "delay_s"), ("lag", "records", "backlog_records"))
-    for run in _runs(query):
-        rows = rows_of(run)
-        sides = {"recorded": rows, "simulated": replay(job, rows, WINDOW_S)}
-        at_s = [row.at_s for row in rows]
-        for what, unit, field in fields:
-            lines = tuple(
-                ChartLine(name, at_s, [_rounded(getattr(row, field)) for row in side])
-                for name, side in sides.items()
-            )
-            title = f"query {query[1:]}, {run.label}: {what}"
-            charts.append(Chart(title, "time", unit, lines))
-    return charts
-
-
-def _rounded(value: float | None) -> float | None:
-    return None if value is None else float(f"{value:.4g}")
 
 
 def _other_share(count: int, ratio: float) -> float:

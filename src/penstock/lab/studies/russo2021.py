@@ -17,7 +17,15 @@ from penstock.lab.experiments.scenario import steer
 from penstock.lab.experiments.score import mean_level, moves
 from penstock.lab.experiments.statistics import mean
 from penstock.lab.studies.claims import judge
-from penstock.lab.studies.skeleton import Bench, StudyPlan, beside_paper, mean_of, printed, prose
+from penstock.lab.studies.skeleton import (
+    Bench,
+    StudyPlan,
+    Told,
+    beside_paper,
+    mean_of,
+    printed,
+    prose,
+)
 from penstock.lab.studies.study import (
     Chart,
     ChartLine,
@@ -160,12 +168,13 @@ def figures(setting: Setting, results: Results) -> list[Chart]:
     """Figures 4 to 8, of the first run of each rule."""
     rates = setting.rates()
     at_s = [PERIOD_S * i for i in range(len(results["DS2"][0].samples["instances"]))]
+    told = Told(TEXT.study, {("images", rule): runs for rule, runs in results.items()})
     load = ChartLine("load", at_s, [rates[min(int(at), len(rates) - 1)] for at in at_s])
     charts = [Chart("Figure 4: the load", "time", "images/s", (load,), note=TEXT.text("Figure 4"))]
 
     def chart(title: str, rule: str, what: str, unit: str) -> Chart:
         line = ChartLine(rule, at_s, [*results[rule][0].samples[what]])
-        note = TEXT.text(title) if what != "instances" else ""
+        note = TEXT.text(title, told) if what != "instances" else ""
         return Chart(f"{title}: {rule}, {what}", "time", unit, (line,), drawn="steps", note=note)
 
     charts.append(chart("Figure 5", "backlog threshold", "images waiting", "images"))

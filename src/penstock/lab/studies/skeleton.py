@@ -7,15 +7,18 @@ in ``NAME.md``, what the paper printed in ``data/NAME.json``.
 
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from hashlib import sha256
 from importlib.resources import files
 from re import fullmatch
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, TypeVar, get_type_hints
 
 import msgspec
-from msgspec import Struct, structs
+from msgspec import Raw, Struct, structs
 
+from penstock.core.errors import ConfigError
 from penstock.lab.experiments.process_pool import ItemRunner, run_in_processes
 from penstock.lab.experiments.statistics import mean
+from penstock.lab.experiments.sweep import NO_INFLUENCE, ResumeFile, code_digest
 from penstock.lab.studies.study import (
     Calibration,
     Claim,
@@ -48,9 +51,10 @@ class Prose(Struct, frozen=True):
     title: str
     sections: dict[str, str]
 
-    def text(self, section: str, **values: object) -> str:
+    def text(self, section: str, /, told: Mapping[str, Any] | None = None, **values: Any) -> str:
         """A section as one line, with values filled in."""
-        return " ".join(self.sections[section].split()).format(**values)
+        line = " ".join(self.sections[section].split())
+        return line.format_map(values if told is None else told)
 
     def conditions(self) -> dict[str, str]:
         """What stands after "Holds if:" in the sections of claims: a letter and a number each."""
@@ -64,14 +68,16 @@ class Prose(Struct, frozen=True):
         evidence: Numbers,
         where: str = "",
         intervals: Numbers | None = None,
+        told: Numbers | None = None,
     ) -> Claim:
-        """The claim of the section `name`, with the reason of its verdict."""
+        """The claim of the section `name`, with the reason of its verdict; `told` fills it in."""
         parts = self._parts(name)
         given = parts.get("By construction", "")
         reasons = {None: [parts.get("Not tested", "")], True: [given], False: [where]}[holds]
         if holds is False:
             reasons.append(parts.get("Why not", ""))
-        numbers = {**evidence}, ". ".join(filter(None, reasons)), {**(intervals or {})}
+        reason = ". ".join(filter(None, reasons)).format_map({} if told is None else told)
+        numbers = {**evidence}, reason, {**(intervals or {})}
         return Claim(name, parts[""], holds, *numbers, is_given=bool(given))
 
     def _parts(self, name: str) -> dict[str, str]:
@@ -84,7 +90,7 @@ class Prose(Struct, frozen=True):
         return found
 
     def calibration(
-        self, job: str, fitted: Numbers, errors: Numbers | None = None, **values: object
+        self, job: str, fitted: Numbers, errors: Numbers | None = None, **values: Any
     ) -> Calibration:
         """What was fitted, with the text of the section "Calibration"."""
         return Calibration(job, self.text("Calibration", **values), {**fitted}, {**(errors or {})})
@@ -96,7 +102,7 @@ class Prose(Struct, frozen=True):
         calibrations: Iterable[Calibration],
         distances: Iterable[Distance] = (),
         figures: Iterable[Figure] = (),
-        **numbers: object,
+        **numbers: Any,
     ) -> Study:
         """The study with what came out of its runs; the protocol tells `numbers`."""
         source, protocol = self.text("Source"), self.text("Protocol", **numbers)
@@ -119,8 +125,12 @@ def prose(study: str) -> Prose:
 
 
 def data(study: str, kind: type[Item]) -> Item:
-    """What ``data/STUDY.json`` holds."""
-    content = files("penstock.lab.studies").joinpath("data", f"{study}.json").read_bytes()
+    """What ``data/STUDY.json`` holds; refused if it is not what ``sha256.json`` was made of."""
+    folder = files("penstock.lab.studies").joinpath("data")
+    content = folder.joinpath(f"{study}.json").read_bytes()
+    hashes = msgspec.json.decode(folder.joinpath("sha256.json").read_bytes())
+    if hashes.get(study) != sha256(content).hexdigest():
+        raise ConfigError(f"data/{study}.json of the studies was changed: its hash does not match")
     return msgspec.json.decode(content, type=kind)
 
 
@@ -138,6 +148,36 @@ def explained(study: str) -> Iterator[Comparison]:
             entries = [Entry("the paper", {**one.paper}, {})]
             entries += [Entry(name, {}, {**row}) for name, row in one.rows.items()]
             yield Comparison(one.title, tuple(map(Metric, one.paper)), tuple(entries))
+
+
+class Told(dict[str, float]):
+    """The numbers that prose names in braces, so that none of them is typed by hand.
+
+    ``{q1, hpa 50, workers:.1f}`` is the mean over runs, with ``least of`` or ``most of`` in front
+    one of them; ``{K8/no worker is cold/hpa 50, latency_s:.1f}`` is of an explanation that was
+    tried, by the beginnings of its title and of its row.
+    """
+
+    def __init__(self, study: str, runs: Mapping[tuple[str, str], Sequence[Struct]]) -> None:
+        super().__init__()
+        self._study, self._runs = study, runs
+
+    def __missing__(self, name: str) -> float:
+        if "/" in name:
+            title, row, column = name.split("/")
+            return next(
+                value or 0.0
+                for table in explained(self._study)
+                if table.title.startswith(title)
+                for entry in table.entries
+                if entry.label.startswith(row)
+                for metric, value in entry.ours.items()
+                if metric == column
+            )
+        which, _, key = name.rpartition(" of ")
+        group, row, metric = key.rsplit(", ", 2)
+        values = [float(getattr(one, metric)) for one in self._runs[group, row]]
+        return min(values) if which == "least" else max(values) if which else mean(values)
 
 
 class _PrintedTables(Struct, frozen=True):
@@ -163,24 +203,61 @@ def printed(study: str) -> Printed:
     }
 
 
+class KeptResult(Struct, frozen=True):
+    """A finished run as it was written, and the hash of that."""
+
+    sha256: str
+    result: Raw
+
+
 @dataclass(frozen=True)
 class Bench:
-    """Where a study makes its runs: in processes of this machine, or with another `runner`."""
+    """Where a study makes its runs: in processes of this machine, or with another `runner`.
+
+    Those that are in the file `kept` are not made again.
+    """
 
     processes: int | None = None
     say: Say = lambda _: None
     runner: ItemRunner | None = None
+    kept: ResumeFile[KeptResult] | None = None
 
     def run(self, work: Callable[[Item], Output], items: Sequence[Item], what: str) -> list[Output]:
         """The results of all items, in their order."""
-        self.say(what)
+        names = [_name(work, item) for item in items] if self.kept else []
+        found = dict(self._known(work, names))
+        missing = [place for place in range(len(items)) if place not in found]
 
         def progress(done: int) -> None:
-            self.say(f"{what}: {done} of {len(items)}")
+            self.say(f"{what}: {len(items) - len(missing) + done} of {len(items)}")
 
-        if self.runner is not None:
-            return self.runner(work, items, progress)
-        return run_in_processes(work, items, self.processes, progress)
+        def keep(position: int, result: Output) -> None:
+            found[missing[position]] = result
+            if self.kept is not None:
+                written = msgspec.json.encode(result)
+                kept = KeptResult(sha256(written).hexdigest(), Raw(written))
+                self.kept.add(names[missing[position]], kept)
+
+        self.say(what)
+        todo = [items[place] for place in missing]
+        if self.runner is None:
+            run_in_processes(work, todo, self.processes, progress, keep)
+        else:
+            for position, result in enumerate(self.runner(work, todo, progress)):
+                keep(position, result)
+        return [found[place] for place in range(len(items))]
+
+    def _known(
+        self, work: Callable[[Item], Output], names: Sequence[str]
+    ) -> Iterator[tuple[int, Output]]:
+        """What was done before, by place; refused if it is not what was written."""
+        for place, name in enumerate(names):
+            if self.kept is not None and (kept := self.kept.rows.get(name)) is not None:
+                if sha256(kept.result).hexdigest() != kept.sha256:
+                    where = f"run {name} in {self.kept.path}"
+                    raise ConfigError(f"{where} was changed: its hash does not match")
+                kind = get_type_hints(getattr(work, "func", work))["return"]
+                yield place, msgspec.json.decode(kept.result, type=kind)
 
     def run_groups(
         self, work: Callable[[Item], Output], groups: Mapping[Key, Sequence[Item]], what: str
@@ -188,6 +265,14 @@ class Bench:
         """The same for items in groups, results by group."""
         found = iter(self.run(work, [item for group in groups.values() for item in group], what))
         return {key: [next(found) for _ in group] for key, group in groups.items()}
+
+
+def _name(work: Callable[[Item], Output], item: Item) -> str:
+    """A digest of all that a result depends on."""
+    function, settings = getattr(work, "func", work), getattr(work, "keywords", None)
+    without = tuple(name for name in NO_INFLUENCE if name != "studies")
+    made = code_digest(without), function.__module__, function.__qualname__, settings, item
+    return sha256(repr(made).encode()).hexdigest()[:32]
 
 
 @dataclass(frozen=True)
@@ -204,14 +289,9 @@ class StudyPlan(Generic[Item, Output]):
     cells: Callable[[Any], Mapping[Any, Sequence[Item]]] = lambda _: {}
     run: Callable[[Item], Output] | None = None
 
-    def reproduce(
-        self,
-        processes: int | None = None,
-        say: Say = lambda _: None,
-        runner: ItemRunner | None = None,
-    ) -> Study:
+    def reproduce(self, bench: Bench | None = None) -> Study:
         """Prepare, run all cells, judge."""
-        bench = Bench(processes, say, runner)
+        bench = bench or Bench()
         prepared = self.prepare(bench)
         if self.run is None:
             return self.findings(prepared, {})

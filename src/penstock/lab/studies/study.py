@@ -212,6 +212,23 @@ def mean_relative_error(pairs: Sequence[tuple[float, float]]) -> float:
     return sum(errors) / len(errors)
 
 
+def agreement(what: str, pairs: Mapping[str, tuple[Number, float]], unit: str = "") -> str:
+    """How many of our numbers come near to the paper's, and which lies furthest off.
+
+    >>> agreement("latency", {"a": (1.0, 1.1), "b": (2.0, 5.0), "c": (None, 1.0)}, " s")
+    'latency: 1 of 2 within a quarter of the paper, furthest off is b (5 s, paper 2 s)'
+    """
+    both = {name: (paper, ours) for name, (paper, ours) in pairs.items() if paper}
+    off = {name: abs(ours - paper) / abs(paper) for name, (paper, ours) in both.items()}
+    near = sum(each <= 0.25 for each in off.values())
+    text = f"{what}: {near} of {len(off)} within a quarter of the paper"
+    if near == len(off):
+        return text
+    worst = max(off, key=off.__getitem__)
+    paper, ours = (f"{x:,.0f}" if x >= 100.0 else f"{x:.3g}" for x in both[worst])
+    return f"{text}, furthest off is {worst} ({ours}{unit}, paper {paper}{unit})"
+
+
 def distances(
     tables: Mapping[str, Comparison],
     aims: Mapping[str, float] | None = None,

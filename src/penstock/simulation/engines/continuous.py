@@ -131,7 +131,7 @@ class ContinuousRun(InstantActuator):
         self._roster = Roster(
             executors, rng=rng, startup=job.startup, speed_spread=job.speed_spread, faults=faults
         )
-        self._gauges = Gauges(job, self._flow, rng)
+        self._gauges = Gauges(job, self._flow, rng, faults)
         self._means: Means | None = None
         self._totals = (0.0, 0.0, 0.0, 0.0, 0.0, 0.0)
         self._latency_s = job.pipeline_latency_s + self._flow.path_s

@@ -16,6 +16,7 @@ from msgspec import Struct
 from penstock.core.model import ExecutorSample, Fleet, OperatorSample
 from penstock.simulation.engines.dataflow import IDLE, Dataflow, Regime
 from penstock.simulation.engines.fleet import Roster, SimulatedExecutor
+from penstock.simulation.faults import Faults
 
 if TYPE_CHECKING:
     from penstock.simulation.engines.continuous import ContinuousJob
@@ -44,12 +45,18 @@ class Means(Struct, frozen=True, gc=False):
 class Gauges:
     """The instruments of one run."""
 
-    def __init__(self, job: ContinuousJob, flow: Dataflow, rng: Random) -> None:
+    def __init__(self, job: ContinuousJob, flow: Dataflow, rng: Random, faults: Faults) -> None:
         self._job = job
         self._flow = flow
-        deviation = job.measurement_noise
-        errors = [max(0.0, rng.gauss(1.0, deviation)) for _ in range(_ERRORS)]
-        self._errors = cycle(errors if deviation else [1.0])
+        deviation, startup = job.measurement_noise, job.startup
+        errors = [1.0]
+        spreads = job.speed_spread, job.restart_spread, startup.longest_s - startup.shortest_s
+        if deviation or faults or any(spreads):
+            # They are drawn also where none is shown: what is drawn next does not depend on it.
+            drawn = [max(0.0, rng.gauss(1.0, deviation)) for _ in range(_ERRORS)]
+            errors = drawn if deviation else errors
+        self._errors, self._is_exact = cycle(errors), not deviation
+        self._unseen: tuple[Roster, Sequence[SimulatedExecutor], Regime] | None = None
         self._regime = IDLE
         self._running: Sequence[SimulatedExecutor] = ()
         #: Id and start of each worker with work; then what it adds at the job's capacity to cpu,
@@ -60,11 +67,22 @@ class Gauges:
         self._others: tuple[ExecutorSample, ...] = ()
         self._quiet: dict[int, Readings] = {}
         self._pressed: dict[int, tuple[ExecutorSample, ...]] = {}
-        self.fleet = Fleet(0, 0, 0, job.cores_per_executor)
+        self._fleet = Fleet(0, 0, 0, job.cores_per_executor)
+
+    @property
+    def fleet(self) -> Fleet:
+        if self._unseen is not None:
+            self._look(*self._unseen)
+        return self._fleet
 
     def look(self, roster: Roster, running: Sequence[SimulatedExecutor], regime: Regime) -> None:
-        """Take note of a change of the fleet or of what it can do."""
-        job = self._job
+        """Take note of a change of the fleet or of what it can do; at once if there is noise."""
+        self._unseen = roster, running, regime
+        if not self._is_exact:
+            self._look(*self._unseen)
+
+    def _look(self, roster: Roster, running: Sequence[SimulatedExecutor], regime: Regime) -> None:
+        self._unseen, job = None, self._job
         if regime is not self._regime or running is not self._running:
             self._face(running, regime)
         idle = [*running[len(regime.workers) :], *(o for o in roster.ready if o not in running)]
@@ -73,7 +91,7 @@ class Gauges:
             *[ExecutorSample(one.id, one.ready_at_s, True, cpu, 0.0, memory, 0.0) for one in idle],
             *[ExecutorSample(one.id, one.requested_at_s, False) for one in roster.starting],
         )
-        self.fleet = Fleet(roster.target, len(roster.ready), len(running), job.cores_per_executor)
+        self._fleet = Fleet(roster.target, len(roster.ready), len(running), job.cores_per_executor)
 
     def _face(self, running: Sequence[SimulatedExecutor], regime: Regime) -> None:
         """Make the gauges ready for other workers, or for the same under other conditions."""
@@ -100,6 +118,8 @@ class Gauges:
 
     def readings(self, means: Means | None, waiting: float, outage: bool) -> Readings:
         """Samples of all workers and operators; without means, of who they are alone."""
+        if self._unseen is not None:
+            self._look(*self._unseen)
         if means is None:
             there = tuple([ExecutorSample(worker[0], worker[1]) for worker in self._working])
             return there + self._others, self._operators(None, 0.0, waiting, outage)
