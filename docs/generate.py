@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import inspect
 import re
 import sys
@@ -26,6 +27,7 @@ ROOT = HERE.parent
 sys.path.insert(0, str(ROOT))  # it is run as a script, too
 from docs import reference  # noqa: E402
 from tests.chaos.page import page as chaos  # noqa: E402
+from tools.reason_codes import find_codes  # noqa: E402
 
 #: A longer list of modules beside each other is only counted in the figure of the layers.
 MOST_NAMES = 8
@@ -42,6 +44,22 @@ The default is `{default}`.
 
 | policy | the rule in a line |
 |---|---|
+"""
+POLICY_PAGE = """\
+# {name}
+
+{text}
+
+## Limits
+
+{limits}
+
+## Reason codes
+
+At most these: {codes} ([what they mean](../reason-codes.md)).
+
+[All policies](../policies.md) · `penstock policies {name}` prints this text ·
+`penstock simulate --policy {name}` runs it.
 """
 
 METRICS_HEAD = """\
@@ -258,11 +276,11 @@ def prometheus_rule() -> str:
 
 
 def policies() -> str:
-    """docs/policies.md: the docstring of each policy as a section."""
-    rows = [f"| [`{name}`](#{name}) | {_summary(kind)} |" for name, kind in POLICIES.items()]
-    sections = [_section(name, kind) for name, kind in POLICIES.items()]
-    head = POLICIES_HEAD.format(default=DEFAULT_POLICY)
-    return head + "\n".join(rows) + "\n\n" + "\n".join(sections)
+    """docs/policies.md: the table of policies, each with a page of its own."""
+    rows = [
+        f"| [`{name}`](policies/{name}.md) | {_summary(kind)} |" for name, kind in POLICIES.items()
+    ]
+    return POLICIES_HEAD.format(default=DEFAULT_POLICY) + "\n".join(rows) + "\n"
 
 
 def workloads() -> str:
@@ -315,13 +333,30 @@ def _option(field: msgspec.structs.FieldInfo) -> str:
     return f"`{field.name}`" if field.required else f"`{field.name}={field.default}`"
 
 
-def _section(name: str, kind: type[Any]) -> str:
-    doc = re.sub(r"^(\S[^\n]*)\n-{3,}$", r"### \1", documentation(kind), flags=re.MULTILINE)
+def policy(name: str) -> str:
+    """docs/policies/NAME.md: the docstring of a policy and the Markdown beside it."""
+    kind = POLICIES[name]
+    doc = re.sub(r"^(\S[^\n]*)\n-{3,}$", r"## \1\n", documentation(kind), flags=re.MULTILINE)
     doc = _parameters(doc, kind)
-    doc = re.sub(r"((?:^>>>.*\n(?:(?!\n|###).*\n?)*\n?)+)", _fence, doc, flags=re.MULTILINE)
+    doc = re.sub(r"((?:^>>>.*\n(?:(?!\n|##).*\n?)*\n?)+)", _fence, doc, flags=re.MULTILINE)
     limits = msgspec.json.decode(msgspec.json.encode(kind.default_limits))
-    around = ", ".join(f"`{key} = {value:g}`" for key, value in limits.items()) or "none of its own"
-    return f"## {name}\n\n{doc.strip()}\n\nLimits: {around}.\n"
+    around = ", ".join(f"`{key} = {value:g}`" for key, value in limits.items())
+    return POLICY_PAGE.format(
+        name=name,
+        text=doc.strip(),
+        limits=f"{around}, unless you set others." if around else "None of its own.",
+        codes=", ".join(_codes()[name]),
+    )
+
+
+@functools.cache
+def _codes() -> dict[str, list[str]]:
+    """The reason codes that each policy can give, in the order of the alphabet."""
+    found: dict[str, list[str]] = {name: [] for name in POLICIES}
+    for code, modules in sorted(find_codes().items()):
+        for name in reference.emitters(modules):
+            found[name].append(f"`{code}`")
+    return found
 
 
 def _fence(match: re.Match[str]) -> str:
@@ -330,15 +365,19 @@ def _fence(match: re.Match[str]) -> str:
 
 def _parameters(doc: str, kind: type[Any]) -> str:
     """The Parameters section as a list, with the defaults that the code really has."""
-    found = re.search(r"### Parameters\n(.*?)(?=\n### |\Z)", doc, re.DOTALL)
+    found = re.search(r"## Parameters\n(.*?)(?=\n## |\Z)", doc, re.DOTALL)
     if found is None:
         return doc
     defaults = {field.name: getattr(kind(), field.name) for field in dataclasses.fields(kind)}
     lines = []
     for names, text in parameters(documentation(kind)):
-        shown = ", ".join(f"`{name} = {defaults.get(name)!r}`" for name in names)
+        shown = ", ".join(f"`{name} = {_default(defaults.get(name))}`" for name in names)
         lines.append(f"- {shown}: {text}")
     return doc[: found.start(1)] + "\n" + "\n".join(lines) + "\n" + doc[found.end(1) :]
+
+
+def _default(value: object) -> str:
+    return f"{value:.4g}" if isinstance(value, float) and len(str(value)) > 8 else repr(value)
 
 
 def architecture() -> str:
@@ -374,6 +413,7 @@ def _layer(modules: str) -> str:
 
 PAGES = {
     "policies.md": policies,
+    **{f"policies/{name}.md": functools.partial(policy, name) for name in POLICIES},
     "workloads.md": workloads,
     "jobs.md": jobs,
     "architecture.md": architecture,
@@ -396,6 +436,12 @@ def main() -> int:
             if "--check" not in sys.argv:
                 path.write_text(text, encoding="utf-8")
                 print(f"wrote docs/{name}")
+    for path in HERE.glob("policies/*.md"):
+        if f"policies/{path.name}" not in PAGES:
+            stale.append(f"policies/{path.name}")
+            if "--check" not in sys.argv:
+                path.unlink()
+                print(f"removed docs/policies/{path.name}")
     if stale and "--check" in sys.argv:
         print(f"docs/{', docs/'.join(stale)} are not current: run `make docs`", file=sys.stderr)
         return 1

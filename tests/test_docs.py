@@ -16,6 +16,7 @@ PAGES = sorted(
         *(ROOT / "docs").glob("*.md"),
         *(ROOT / "docs" / "adr").glob("*.md"),
         *(ROOT / "docs" / "howto").glob("*.md"),
+        *(ROOT / "docs" / "policies").glob("*.md"),
     ]
 )
 #: Phrases of the authors that nobody else would use or search for.

@@ -15,12 +15,22 @@ from mkdocs.config.defaults import MkDocsConfig
 from mkdocs.structure.files import File, Files
 from mkdocs.structure.pages import Page
 
+from penstock.policies import POLICIES
+
 ROOT = Path(__file__).parents[1]
 DOCS = ROOT / "docs"
 #: Pages of the site that are files beside ``docs``.
 OUTSIDE = {"contributing.md": "CONTRIBUTING.md", "changelog.md": "CHANGELOG.md"}
 LINK = re.compile(r"(\]\()(?!\w+:)([^)#\s]+)([^)\s]*\))")
 LANGUAGES = {".py": "python", ".toml": "toml", ".yaml": "yaml", ".json": "json"}
+
+
+def on_config(config: MkDocsConfig) -> None:
+    """List the pages of the policies below their table, the default first."""
+    (reference,) = [each["Reference"] for each in config.nav if "Reference" in each]
+    (section,) = [each for each in reference if "Policies" in each]
+    pages = [{name: f"policies/{name}.md"} for name in POLICIES]
+    section["Policies"] = [{"All policies": "policies.md"}, *pages]
 
 
 def on_files(files: Files, *, config: MkDocsConfig) -> Files:
