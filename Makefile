@@ -11,7 +11,7 @@ FUZZ := .venv-fuzz
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-fast test-newest test-yarn test-kubernetes test-clusters test-clusters-short check java cases bench bench-live bench-capacity results ablation tuned results-live recorded soak chaos fuzz mutation sbom docs site coverage typing fmt lock wheel clean
+.PHONY: help setup demo test test-fast test-newest test-yarn test-kubernetes test-clusters test-clusters-short check java cases bench bench-live bench-capacity results ablation tuned results-live recorded soak chaos fuzz mutation sbom docs site pictures coverage typing fmt lock wheel clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -106,6 +106,9 @@ docs: $(STAMP) ## write the generated parts of the docs, then build the site
 
 site: $(STAMP) ## build the site into site/; a broken link or a page in no list fails
 	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
+
+pictures: $(STAMP) ## make the pictures of the docs again; pages need Chromium (ARGS="--record" runs the demo first)
+	@$(BIN)/python -m tools.pictures $(ARGS)
 
 coverage: $(STAMP) ## lines and branches that the fast tests run, against the goals; takes some minutes
 	@$(BIN)/python -m tools.coverage $(ARGS)

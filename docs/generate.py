@@ -25,7 +25,7 @@ from penstock.testbed.jobs.job import BenchmarkJob
 HERE = Path(__file__).parent
 ROOT = HERE.parent
 sys.path.insert(0, str(ROOT))  # it is run as a script, too
-from docs import reference  # noqa: E402
+from docs import growth, reference  # noqa: E402
 from tests.chaos.page import page as chaos  # noqa: E402
 from tools.reason_codes import find_codes  # noqa: E402
 
@@ -423,6 +423,9 @@ PAGES = {
     "configuration.md": reference.configuration,
     "journal.md": reference.journal,
     "reason-codes.md": reference.reason_codes,
+    "internals.md": reference.internals,
+    "growth.md": growth.page,
+    "images/growth.svg": growth.chart,
     "../deploy/kubernetes/prometheusrule.yaml": prometheus_rule,
 }
 

@@ -39,6 +39,10 @@ from penstock.settings.goal import Goal, QueryGoal
 from penstock.settings.spark_conf import KEYS
 from penstock.settings.toml import JournalSettings, LiveSettings
 from penstock.spark.attach import attach
+from penstock.spark.internals.metrics import MetricsSystem
+from penstock.spark.internals.queries import Queries
+from penstock.spark.internals.scheduler import Scheduler
+from penstock.spark.internals.status_store import StatusStore
 
 HERE = Path(__file__).parent
 SOURCE = HERE.parent / "src" / "penstock"
@@ -237,6 +241,22 @@ def reason_codes() -> str:
                 lines.append(f"| `{code}` | {_cell(meaning)}{by} | {_cell(action)} |")
         lines.append("")
     return _below("reason-codes.md", lines)
+
+
+def internals() -> str:
+    """docs/internals.md: every call into Spark, by the first line of its docstring."""
+    lines: list[str] = []
+    for kind in (Scheduler, StatusStore, Queries, MetricsSystem):
+        module = kind.__module__.rpartition(".")[2]
+        path = f"../src/penstock/spark/internals/{module}.py"
+        lines += [f"### {module.replace('_', ' ')}", "", f"[`{module}.py`]({path})", ""]
+        lines += ["| call | what it does |", "|---|---|"]
+        for name, call in vars(kind).items():
+            if not name.startswith("_") and inspect.isfunction(call) and call.__doc__:
+                said = inspect.cleandoc(call.__doc__).splitlines()[0].replace("``", "`")
+                lines.append(f"| `{name}` | {_cell(said)} |")
+        lines.append("")
+    return _below("internals.md", lines)
 
 
 def section_of(modules: set[str]) -> str:
