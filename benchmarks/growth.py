@@ -111,23 +111,30 @@ def with_queries() -> list[Curve]:
     decided, length = dict[int, float](), dict[int, float]()
     for count in QUERIES:
         seen = [
-            msgspec.structs.replace(
-                each,
-                queries=tuple(
-                    QuerySample(f"query-{number}", 10.0, arrival_rps=(each.arrival_rps or 0) / count,
-                                throughput_rps=each.throughput_rps, delay_s=each.delay_s,
-                                busy_slots=1.0 / count)
-                    for number in range(count)
-                ),
-            )
-            for each in turns(10, 60)
-        ]  # fmt: skip
+            msgspec.structs.replace(each, queries=shared(each, count)) for each in turns(10, 60)
+        ]
         took_s, step = played(Penstock(), seen, 16)
         decided[count], length[count] = 1e3 * took_s, len(encode_step(step)) / 1e3
     return [
         Curve("a turn of `penstock`", "ms", "queries", decided),
         Curve("a line of the journal", "kB", "queries", length),
     ]
+
+
+def shared(seen: Snapshot, count: int) -> tuple[QuerySample, ...]:
+    """As many queries that do the work of the job in equal parts."""
+    arrival_rps, throughput_rps = seen.arrival_rps or 0.0, seen.throughput_rps or 0.0
+    return tuple(
+        QuerySample(
+            f"query-{number}",
+            slo_s=10.0,
+            arrival_rps=arrival_rps / count,
+            throughput_rps=throughput_rps / count,
+            delay_s=seen.delay_s,
+            busy_slots=1.0 / count,
+        )
+        for number in range(count)
+    )
 
 
 def with_turns() -> list[Curve]:

@@ -38,7 +38,7 @@ IMAGES = DOCS / "images"
 DEMO = DOCS / "demo.jsonl"
 SLO_S = 10.0
 COLUMNS = 110
-#: The frame that Rich draws around a terminal, without its fonts, which it would load from elsewhere.
+#: The frame that Rich draws around a terminal, without fonts that are loaded from elsewhere.
 TERMINAL = """\
 <svg class="rich-terminal" viewBox="0 0 {width} {height}" xmlns="http://www.w3.org/2000/svg">
 <style>
@@ -152,7 +152,7 @@ def doctor(place: Path) -> None:
 
 
 def lapse(_: Path) -> None:
-    earlier, steps = read_last_run(DEMO)
+    _, steps = read_last_run(DEMO)
     length_s = steps[-1].at_s - steps[0].at_s
     title = f"penstock demo: {length_s / 60:.0f} minutes on real Spark in {LAPSE_S:.0f} s"
     _keep("demo.svg", timelapse(steps, title, SLO_S))
@@ -167,9 +167,10 @@ def report(place: Path) -> None:
 
 def dashboard(place: Path) -> None:
     """Two jobs: one that is simulated with a price, and the demo."""
+    from tests.prometheus import free_port
+
     from penstock.observe.dashboard.journals import JournalFollower
     from penstock.observe.dashboard.server import DashboardServer, JobBoard
-    from tests.prometheus import free_port
 
     (place / "penstock.toml").write_text('[goal]\nprice = 0.12\ncurrency = "EUR"\n', "utf-8")
     words = "simulate --workload sine:period=1h --duration 67min --journal orders.jsonl"
