@@ -107,7 +107,7 @@ docs: $(STAMP) ## write the generated parts of the docs, then build the site
 site: $(STAMP) ## build the site into site/; a broken link or a page in no list fails
 	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
 
-pictures: $(STAMP) ## make the pictures of the docs again; pages need Chromium (ARGS="--record" runs the demo first)
+pictures: $(STAMP) ## make the pictures of the docs again; pages need Chromium (ARGS="--journal demo.jsonl")
 	@$(BIN)/python -m tools.pictures $(ARGS)
 
 coverage: $(STAMP) ## lines and branches that the fast tests run, against the goals; takes some minutes

@@ -1,8 +1,8 @@
 """Make the pictures of the docs again: terminals, pages in a browser, the time-lapse.
 
-``python -m tools.pictures`` makes all of them from the journal of a demo, ``docs/demo.jsonl``, and
-from simulated runs; with names, only these. Pages need Chromium. ``--record`` runs the demo first,
-on real Spark, which takes six minutes.
+``python -m tools.pictures`` makes all of them, from the recorded journal of a demo on real Spark and
+from simulated runs; with names, only these. Pages need Chromium. ``--journal`` takes another demo:
+``penstock demo --journal demo.jsonl`` records one.
 """
 
 from __future__ import annotations
@@ -25,8 +25,7 @@ from rich.console import Console
 from rich.terminal_theme import SVG_EXPORT_THEME
 from rich.text import Text
 
-from penstock.core.journal import read_header, read_last_run, write_all
-from tools.record_journals import thinned
+from penstock.core.journal import read_last_run
 from tools.timelapse import LAPSE_S, timelapse
 
 if TYPE_CHECKING:
@@ -35,7 +34,7 @@ if TYPE_CHECKING:
 ROOT = Path(__file__).parents[1]
 DOCS = ROOT / "docs"
 IMAGES = DOCS / "images"
-DEMO = DOCS / "demo.jsonl"
+RECORDED = ROOT / "tests" / "recorded" / "sessions-wave.jsonl"
 SLO_S = 10.0
 COLUMNS = 110
 #: The frame that Rich draws around a terminal, without fonts that are loaded from elsewhere.
@@ -122,13 +121,13 @@ def terminal(title: str, printed: str) -> str:
     )
 
 
-def simulate(place: Path) -> None:
+def simulate(place: Path, _: Path) -> None:
     words = "simulate --workload flash_crowd --duration 3h"
     shown = penstock(place, *words.split(), "--play", "0")
     _keep("simulate.svg", terminal(f"penstock {words}", shown))
 
 
-def explain(place: Path) -> None:
+def explain(place: Path, _: Path) -> None:
     words = "simulate --workload flash_crowd --duration 2h --journal explained.jsonl"
     penstock(place, *words.split(), "--play", "0")
     words = "explain explained.jsonl --kind rescale --since 59m --until 1h5m"
@@ -136,13 +135,13 @@ def explain(place: Path) -> None:
     _keep("explain.svg", terminal(f"penstock {words}".replace("explained", "run"), shown))
 
 
-def compare(place: Path) -> None:
+def compare(place: Path, _: Path) -> None:
     words = "compare --policy penstock hpa ds2 static:12 --workload sine flash_crowd"
     words += " --seeds 1..3 --duration 2h"
     _keep("compare.svg", terminal(f"penstock {words}", penstock(place, *words.split())))
 
 
-def doctor(place: Path) -> None:
+def doctor(place: Path, _: Path) -> None:
     """The job of the tutorial, as the tutorial checks it first."""
     page = (DOCS / "tutorial.md").read_text("utf-8")
     (script,) = re.findall(r'```python title="job.py"\n(.*?)```', page, re.DOTALL)
@@ -151,21 +150,21 @@ def doctor(place: Path) -> None:
     _keep("doctor.svg", terminal(f"penstock {words}", penstock(place, *words.split())))
 
 
-def lapse(_: Path) -> None:
-    _, steps = read_last_run(DEMO)
+def lapse(_: Path, demo: Path) -> None:
+    _, steps = read_last_run(demo)
     length_s = steps[-1].at_s - steps[0].at_s
     title = f"penstock demo: {length_s / 60:.0f} minutes on real Spark in {LAPSE_S:.0f} s"
     _keep("demo.svg", timelapse(steps, title, SLO_S))
 
 
-def report(place: Path) -> None:
-    penstock(place, "report", str(DEMO), "--out", "demo.html")
+def report(place: Path, demo: Path) -> None:
+    penstock(place, "report", str(demo), "--out", "demo.html")
     with _page("light") as page:
         page.goto((place / "demo.html").as_uri())
         _shoot(page, "report.png", 1400)
 
 
-def dashboard(place: Path) -> None:
+def dashboard(place: Path, demo: Path) -> None:
     """Two jobs: one that is simulated with a price, and the demo."""
     from tests.prometheus import free_port
 
@@ -175,7 +174,7 @@ def dashboard(place: Path) -> None:
     (place / "penstock.toml").write_text('[goal]\nprice = 0.12\ncurrency = "EUR"\n', "utf-8")
     words = "simulate --workload sine:period=1h --duration 67min --journal orders.jsonl"
     penstock(place, *words.split(), "--play", "0")
-    shutil.copy(DEMO, place / "clicks.jsonl")
+    shutil.copy(demo, place / "clicks.jsonl")
     board, port = JobBoard(), free_port()
     follower = JournalFollower([place / "orders.jsonl", place / "clicks.jsonl"], board)
     server = DashboardServer(f"127.0.0.1:{port}", board)
@@ -192,7 +191,7 @@ def dashboard(place: Path) -> None:
         server.close()
 
 
-PICTURES: dict[str, Callable[[Path], None]] = {
+PICTURES: dict[str, Callable[[Path, Path], None]] = {
     "simulate": simulate,
     "explain": explain,
     "compare": compare,
@@ -201,21 +200,6 @@ PICTURES: dict[str, Callable[[Path], None]] = {
     "report": report,
     "dashboard": dashboard,
 }
-
-
-def record() -> None:
-    """Run the demo, and keep its journal with less in it."""
-    with tempfile.TemporaryDirectory(prefix="penstock-pictures-") as folder:
-        path = Path(folder, "demo.jsonl")
-        command = [sys.executable, "-m", "penstock", "demo", "--journal", str(path)]
-        subprocess.run(command, cwd=folder, check=True)
-        keep(path)
-
-
-def keep(path: Path) -> None:
-    """Thin a journal of the demo to what the pictures need."""
-    _, steps = read_last_run(path)
-    write_all(DEMO, thinned(steps, 0.0), read_header(path))
 
 
 @contextmanager
@@ -246,15 +230,13 @@ def _keep(name: str, text: str) -> None:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("names", nargs="*", metavar="NAME", help=f"of {', '.join(PICTURES)}")
-    parser.add_argument("--record", action="store_true", help="run the demo first, six minutes")
+    parser.add_argument("--journal", type=Path, default=RECORDED, help="the journal of a demo")
     asked = parser.parse_args()
     if unknown := set(asked.names) - set(PICTURES):
         parser.error(f"no picture {', '.join(sorted(unknown))}; there are {', '.join(PICTURES)}")
-    if asked.record:
-        record()
     with tempfile.TemporaryDirectory(prefix="penstock-pictures-") as folder:
         for name in asked.names or PICTURES:
-            PICTURES[name](Path(folder))
+            PICTURES[name](Path(folder), asked.journal.resolve())
 
 
 if __name__ == "__main__":
