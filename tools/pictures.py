@@ -1,8 +1,8 @@
 """Make the pictures of the docs again: terminals, pages in a browser, the time-lapse.
 
-``python -m tools.pictures`` makes all of them, from the recorded journal of a demo on real Spark and
-from simulated runs; with names, only these. Pages need Chromium. ``--journal`` takes another demo:
-``penstock demo --journal demo.jsonl`` records one.
+``python -m tools.pictures`` makes all of them, from the recorded journal of a demo on real Spark,
+and from simulated runs; with names, only these. Pages need Chromium. ``--journal`` takes another
+demo: ``penstock demo --journal demo.jsonl`` records one.
 """
 
 from __future__ import annotations
@@ -161,7 +161,7 @@ def report(place: Path, demo: Path) -> None:
     penstock(place, "report", str(demo), "--out", "demo.html")
     with _page("light") as page:
         page.goto((place / "demo.html").as_uri())
-        _shoot(page, "report.png", 1400)
+        _shoot(page, "report.png", 1250)
 
 
 def dashboard(place: Path, demo: Path) -> None:
