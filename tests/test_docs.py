@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -97,6 +99,17 @@ def test_the_readme_is_a_screen_and_a_half_of_things_that_exist() -> None:
     # Fenced code only: nothing is code because it is indented.
     outside = re.sub(r"```.*?```", "", page, flags=re.DOTALL)
     assert [line for line in outside.splitlines() if line.startswith("    ")] == []
+
+
+def test_the_policy_of_the_how_to_runs_as_it_stands(tmp_path: Path) -> None:
+    page = (ROOT / "docs" / "howto" / "write-a-policy.md").read_text(encoding="utf-8")
+    (script,) = re.findall(r'```python title="halves.py"\n(.*?)```', page, re.DOTALL)
+    (shown,) = re.findall(r"```text\n(.*?)```", page, re.DOTALL)
+    (tmp_path / "halves.py").write_text(script, encoding="utf-8")
+    argv = [sys.executable, "halves.py"]
+    done = subprocess.run(argv, cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert re.fullmatch(re.escape(shown).replace(r"\.\.\.", ".*"), done.stdout)
 
 
 @pytest.mark.parametrize("line", shell_lines())
