@@ -8,6 +8,7 @@ import inspect
 import re
 import sys
 import tomllib
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -411,7 +412,7 @@ def _layer(modules: str) -> str:
     return ", ".join(names) if len(names) <= MOST_NAMES else f"{len(names)} modules"
 
 
-PAGES = {
+PAGES: dict[str, Callable[[], str]] = {
     "policies.md": policies,
     **{f"policies/{name}.md": functools.partial(policy, name) for name in POLICIES},
     "workloads.md": workloads,

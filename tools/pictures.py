@@ -151,7 +151,7 @@ def doctor(place: Path, _: Path) -> None:
 
 
 def lapse(_: Path, demo: Path) -> None:
-    _, steps = read_last_run(demo)
+    steps = read_last_run(demo)[1]
     length_s = steps[-1].at_s - steps[0].at_s
     title = f"penstock demo: {length_s / 60:.0f} minutes on real Spark in {LAPSE_S:.0f} s"
     _keep("demo.svg", timelapse(steps, title, SLO_S))
@@ -159,7 +159,7 @@ def lapse(_: Path, demo: Path) -> None:
 
 def report(place: Path, demo: Path) -> None:
     penstock(place, "report", str(demo), "--out", "demo.html")
-    with _page("light") as page:
+    with _page() as page:
         page.goto((place / "demo.html").as_uri())
         _shoot(page, "report.png", 1250)
 
@@ -180,7 +180,7 @@ def dashboard(place: Path, demo: Path) -> None:
     server = DashboardServer(f"127.0.0.1:{port}", board)
     follower.start()
     try:
-        with _page("light") as page:
+        with _page() as page:
             page.goto(f"http://127.0.0.1:{port}/")
             page.get_by_role("link", name="orders.jsonl").click()
             page.wait_for_selector("#rows tr")
@@ -203,14 +203,14 @@ PICTURES: dict[str, Callable[[Path, Path], None]] = {
 
 
 @contextmanager
-def _page(scheme: str) -> Iterator[Page]:
+def _page() -> Iterator[Page]:
     from playwright.sync_api import sync_playwright
 
     if (chromium := shutil.which("chromium")) is None:
         raise SystemExit("there is no chromium: apt-get install chromium")
     with sync_playwright() as tool:
         browser = tool.chromium.launch(executable_path=chromium, args=["--no-sandbox"])
-        page = browser.new_page(viewport={"width": 1200, "height": 900}, color_scheme=scheme)
+        page = browser.new_page(viewport={"width": 1200, "height": 900}, color_scheme="light")
         yield page
         browser.close()
 

@@ -27,7 +27,7 @@ LANGUAGES = {".py": "python", ".toml": "toml", ".yaml": "yaml", ".json": "json"}
 
 def on_config(config: MkDocsConfig) -> None:
     """List the pages of the policies below their table, the default first."""
-    (reference,) = [each["Reference"] for each in config.nav if "Reference" in each]
+    (reference,) = [each["Reference"] for each in config.nav or [] if "Reference" in each]
     (section,) = [each for each in reference if "Policies" in each]
     pages = [{name: f"policies/{name}.md"} for name in POLICIES]
     section["Policies"] = [{"All policies": "policies.md"}, *pages]
