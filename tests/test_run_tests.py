@@ -9,7 +9,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from tools.run_tests import Summary, run
+from tools.run_tests import UNTIL, Summary, run
 
 ROOT = Path(__file__).parent.parent
 PYTEST = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider"]
@@ -62,6 +62,18 @@ def test_a_test_that_fails_twice_fails_the_run_and_is_named(suite: Path) -> None
         "test_flaky.py::test_flaky passed at the second attempt",
         "test_flaky.py::test_broken failed again",
     ]
+
+
+def test_a_retry_runs_nothing_but_the_failed_test_and_has_no_limit_of_time(
+    suite: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    folder = suite.parent / "tests"
+    folder.mkdir()
+    text = f"import os\ndef test_good(): pass\ndef test_late(): assert {UNTIL!r} not in os.environ"
+    (folder / "test_late.py").write_text(text)
+    monkeypatch.setenv(UNTIL, "1")
+    assert run(["yarn"], {"yarn": [*PYTEST, "tests/test_late.py"]}, Summary()) == 0
+    assert "1 passed in" in capfd.readouterr().out
 
 
 def test_a_part_that_fails_ends_the_run(suite: Path) -> None:

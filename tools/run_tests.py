@@ -28,13 +28,15 @@ PARTS: dict[str, list[str]] = {
     "cases": [*MAKE, "cases", "DONE=--done"],
     # The tests of a file share a Spark session, so a file is not divided.
     "slow": [*PYTEST, "-n", "2", "--dist", "loadfile", "--durations", "25", "-m", "slow"],
-    "yarn": [*PYTEST, "-s", "-m", "yarn and short", "tests/testbed/clusters"],
-    "kubernetes": [*PYTEST, "-s", "-m", "kubernetes and short", "tests/testbed/clusters"],
+    "yarn": [*PYTEST, "-s", "-rs", "-m", "yarn and short", "tests/testbed/clusters"],
+    "kubernetes": [*PYTEST, "-s", "-rs", "-m", "kubernetes and short", "tests/testbed/clusters"],
 }
 #: Parts whose failed tests get a second attempt.
 RETRIED = {"fast", "slow", "yarn", "kubernetes"}
 #: What pytest exits with when tests failed, as opposed to being interrupted or misused.
 TESTS_FAILED = 1
+#: When the last test on a cluster may begin; see tests/testbed/clusters/conftest.py.
+UNTIL = "PENSTOCK_CLUSTER_TESTS_UNTIL"
 END_WITHIN_S = 5.0
 
 
@@ -84,7 +86,11 @@ def run_with_retry(command: list[str], summary: Summary) -> int:
         if code != TESTS_FAILED or not failures:
             return code
         print(f"retrying {len(failures)} of the tests", flush=True)
-        code = run_alone([*command, "-n", "0", *_logging_to(second), *failures], summary)
+        # Only what failed, whatever the time: a test that is skipped now would count as passed.
+        command = [word for word in command if not word.startswith("tests/")]
+        environment = {name: value for name, value in os.environ.items() if name != UNTIL}
+        argv = [*command, "-n", "0", *_logging_to(second), *failures]
+        code = run_alone(argv, summary, environment)
         again = _read(second)
     for test, line in failures.items():
         failed = test in again or code not in (0, TESTS_FAILED)
@@ -107,9 +113,11 @@ def _read(path: Path) -> dict[str, str]:
     return failures
 
 
-def run_alone(command: list[str], summary: Summary) -> int:
+def run_alone(
+    command: list[str], summary: Summary, environment: dict[str, str] | None = None
+) -> int:
     """Run a command in a session of its own, and end what it leaves behind."""
-    process = subprocess.Popen(command, start_new_session=True)
+    process = subprocess.Popen(command, env=environment, start_new_session=True)
     try:
         code = process.wait()
     except BaseException:

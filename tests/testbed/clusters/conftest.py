@@ -1,16 +1,25 @@
-"""A cluster of each kind with two nodes of two slots, and sessions on it."""
+"""A cluster of each kind with two nodes of two slots, and sessions on it.
+
+A machine that cannot run Kubernetes skips its tests and says why. CI has to end some time, so it
+sets `UNTIL`, in seconds since 1970: no test begins after it. A cluster that does not start is a
+reason to skip there as well.
+"""
 
 from __future__ import annotations
 
 import json
+import os
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NoReturn
 
 import pytest
+from tools.run_tests import UNTIL
 
+from penstock.core.clock import WallClock
+from penstock.core.errors import ConfigError
 from penstock.testbed import Testbed
 from penstock.testbed.clusters import ClusterKind, kube_build
 from penstock.testbed.keeper import descendants
@@ -19,7 +28,35 @@ from tests.drivers import end_driver
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+NOT_BUILT = pytest.StashKey[str]()
 ROCKSDB = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
+
+
+def seconds_left() -> float:
+    """Of those that tests on clusters have to begin; endless but in CI."""
+    return float(os.environ.get(UNTIL, "inf")) - WallClock().now()
+
+
+def pytest_collection_finish(session: pytest.Session) -> None:
+    """Build Kubernetes before any test: it may take longer than a test is given."""
+    wanted = any(item.get_closest_marker("kubernetes") for item in session.items)
+    limit_s = min(seconds_left(), kube_build.BUILD_TIMEOUT_S)
+    if not wanted or session.config.option.collectonly or kube_build.missing() or limit_s <= 0:
+        return
+    try:
+        kube_build.build(lambda line: print(line, file=sys.stderr), limit_s)
+    except ConfigError as error:
+        session.config.stash[NOT_BUILT] = str(error)
+
+
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    reason = ""
+    if item.get_closest_marker("kubernetes"):
+        reason = kube_build.missing() or item.config.stash.get(NOT_BUILT, "")
+    if item.get_closest_marker("cluster") and seconds_left() <= 0:
+        reason = f"no time is left for tests on clusters ({UNTIL})"
+    if reason:
+        pytest.skip(reason)
 
 
 @pytest.fixture(
@@ -31,15 +68,24 @@ def bed(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Testbed]:
     kind: ClusterKind = request.param
-    if kind == "kubernetes" and (reason := kube_build.missing()):
-        pytest.skip(reason)
     directory = tmp_path_factory.mktemp(kind)
-    with Testbed(4, directory, kafka=False, cluster=kind, nodes=2) as running:
+    with ExitStack() as stack:
+        try:
+            own = Testbed(4, directory, kafka=False, cluster=kind, nodes=2)
+            running = stack.enter_context(own)
+        except ConfigError as error:
+            did_not_start(str(error))
         yield running
         processes = {running.cluster.master.pid}
         for node in running.cluster.nodes.values():
             processes |= {node.pid, *descendants(node.pid)}
     assert left_behind(processes, directory) == []
+
+
+def did_not_start(reason: str) -> NoReturn:
+    if UNTIL in os.environ:
+        pytest.skip(reason)
+    pytest.fail(reason)
 
 
 def left_behind(processes: set[int], directory: Path) -> list[str]:

@@ -20,6 +20,11 @@ from penstock.testbed.clusters.cluster import settings_of
 linux_only = pytest.mark.skipif(sys.platform != "linux", reason="Kubernetes nodes need Linux")
 
 
+def program(path: Path, text: str) -> None:
+    path.write_text(f"#!/bin/sh\n{text}\n")
+    path.chmod(0o755)
+
+
 @linux_only
 def test_what_kubernetes_lacks_is_one_sentence(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
@@ -33,22 +38,22 @@ def test_what_kubernetes_lacks_is_one_sentence(
     monkeypatch.setenv("PATH", str(tmp_path))
     assert "needs containerd, ctr, runc, ip, unshare (Debian" in kube_build.missing()
     for name in kube_build.PROGRAMS:
-        (tmp_path / name).touch(0o755)
+        program(tmp_path / name, "exit 0")
     monkeypatch.setattr(kube_build, "PLUGINS", (tmp_path / "cni",))
     assert f"needs the CNI plugin bridge in {tmp_path / 'cni'}" in kube_build.missing()
     (tmp_path / "cni" / "bridge").mkdir(parents=True)
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     assert "needs Go 1.24 or newer" in kube_build.missing()
-    (tmp_path / "go").touch(0o755)
+    program(tmp_path / "go", "exit 0")
     assert kube_build.missing() == ""
+    program(tmp_path / "unshare", "echo 'unshare failed: Operation not permitted' >&2; exit 1")
+    assert "process namespaces (unshare failed: Operation not permitted)" in kube_build.missing()
 
 
 def test_a_build_that_fails_says_why_and_leaves_no_program(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    go = tmp_path / "go"
-    go.write_text("#!/bin/sh\necho 'error: no route to the modules' >&2\nexit 1\n")
-    go.chmod(0o755)
+    program(tmp_path / "go", "echo 'error: no route to the modules' >&2; exit 1")
     monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     said: list[str] = []
@@ -56,6 +61,16 @@ def test_a_build_that_fails_says_why_and_leaves_no_program(
         kube_build.build(said.append)
     assert said[0].startswith("building the servers of Kubernetes (once, into ")
     assert [path.name for path in (tmp_path / "penstock" / "kube").glob("[!.]*")] == []
+
+
+def test_a_build_that_takes_too_long_is_given_up(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    program(tmp_path / "go", "exec sleep 60")
+    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    with pytest.raises(ConfigError, match="the build of Kubernetes took more than 0 s"):
+        kube_build.build([].append, timeout_s=0.1)
 
 
 def test_the_image_of_executors_leads_to_the_files_of_this_machine(tmp_path: Path) -> None:

@@ -36,6 +36,9 @@ def missing() -> str:
         return f"{needs} the CNI plugin bridge in {PLUGINS[0]} (apt-get install {PACKAGES})"
     if not _built().is_dir() and shutil.which("go") is None:
         return f"{needs} Go 1.24 or newer to build its servers once"
+    probe = ["unshare", "--mount", "--pid", "--fork", "--mount-proc", "true"]
+    if refusal := subprocess.run(probe, capture_output=True, text=True).stderr.strip():
+        return f"{needs} mount and process namespaces ({refusal})"
     return ""
 
 
@@ -43,7 +46,7 @@ def plugins() -> Path:
     return next(each for each in PLUGINS if (each / "bridge").exists())
 
 
-def build(say: Callable[[str], None]) -> Path:
+def build(say: Callable[[str], None], timeout_s: float = BUILD_TIMEOUT_S) -> Path:
     """The directory with the programs ``kube`` and ``pause``, filled first if it is not there."""
     ready = _built()
     if ready.is_dir():
@@ -51,7 +54,7 @@ def build(say: Callable[[str], None]) -> Path:
     with alone(ready.parent):
         if not ready.is_dir():  # else another process built it while we waited
             say(f"building the servers of Kubernetes (once, into {ready.parent}) ...")
-            _build(ready)
+            _build(ready, timeout_s)
     return ready
 
 
@@ -63,7 +66,7 @@ def _built() -> Path:
     return cache_directory() / "kube" / hashlib.sha256(content).hexdigest()[:12]
 
 
-def _build(ready: Path) -> None:
+def _build(ready: Path, timeout_s: float) -> None:
     work = ready.with_name(f".{ready.name}")
     # The caches of a build are 5 GB that nobody needs again, unless the user keeps his own.
     own = {"GOCACHE": str(work / "cache"), "GOMODCACHE": str(work / "modules")}
@@ -74,10 +77,10 @@ def _build(ready: Path) -> None:
     (work / "bin").mkdir(parents=True, exist_ok=True)
     try:
         done = subprocess.run(
-            argv, env=environment, capture_output=True, text=True, timeout=BUILD_TIMEOUT_S
+            argv, env=environment, capture_output=True, text=True, timeout=timeout_s
         )
     except subprocess.TimeoutExpired:
-        raise ConfigError(f"the build of Kubernetes took more than {BUILD_TIMEOUT_S:g} s") from None
+        raise ConfigError(f"the build of Kubernetes took more than {timeout_s:.0f} s") from None
     if done.returncode != 0:
         raise ConfigError(f"the build of Kubernetes failed: {cause(done.stderr)}")
     (work / "bin").rename(ready)
