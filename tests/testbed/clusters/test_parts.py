@@ -70,7 +70,7 @@ def test_a_build_that_takes_too_long_is_given_up(
     monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     with pytest.raises(ConfigError, match="the build of Kubernetes took more than 0 s"):
-        kube_build.build([].append, timeout_s=0.1)
+        kube_build.build(print, timeout_s=0.1)
 
 
 def test_the_image_of_executors_leads_to_the_files_of_this_machine(tmp_path: Path) -> None:

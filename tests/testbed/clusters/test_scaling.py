@@ -5,7 +5,6 @@ The part for CI is marked ``short``. What was measured is printed: ``pytest -s``
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -18,7 +17,6 @@ from penstock.core.clock import WallClock
 from penstock.core.journal import read_steps
 from penstock.spark.actuator.actuator import Patience
 from penstock.spark.internals import Driver
-from penstock.spark.pod_events import POD_NAME
 from penstock.testbed import Testbed, wait_until
 from tests.spark.test_attach import (
     Dial,
@@ -45,16 +43,6 @@ UP_S = 120.0
 #: Kubernetes leaves the pods of a silent node as they are; Spark's own timeout is 120 s.
 LOST_S = 240.0
 KEYS = 50
-#: The driver of a test runs outside of the cluster. This pod stands for its own, and never starts.
-POD = {
-    "apiVersion": "v1",
-    "kind": "Pod",
-    "metadata": {"name": "driver-of-a-test"},
-    "spec": {
-        "containers": [{"name": "none", "image": "none"}],
-        "nodeSelector": {"no-such": "node"},
-    },
-}
 
 
 @pytest.fixture
@@ -262,36 +250,3 @@ def test_where_nothing_decommissions_executors_are_killed_while_idle(
         assert failed_tasks(spark) == failed
         query.stop()
         assert check_each_record_counted_once(spark, tmp_path) > 0
-
-
-@pytest.mark.usefixtures("query")
-def test_a_rescale_is_an_event_on_the_pod_of_the_driver(bed: Testbed, spark: SparkSession) -> None:
-    if not bed.cluster.master_url.startswith("k8s:"):
-        pytest.skip("only Kubernetes has Events")
-    driver = Driver(spark)
-    client, name = driver.kubernetes_client(), "driver-of-a-test"
-    pod = client.resource(json.dumps(POD)).inNamespace("default").create()
-
-    def rescales() -> list[tuple[str, int]]:
-        """Messages and counts of the Events that `kubectl describe` would select."""
-        listed: Any = client.v1().events().inNamespace("default").list().getItems()
-        return [
-            (str(each.getMessage()), int(each.getCount()))
-            for each in listed
-            if str(each.getInvolvedObject().getUid()) == str(pod.getMetadata().getUid())
-            and str(each.getReason()) == "Rescale"
-        ]
-
-    driver.context.conf().set(POD_NAME, name)
-    dial = Dial(1)
-    try:
-        with attached(spark, dial):
-            come_to(spark, 1)
-            for size in 2, 1:
-                dial.executors = size
-                come_to(spark, size)
-            wait_until(lambda: [count for _, count in rescales()] == [2], 60.0, "no event came")
-        assert "2 -> 1 executors" in rescales()[0][0]
-    finally:
-        driver.context.conf().remove(POD_NAME)
-        client.pods().inNamespace("default").withName(name).delete()
