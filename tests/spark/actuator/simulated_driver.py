@@ -23,6 +23,7 @@ class SimulatedDriver(Driver):
         self.waits: list[str] = []
         self.busy = False
         self.obeys = True
+        self.why = ""
         self.calls: list[tuple[str, ...]] = []
         self._born = executors
 
@@ -57,6 +58,9 @@ class SimulatedDriver(Driver):
             self.requested = max(0, (self.requested or 0) - len(chosen))
         self.going |= set(chosen)
         return chosen
+
+    def why_pending(self) -> str:
+        return self.why
 
     def runs_a_job(self) -> bool:
         return self.busy

@@ -17,6 +17,8 @@ EACH_LOOK = Patience(
     look_every_s=1.0, quiet_s=60.0, leave_s=90.0, arrive_s=120.0, ask_again_s=600.0
 )
 
+MORE_WORKERS = HOW_TO_GET_MORE["standalone"]
+
 
 class Bed:
     """An actuator on a simulated driver, with a clock and a query whose batches are counted."""
@@ -274,10 +276,7 @@ def test_a_cluster_that_has_no_more_says_so_once_and_more_is_refused_until_later
     bed.driver.give()
     bed.pass_s(300)
     said = [each.message for each in caplog.records if each.levelno == logging.WARNING]
-    assert said == [
-        "the fleet is 3 of 5 executors after 120 s: add workers, raise spark.cores.max, "
-        "or lower max"
-    ]
+    assert said == [f"the fleet is 3 of 5 executors after 120 s: {MORE_WORKERS}"]
     accepted, text = bed.apply(6)
     assert not accepted
     assert text.startswith("the cluster gave only 3 executors: add workers")
@@ -285,6 +284,20 @@ def test_a_cluster_that_has_no_more_says_so_once_and_more_is_refused_until_later
     assert bed.apply(4)[0]
     bed.pass_s(700)
     assert bed.apply(6)[0]
+
+
+def test_what_kubernetes_says_of_pods_that_wait_is_said_soon_and_in_the_refusal(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    bed = Bed(2, room=3)
+    bed.driver.why = "0/2 nodes are available: 2 Insufficient cpu."
+    bed.apply(5)
+    bed.driver.give()
+    bed.pass_s(12)
+    assert caplog.messages == [f"2 executors did not come: {bed.driver.why}"]
+    bed.pass_s(120)
+    assert caplog.messages[1].endswith(f" after 120 s: {bed.driver.why}; {MORE_WORKERS}")
+    assert f"only 3 executors: {bed.driver.why}; add workers" in bed.apply(6)[1]
 
 
 def test_a_cluster_that_still_gives_one_by_one_is_not_held_to_have_no_more(

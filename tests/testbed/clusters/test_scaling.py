@@ -149,6 +149,8 @@ def test_without_room_the_ceiling_is_learned_and_said(
         dial.executors = 6
         come_to(spark, 4)
         wait_until(lambda: "the fleet is 4 of 6 executors" in caplog.text, UP_S, "no warning")
+        if bed.cluster.master_url.startswith("k8s:"):
+            assert "Insufficient cpu" in caplog.text
         dial.executors = 2
         with measured(bed, "no room: from 6 wanted to 2 executors, gone"):
             come_to(spark, 2)

@@ -31,6 +31,7 @@ class Patience(Struct, frozen=True):
     #: executors can only be killed, there is no limit.
     quiet_s: float = 60.0
     leave_s: float = 90.0  #: For a decommissioned executor, before it is killed once it is idle.
+    explain_s: float = 10.0  #: For executors, before Kubernetes is asked what keeps them.
     arrive_s: float = 120.0  #: For executors, before the cluster is taken to have no more.
     ask_again_s: float = 600.0  #: Until more executors are requested again after that.
 
@@ -72,6 +73,7 @@ class SparkActuator:
         self._surplus_since_s: float | None = None
         self._short_since_s: float | None = None
         self._came, self._came_at_s = 0, 0.0
+        self._why_short: str | None = None  # not asked yet
         self.ceiling: int | None = None  #: All that the cluster has, if that is no room for more.
         self._ceiling_at_s = self._next_look_at_s = 0.0
         self._has_failed = False
@@ -261,14 +263,20 @@ class SparkActuator:
             return
         if self._short_since_s is None:
             self._short_since_s = self._came_at_s = now_s
+            self._why_short = None
         elif active > self._came:
             self._came_at_s = now_s
         self._came = active
+        if self._why_short is None and now_s - self._came_at_s >= self._patience.explain_s:
+            self._why_short = ""
+            if why := self._driver.why_pending():
+                self._why_short = f"{why}; "
+                log.warning("%s did not come: %s", executors(target - active), why)
         if self.ceiling is None and now_s - self._came_at_s >= self._patience.arrive_s:
             self.ceiling, self._ceiling_at_s = active, now_s
             log.warning(
-                "the fleet is %d of %d executors after %.0f s: %s",
-                *(active, target, now_s - self._short_since_s, self._advice),
+                "the fleet is %d of %d executors after %.0f s: %s%s",
+                *(active, target, now_s - self._short_since_s, self._why_short, self._advice),
             )
 
     def _beyond_ceiling(self, target: int, now_s: float) -> str:
@@ -279,7 +287,7 @@ class SparkActuator:
         if now_s - self._ceiling_at_s >= self._patience.ask_again_s:
             self.ceiling = self._short_since_s = None
             return ""
-        return f"the cluster gave only {executors(ceiling)}: {self._advice}"
+        return f"the cluster gave only {executors(ceiling)}: {self._why_short or ''}{self._advice}"
 
 
 def choose_leaving(

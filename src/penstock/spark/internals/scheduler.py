@@ -122,6 +122,19 @@ class Scheduler(JavaSide):
         path = self.jvm.org.apache.hadoop.fs.Path(place)
         return bool(path.getFileSystem(self.context.hadoopConfiguration()).exists(path))
 
+    def why_pending(self) -> str:
+        """What Kubernetes says of an executor that no node has room for; empty if there is none."""
+        if not self.master().startswith("k8s://"):
+            return ""
+        namespace = self.conf("spark.kubernetes.namespace", "default")
+        pods = self.kubernetes_client().pods().inNamespace(namespace)
+        own = pods.withLabel("spark-app-selector", self.context.applicationId())
+        for pod in own.list().getItems():
+            for each in pod.getStatus().getConditions():
+                if str(each.getReason()) == "Unschedulable":
+                    return str(each.getMessage())
+        return ""
+
     def kubernetes_client(self) -> Any:
         """Spark's own client of the Kubernetes API; Scala gives the field a name of its own."""
         for field in self.backend.getClass().getDeclaredFields():
