@@ -26,7 +26,7 @@ from penstock.observe.notices import JsonLines, Notice, notices, show_log
 from penstock.settings.header import journal_header
 from penstock.settings.policy_spec import rewire, wire
 from penstock.settings.toml import JournalSettings, Mode, Settings
-from penstock.spark.actuator.actuator import Patience, SparkActuator
+from penstock.spark.actuator.actuator import PATIENCE_ON, Patience, SparkActuator
 from penstock.spark.actuator.admission import Admission
 from penstock.spark.application import (
     Missing,
@@ -301,7 +301,7 @@ class ScalingLoop:
             self._committed_batches,
             can_decommission=not missing.decommission,
             limits=self.spec.limits,
-            patience=self._patience,
+            patience=self._patience or PATIENCE_ON.get(application.manager),
             advice=HOW_TO_GET_MORE[application.manager],
             failures=application.failure_limit,
         )

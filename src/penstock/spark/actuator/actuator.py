@@ -36,6 +36,10 @@ class Patience(Struct, frozen=True):
     ask_again_s: float = 600.0  #: Until more executors are requested again after that.
 
 
+#: By cluster manager, where it is not the usual one: a node may have to be added first.
+PATIENCE_ON = {"kubernetes": Patience(arrive_s=300.0)}
+
+
 class SparkActuator:
     """Keeps the fleet of one application at the last target.
 
