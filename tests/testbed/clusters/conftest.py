@@ -24,10 +24,12 @@ from penstock.testbed import Testbed
 from penstock.testbed.clusters import ClusterKind, kube_build
 from penstock.testbed.keeper import descendants
 from tests.drivers import end_driver
+from tests.spark import test_attach
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+UP_S = 240.0
 NOT_BUILT = pytest.StashKey[str]()
 ROCKSDB = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
 
@@ -57,6 +59,12 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
         reason = f"no time is left for tests on clusters ({UNTIL})"
     if reason:
         pytest.skip(reason)
+
+
+@pytest.fixture(autouse=True)
+def patience(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Executors come slower from these than from a standalone cluster."""
+    monkeypatch.setattr(test_attach, "UP_S", UP_S)
 
 
 @pytest.fixture(

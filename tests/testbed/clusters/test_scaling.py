@@ -27,7 +27,7 @@ from tests.spark.test_attach import (
     last_batch,
     settled,
 )
-from tests.testbed.clusters.conftest import session_on
+from tests.testbed.clusters.conftest import UP_S, session_on
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -39,7 +39,6 @@ pytestmark = [
     pytest.mark.filterwarnings("ignore:unclosed:ResourceWarning"),
 ]
 
-UP_S = 120.0
 #: Kubernetes leaves the pods of a silent node as they are; Spark's own timeout is 120 s.
 LOST_S = 240.0
 KEYS = 50
