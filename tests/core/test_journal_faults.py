@@ -205,6 +205,22 @@ def test_a_journal_that_somebody_cuts_while_it_is_written_keeps_whole_lines(
     assert read_header(path) == OTHER
 
 
+def test_of_long_lines_the_last_are_read_at_a_restart_and_none_between_is_missing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "run.jsonl"
+    with FileJournal(path, OTHER, max_bytes=1500) as journal:
+        for number in range(40):
+            journal.write(turn(float(number)))
+    everything = [step.at_s for step in read_tail(path)]
+    assert len(everything) > 10
+    for limit in range(0, 8000, 250):
+        monkeypatch.setattr("penstock.core.journal.TAIL_BYTES", limit)
+        found = [step.at_s for step in read_tail(path)]
+        assert 1 <= len(found) <= max(1, limit // 50)
+        assert found == everything[-len(found) :]
+
+
 def test_a_folder_in_place_of_the_journal_is_an_error_that_passes(tmp_path: Path) -> None:
     path = tmp_path / "run.jsonl"
     with FileJournal(path) as journal:

@@ -31,6 +31,9 @@ FORMAT = "penstock-journal"
 VERSION = 1
 #: The files that a store has of one application; together they are one journal.
 PART = re.compile(r"\d{8}T\d{6}-\d{4}(-\d{12})?\.jsonl")
+#: How much of a journal is read at a restart: all that counts of a usual one, and the last hour of
+#: one with a thousand executors, which would take gigabytes of memory otherwise.
+TAIL_BYTES = 32 * 1024 * 1024
 _FIRST_WORDS = f'{{"format":"{FORMAT}"'.encode()
 
 #: How much is forced to disk, not only to the operating system: each line, or those of a rescale.
@@ -339,12 +342,19 @@ def read_tail(path: Path, count: int = HISTORY_SNAPSHOTS) -> Iterator[Step]:
 
 
 def _tail(paths: Iterable[Path], count: int) -> Iterator[Step]:
-    tails = []
+    tails, left = [], TAIL_BYTES
     for file in paths:
-        tail = deque(_lines(file), maxlen=count)
+        tail: deque[tuple[int, bytes]] = deque()
+        is_cut = False
+        for line in _lines(file):
+            tail.append(line)
+            left -= len(line[1])
+            while len(tail) > count or (left < 0 and len(tail) > 1):
+                left += len(tail.popleft()[1])
+                is_cut = True
         tails.append((file, tail))
         count -= len(tail)
-        if count <= 0:
+        if is_cut or count <= 0 or left <= 0:
             break
     for file, tail in reversed(tails):
         yield from files.decode_lines(file, tail, decode_step, "a step", skip_damaged=True)

@@ -12,7 +12,7 @@ from itertools import islice
 from typing import Any, TypeVar
 
 import msgspec
-from msgspec import Struct
+from msgspec import Struct, structs
 
 from penstock.core.model import Limits, Snapshot, Step
 
@@ -22,9 +22,16 @@ SnapshotMetric = Callable[[Snapshot], float | None]  #: ``None`` where it was no
 #: How much past is kept: enough for the longest window that any rule looks back on.
 HISTORY_SNAPSHOTS = 4096
 HISTORY_RESCALES = 256
+#: Samples of executors and operators that are kept, about 90 MB; older snapshots go without. Up to
+#: 45 executors with 3 operators all have theirs.
+HISTORY_SAMPLES = 200_000
 DAY_S = 86_400.0
 #: A longer gap between two readings is that of a driver that was down: its fleet was not paid for.
 LONGEST_GAP_S = 600.0
+
+
+def _samples(snapshot: Snapshot) -> int:
+    return len(snapshot.executors) + len(snapshot.operators)
 
 
 class Rescale(Struct, frozen=True, gc=False):
@@ -46,7 +53,8 @@ class Knowledge:
     """Snapshots, rescales and recommendations of the past, the policy's memory, the limits."""
 
     __slots__ = (
-        "history", "last_step", "limits", "now_s", "paid_today_s", "recommendations", "rescales",
+        "_detailed", "_samples", "history", "last_step", "limits", "now_s", "paid_today_s",
+        "recommendations", "rescales",
     )  # fmt: skip
 
     def __init__(self, limits: Limits | None = None) -> None:
@@ -55,6 +63,7 @@ class Knowledge:
         self.now_s: float = 0.0  #: Time of the turn that is being taken.
         #: Snapshots, oldest first; while a policy decides, the last one is the one it is given.
         self.history: deque[Snapshot] = deque(maxlen=HISTORY_SNAPSHOTS)
+        self._detailed = self._samples = 0  # the newest snapshots with all samples; those samples
         #: Accepted changes of the target, oldest first.
         self.rescales: deque[Rescale] = deque(maxlen=HISTORY_RESCALES)
         #: What the policy asked for at each turn, before the guards, oldest first.
@@ -83,7 +92,19 @@ class Knowledge:
             since_s = max(last.at_s, midnight_s, snapshot.at_s - LONGEST_GAP_S)
             paid = max(last.fleet.target, last.fleet.registered)
             self.paid_today_s += paid * max(0.0, snapshot.at_s - since_s)
+        if self._detailed == HISTORY_SNAPSHOTS:
+            self._forget_samples()  # of the one that the new one pushes out
         self.history.append(snapshot)
+        self._detailed, self._samples = self._detailed + 1, self._samples + _samples(snapshot)
+        while self._samples > HISTORY_SAMPLES and self._detailed > 1:
+            self._forget_samples()
+
+    def _forget_samples(self) -> None:
+        """Of the oldest snapshot that has them; what it says of the whole job stays."""
+        place = len(self.history) - self._detailed
+        old = self.history[place]
+        self._detailed, self._samples = self._detailed - 1, self._samples - _samples(old)
+        self.history[place] = structs.replace(old, executors=(), operators=())
 
     def remember(self, step: Step) -> None:
         """Take in what was decided and done (controller only)."""
