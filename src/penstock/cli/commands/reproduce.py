@@ -23,16 +23,8 @@ from penstock.lab.experiments.process_pool import ItemRunner
 from penstock.lab.experiments.sweep import ResumeFile, check_table, write_table
 from penstock.lab.studies import STUDIES, check_lab_extra
 from penstock.lab.studies import reproduce as run_again
+from penstock.lab.studies import study as kinds
 from penstock.lab.studies.skeleton import Bench, KeptResult, prose
-from penstock.lab.studies.study import (
-    Calibration,
-    Claim,
-    Comparison,
-    Distance,
-    Number,
-    Study,
-    StudyRow,
-)
 
 
 def reproduce(
@@ -77,7 +69,7 @@ def reproduce(
                 show(found, console())
                 console().print(f"{file_size(page)}\n")
     if rows is not None:
-        write_table(rows, StudyRow, [row for one in studies for row in one.rows])
+        write_table(rows, kinds.StudyRow, [row for one in studies for row in one.rows])
     if json:
         print_json(studies if study == "all" else studies[0])
     held = not any(claim.holds is False for one in studies for claim in one.claims)
@@ -121,7 +113,7 @@ def _runner(on: str, master: str | None) -> Iterator[ItemRunner | None]:
         yield items_on_spark(spark)
 
 
-def _run(name: str, bench: Bench) -> Study:
+def _run(name: str, bench: Bench) -> kinds.Study:
     stage = "starting"
 
     def say(text: str) -> None:
@@ -144,7 +136,7 @@ def _run(name: str, bench: Bench) -> Study:
             raise
 
 
-def show(study: Study, screen: Console) -> None:
+def show(study: kinds.Study, screen: Console) -> None:
     """The whole study for people: tables, claims, how near, and what the engine was fitted on."""
     screen.print(Text(study.title, style="bold"))
     screen.print(study.protocol, markup=False)
@@ -164,7 +156,7 @@ def show(study: Study, screen: Console) -> None:
     screen.print(Text(f"source: {study.source}", style="dim"))
 
 
-def _side_by_side(table: Comparison) -> Table:
+def _side_by_side(table: kinds.Comparison) -> Table:
     shown = Table(title=table.title, title_justify="left", box=None, pad_edge=False)
     shown.add_column("", no_wrap=True)
     for metric in table.metrics:
@@ -177,7 +169,7 @@ def _side_by_side(table: Comparison) -> Table:
     return shown
 
 
-def _claims(claims: tuple[Claim, ...]) -> Table:
+def _claims(claims: tuple[kinds.Claim, ...]) -> Table:
     said = Column("what the paper says, and what was found", overflow="fold")
     shown = Table("", "", said, title="claims", title_justify="left", box=None, pad_edge=False)
     for claim in claims:
@@ -189,7 +181,7 @@ def _claims(claims: tuple[Claim, ...]) -> Table:
     return shown
 
 
-def _distances(distances: tuple[Distance, ...]) -> Table:
+def _distances(distances: tuple[kinds.Distance, ...]) -> Table:
     numbers = (Column("", justify="right"), Column("aim", justify="right"))
     shown = Table("", *numbers, title="how near", title_justify="left", box=None, pad_edge=False)
     for each in distances:
@@ -198,7 +190,7 @@ def _distances(distances: tuple[Distance, ...]) -> Table:
     return shown
 
 
-def _print_calibration(calibration: Calibration, screen: Console) -> None:
+def _print_calibration(calibration: kinds.Calibration, screen: Console) -> None:
     screen.print(Text(f"engine for {calibration.job}: {calibration.text}"))
     found = ", ".join(f"{name} {value:.4g}" for name, value in calibration.fitted.items())
     screen.print(Text(f"  found: {found}", style="dim"))
@@ -207,5 +199,5 @@ def _print_calibration(calibration: Calibration, screen: Console) -> None:
         screen.print(f"  off on what was held back: {off}", markup=False)
 
 
-def _number(value: Number, decimals: int) -> str:
+def _number(value: kinds.Number, decimals: int) -> str:
     return "-" if value is None else f"{value:.{decimals}f}"

@@ -28,15 +28,8 @@ import msgspec
 from msgspec import Struct
 
 from penstock.core.errors import ConfigError, PenstockError
+from penstock.lab.experiments import sweep
 from penstock.lab.experiments.process_pool import ItemRunner, Progress
-from penstock.lab.experiments.sweep import (
-    NO_INFLUENCE,
-    CellRunner,
-    OnRow,
-    columns,
-    influential_files,
-    trace_files,
-)
 from penstock.lab.experiments.tournament import Cell, Row
 
 if TYPE_CHECKING:
@@ -53,12 +46,12 @@ NO_ROOM = "no executor has started a run: has the cluster room for one?"
 Sent = tuple[int, Any]
 
 
-def on_spark(session: SparkSession) -> CellRunner:
+def on_spark(session: SparkSession) -> sweep.CellRunner:
     """Runs cells on the cluster of a session."""
-    _send_code(session, NO_INFLUENCE)
+    _send_code(session, sweep.NO_INFLUENCE)
     context = session.sparkContext
 
-    def run(work: Callable[[Cell], Row], cells: Sequence[Cell], on_row: OnRow) -> None:
+    def run(work: Callable[[Cell], Row], cells: Sequence[Cell], on_row: sweep.OnRow) -> None:
         traces = context.broadcast(read_traces(cells))
 
         def play(cell: Cell) -> Row:
@@ -72,7 +65,7 @@ def on_spark(session: SparkSession) -> CellRunner:
 
 def items_on_spark(session: SparkSession) -> ItemRunner:
     """Runs the items of a study on the cluster of a session, results in their order."""
-    _send_code(session, [name for name in NO_INFLUENCE if name != "studies"])
+    _send_code(session, [name for name in sweep.NO_INFLUENCE if name != "studies"])
 
     def run(work: Callable[[Any], Any], items: Sequence[Any], progress: Progress) -> list[Any]:
         results: dict[int, Any] = {}
@@ -166,11 +159,11 @@ def _list_accumulator() -> Any:
     return ListAccumulator()
 
 
-def packed(directory: Path, without: Sequence[str] = NO_INFLUENCE) -> Path:
+def packed(directory: Path, without: Sequence[str] = sweep.NO_INFLUENCE) -> Path:
     """Penstock as an archive that Python imports from, compiled so that it starts quickly."""
     path = directory / f"{directory.name}.zip"  # a session refuses two of one name
     with zipfile.ZipFile(path, "w") as archive:
-        for within, source in influential_files(without):
+        for within, source in sweep.influential_files(without):
             archive.write(source, within)
             if source.suffix != ".py":
                 continue
@@ -185,19 +178,19 @@ def packed(directory: Path, without: Sequence[str] = NO_INFLUENCE) -> Path:
 def read_traces(cells: Sequence[Cell]) -> dict[str, bytes]:
     """The files that the loads of the cells are read from."""
     workloads = dict.fromkeys(cell.scenario.workload for cell in cells)
-    return {file: Path(file).read_bytes() for load in workloads for file in trace_files(load)}
+    return {file: Path(file).read_bytes() for load in workloads for file in sweep.trace_files(load)}
 
 
 def localized(cell: Cell, traces: dict[str, bytes]) -> Cell:
     """The cell with each of its traces where this machine has it."""
     text = cell.scenario.workload
-    if not (files := trace_files(text)):
+    if not (files := sweep.trace_files(text)):
         return cell
     places = {file: _placed(traces[file]) for file in files}
     for file, place in places.items():
         for before in ("trace:", "file="):
             text = text.replace(f"{before}{file}", f"{before}{place}")
-    if set(trace_files(text)) != set(places.values()):
+    if set(sweep.trace_files(text)) != set(places.values()):
         raise ConfigError(
             f"the traces of '{cell.scenario.workload}' cannot be sent to a cluster: "
             "write each as trace:FILE, with no name that begins with another"
@@ -218,7 +211,7 @@ def _placed(content: bytes) -> str:
 
 def frame(spark: SparkSession, rows: Sequence[Struct], kind: type[Struct] = Row) -> DataFrame:
     kinds = {str: "string", int: "bigint", float: "double"}
-    schema = ", ".join(f"{name} {kinds[kind]}" for name, kind in columns(kind).items())
+    schema = ", ".join(f"{name} {kinds[kind]}" for name, kind in sweep.columns(kind).items())
     return spark.createDataFrame([msgspec.structs.astuple(row) for row in rows], schema)
 
 
