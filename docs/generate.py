@@ -20,8 +20,7 @@ from penstock.policies.documentation import documentation, parameters
 from penstock.simulation.faults import FAULTS
 from penstock.simulation.workloads.expressions import NAMED
 from penstock.simulation.workloads.workload import WORKLOADS
-from penstock.testbed.jobs.benchmark_jobs import JOBS, NOT_EXPRESSIBLE
-from penstock.testbed.jobs.job import BenchmarkJob
+from penstock.testbed.jobs.benchmark_jobs import JOBS, NOT_EXPRESSIBLE, BenchmarkJob
 
 HERE = Path(__file__).parent
 ROOT = HERE.parent

@@ -13,8 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from penstock.testbed.jobs.benchmark_jobs import JOBS
-from penstock.testbed.jobs.job import BenchmarkJob
+from penstock.testbed.jobs.benchmark_jobs import JOBS, BenchmarkJob
 from penstock.testbed.jobs.nexmark_events import NexmarkEvents
 from penstock.testbed.jobs.timeline import Timeline
 from penstock.testbed.jobs.wordcount import TextLines

@@ -7,8 +7,7 @@ from rich.table import Column, Table
 from penstock.cli.options import about
 from penstock.cli.output import console, facts_table, print_json
 from penstock.observe.formatting import rate
-from penstock.testbed.jobs.benchmark_jobs import JOBS, NOT_EXPRESSIBLE, find_job
-from penstock.testbed.jobs.job import BenchmarkJob
+from penstock.testbed.jobs.benchmark_jobs import JOBS, NOT_EXPRESSIBLE, BenchmarkJob, find_job
 
 #: What `--json` says of a job under the names of its fields.
 FACTS = ("summary", "origin", "dataflow", "streams", "state", "output_mode", "settings", "packages")
