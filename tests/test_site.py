@@ -11,6 +11,8 @@ from pathlib import Path
 
 import pytest
 
+from penstock.policies import POLICIES
+
 ROOT = Path(__file__).parents[1]
 
 
@@ -60,6 +62,7 @@ def test_search_knows_every_page_of_the_navigation(site: Path) -> None:
     pages = re.findall(r": ([\w/-]+)\.md$", (ROOT / "mkdocs.yml").read_text("utf-8"), re.MULTILINE)
     assert len(pages) > 30
     expected = {"" if page == "index" else f"{page.removesuffix('/index')}/" for page in pages}
+    expected |= {f"policies/{name}/" for name in POLICIES}
     assert expected <= known
 
 
