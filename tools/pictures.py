@@ -151,10 +151,15 @@ def doctor(place: Path, _: Path) -> None:
 
 
 def lapse(_: Path, demo: Path) -> None:
+    _keep("demo.svg", demo_lapse(demo))
+
+
+def demo_lapse(demo: Path) -> str:
+    """The time-lapse of a demo."""
     steps = read_last_run(demo)[1]
     length_s = steps[-1].at_s - steps[0].at_s
     title = f"penstock demo: {length_s / 60:.0f} minutes on real Spark in {LAPSE_S:.0f} s"
-    _keep("demo.svg", timelapse(steps, title, SLO_S))
+    return timelapse(steps, title, SLO_S)
 
 
 def report(place: Path, demo: Path) -> None:
