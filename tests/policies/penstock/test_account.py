@@ -212,6 +212,15 @@ def test_what_was_inferred_from_durations_is_dropped_when_stages_are_measured() 
     assert learn(known, structs.replace(seen, at_s=job.at_s + 4.0), job.before) == known
 
 
+def test_a_job_of_many_batches_is_not_in_doubt_because_its_fleet_has_changed() -> None:
+    """After a change six measurements count; batches of 40 sizes have told overhead from work."""
+    stage = StageCost(12, overhead_s=0.1, last_size=100.0, last_took_s=0.2, count=40.0)
+    known = CapacityEstimate(
+        work_s=1e-3, fixed_s=0.5, samples=6.0, stages=(stage,), has_stages=True
+    )
+    assert Capacity(known, 1).doubt == pytest.approx(0.3 / 40.0)
+
+
 def test_executors_that_have_just_started_leave_the_capacity_in_doubt() -> None:
     """Executors that are 21 to 33 s old are cold to 0.50 to 0.33, old ones are not."""
 

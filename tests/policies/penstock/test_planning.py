@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import dataclasses
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -23,7 +25,10 @@ from penstock.policies.penstock.dynamic_program import (
     late_share,
     measured_lag_s,
     solve,
+    undo_cost,
 )
+from penstock.policies.penstock.planning import BINS, compare
+from tests.policies.penstock.test_explanation import inputs
 
 SIZES = np.arange(1.0, 9.0)
 PRICES = Prices(late_s=80.0, move=60.0, mean_rps=40_000.0)
@@ -164,6 +169,37 @@ def test_a_move_that_pays_is_not_put_off_because_it_makes_records_late() -> None
     # 11 s of hold-up are over the SLO whether it is taken now or later.
     plan = planned(flow(11.0), [28e3] * 20)
     assert best(plan, settled(8, 0.0), 28e3) < 8
+
+
+def test_a_shrink_has_to_save_what_the_batch_that_waits_for_executors_will_lose() -> None:
+    """Four executors for a load that three carry, in a plan of 10 min: one fewer saves 600.
+
+    If growing holds a batch up for 6 s, one of 8 s follows, of whose records 2 - 10/8 are late:
+    8 x 0.75 x 80 = 480. With 9 s it is 11 x 1 x 80 = 880, and the fleet stays.
+    """
+    lost = {6.0: 480.0, 9.0: 880.0}
+    for held_up_s, undo in lost.items():
+        job = replace(batches(), rescale_s=held_up_s, shrink_s=0.0)
+        assert undo_cost(job, PRICES) == pytest.approx(undo, rel=1e-4)
+        assert best(planned(job, [20e3] * 20), settled(4), 20e3) == 3
+        prices = replace(PRICES, undo=undo)
+        plan = solve(job, prices, LoadScenarios(np.full((1, 20), 20e3)), STEPS_S)
+        assert best(plan, settled(4), 20e3) == (3 if held_up_s == 6.0 else 4)
+    assert undo_cost(replace(batches(), rescale_s=2.0), PRICES) == 0.0
+    assert undo_cost(flow(rescale_s=30.0), PRICES) == 0.0
+
+
+@pytest.mark.parametrize(("grow_s", "cheapest"), [(1.0, 2), (9.0, 3)])
+def test_where_growing_holds_batches_up_the_policy_keeps_what_it_has(
+    grow_s: float, cheapest: int
+) -> None:
+    """1,200/s on three executors that do 1,000/s each; bins of 3 s, so that a plan has 95 s."""
+    seen = dataclasses.replace(
+        inputs(1_200.0, mean_rps=[1_200.0] * BINS, target=3, lag_s=2.0),
+        trigger_s=2.0, rescale_s=grow_s, bin_s=3.0,
+    )  # fmt: skip
+    sizes = [2, 3, 4]
+    assert sizes[int(np.argmin(compare(seen, sizes).cost_s))] == cheapest
 
 
 def test_who_is_late_grows_beyond_what_the_load_needs() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import pytest
+from msgspec.structs import replace
 
 from penstock.core.knowledge import Rescale
 from penstock.core.model import Batch, ExecutorSample, Fleet, Snapshot
@@ -19,7 +20,7 @@ from penstock.policies.penstock.rescaling import (
 from penstock.policies.penstock.rescaling import learn_hold_up as learn_line
 
 #: 100 us of a core for each record: four executors of one core carry about 39 k/s.
-KNOWN = CapacityEstimate(work_s=1e-4, fixed_s=0.0)
+KNOWN = CapacityEstimate(work_s=1e-4, fixed_s=0.0, samples=9.0)
 ASKED_S = 100.0
 
 
@@ -55,6 +56,21 @@ def test_what_growing_was_good_for_is_judged_when_it_has_settled() -> None:
     assert learn_growth(judged, KNOWN, Snapshot(180.0, four), asked, 60.0) == judged
     again = [*asked, Rescale(200.0, 4, 6)]
     assert learn_growth(judged, slower, Snapshot(210.0, Fleet(6, 4, 4)), again, 60.0).gain is None
+
+
+def test_growing_is_not_judged_by_what_one_batch_had_promised() -> None:
+    """One small batch says 1.7 k/s for two executors, the next ones 587/s: that is no verdict."""
+    asked = [Rescale(ASKED_S, 1, 2)]
+    vague = CapacityEstimate(work_s=1.1e-3, fixed_s=0.4, samples=1.0)
+    begun = learn_growth(Growth(), vague, Snapshot(110.0, Fleet(2, 1, 1)), asked, 60.0)
+    later = CapacityEstimate(work_s=3.3e-3, fixed_s=0.4, samples=6.0, executors=2)
+    two = Snapshot(170.0, Fleet(2, 2, 2))
+    assert learn_growth(begun, later, two, asked, 60.0).gain is None
+    sure = replace(vague, samples=9.0)
+    begun = learn_growth(Growth(), sure, Snapshot(110.0, Fleet(2, 1, 1)), asked, 60.0)
+    gain = learn_growth(begun, later, two, asked, 60.0).gain
+    assert gain is not None
+    assert gain < 0.0
 
 
 def learn_hold_up(

@@ -83,7 +83,7 @@ class Capacity(Struct, frozen=True, gc=False):
     def doubt(self) -> float:
         """The part by which it may be higher than believed: it was measured cold, or seldom."""
         first = FIRST_DOUBT if self.track.has_stages else BARE_DOUBT
-        seldom = first / max(1.0, self.track.samples)
+        seldom = first / max(1.0, self.track.measurements)
         return seldom + COLD_EXCESS * self.track.cold if self.track.fixed_s else 0.0
 
     def fixed_s(self, executors: int) -> float:

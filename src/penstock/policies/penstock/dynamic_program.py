@@ -149,10 +149,19 @@ class Prices(Struct, frozen=True):
     late_s: float  #: A second of arrivals at the mean load that come out late.
     move: float  #: To start or remove one executor.
     mean_rps: float
+    undo: float = 0.0  #: What is lost when a fleet that has shrunk has to grow again.
 
     @property
     def late_record(self) -> float:
         return self.late_s / max(self.mean_rps, 1e-6)
+
+
+def undo_cost(job: JobModel, prices: Prices) -> float:
+    """What a shrink has to save: the late records of the batch that waits for executors again."""
+    if job.trigger_s is None:
+        return 0.0
+    held_up_s = job.floor_s + job.rescale_s
+    return prices.late_s * held_up_s * float(late_share(job, np.array([held_up_s]))[0])
 
 
 class LoadScenarios(Struct, frozen=True):
@@ -240,7 +249,7 @@ def solve(
     }
     stay, grow, shrink = (after[held_up_s] for held_up_s in held_ups_s)
     end_late = _end_lateness(job, lags_s, late_price, lengths_s)
-    grow_cost, shrink_cost = _move_costs(sizes, prices.move)
+    grow_cost, shrink_cost = _move_costs(sizes, prices)
 
     shape = len(loads), len(sizes), len(lags_s)
     first = (np.arange(shape[0] * shape[1]) * shape[2]).reshape(shape[0], shape[1], 1)
@@ -289,11 +298,11 @@ def _end_lateness(job: JobModel, lags_s: Array, late_price: Array, lengths_s: Ar
     return np.zeros_like(half) if job.trigger_s is None else half
 
 
-def _move_costs(sizes: Array, price: float) -> tuple[Array, Array]:
+def _move_costs(sizes: Array, prices: Prices) -> tuple[Array, Array]:
     """The cost of growing and of shrinking, [scenario, to, from, lag]; infinite the other way."""
-    gap = price * np.abs(sizes[:, None] - sizes[None, :])
+    gap = prices.move * np.abs(sizes[:, None] - sizes[None, :])
     to, before = np.arange(len(sizes))[:, None], np.arange(len(sizes))[None, :]
-    grow, shrink = np.where(to > before, gap, np.inf), np.where(to < before, gap, np.inf)
+    grow, shrink = np.where(to > before, gap, np.inf), np.where(to < before, gap + prices.undo, np.inf)
     return grow[None, :, :, None], shrink[None, :, :, None]
 
 
@@ -316,6 +325,7 @@ def planned_sizes(plan: CostToGo, size: int, lag_s: float, steps_s: Sequence[flo
         value = plan.values[step + 1][0] + plan.end_late[step][0]
         low, high = value[all_sizes, place], value[all_sizes, place + 1]
         cost = sizes * length_s + np.abs(move_cost - move_cost[here]) + late
+        cost[:here] += plan.prices.undo
         here = int(np.argmin(cost + low + (high - low) * part))
         end_s = lags_s[place[here]] + (lags_s[place[here] + 1] - lags_s[place[here]]) * part[here]
         lag_s = max(float(lags_s[0]), lag_s + float(end_s - lags_s[near]))
@@ -359,7 +369,9 @@ def first_costs(
     value, columns = plan.values[step], np.arange(len(sizes))
     rows = np.arange(len(lag_s))[:, None]
     low, high = value[rows, columns, place], value[rows, columns, place + 1]
-    cost = sizes * start.startup_s + plan.prices.move * np.abs(sizes - start.target)
+    prices = plan.prices
+    cost = sizes * start.startup_s + prices.move * np.abs(sizes - start.target)
+    cost = cost + prices.undo * (sizes < start.target)
     return np.asarray(cost + late_cost + low + (high - low) * part)
 
 

@@ -47,6 +47,11 @@ class CapacityEstimate(Struct, frozen=True, gc=False, omit_defaults=True):
     cold: float = 0.0  #: How new the executors were that it was measured on: 1 is just started.
     has_stages: bool = False  #: Whether it comes from measured stages.
 
+    @property
+    def measurements(self) -> float:
+        """How often it was measured at any size: many small batches are enough."""
+        return max(self.samples, min((one.count for one in self.stages), default=0.0))
+
 
 class WorkMeasurement(NamedTuple):
     """The work of a record by one measurement, at a size where a core-second takes `wave_s`.

@@ -273,9 +273,7 @@ class Penstock:
     def _checked(self, decision: Decision, snapshot: Snapshot, memory: PenstockMemory) -> Decision:
         """The decision, unless too little is known to shrink, or growing has not helped lately."""
         target, best, growth = snapshot.fleet.target, decision.target_executors, memory.growth
-        # Small batches are worth little each, but many of them are enough.
-        batches = min((one.count for one in memory.track.stages), default=0.0)
-        samples = max(memory.track.samples, batches)
+        samples = memory.track.measurements
         if best < target and samples < FEWEST_SAMPLES:
             text = f"the capacity is known from {samples:.0f} measurements: no shrinking"
             return decision.limited_to(target, Reason("capacity_unsure", text))

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 
 import numpy as np
 from msgspec import Struct
+from msgspec.structs import replace
 
 from penstock.core.model import Batch, Limits, Snapshot
 from penstock.policies.penstock.capacity import Capacity
@@ -23,6 +24,7 @@ from penstock.policies.penstock.dynamic_program import (
     StartState,
     first_costs,
     solve,
+    undo_cost,
 )
 from penstock.policies.penstock.forecasters import Forecast
 from penstock.policies.penstock.surges import BIN_S, Surges
@@ -161,7 +163,8 @@ def compare(inputs: PlanInputs, choices: list[int]) -> SolvedPlan:
     # No step is shorter than executors take to start.
     lengths_s = [max(inputs.bin_s, inputs.start.startup_s) * step for step in STEPS]
     bins_rps, weights, scenarios = _scenarios(inputs, lengths_s)
-    plan = solve(job, inputs.prices, scenarios, lengths_s)
+    prices = replace(inputs.prices, undo=undo_cost(job, inputs.prices))
+    plan = solve(job, prices, scenarios, lengths_s)
     cost_s = np.asarray(weights @ first_costs(plan, inputs.start, bins_rps, inputs.bin_s))
     return SolvedPlan(choices, cost_s, plan, bins_rps, weights, scenarios.load_rps, lengths_s)
 

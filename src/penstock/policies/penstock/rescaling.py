@@ -12,7 +12,7 @@ from msgspec.structs import replace
 from penstock.core.knowledge import Rescale
 from penstock.core.model import Snapshot
 from penstock.policies.penstock.capacity import Capacity
-from penstock.policies.penstock.estimate import CapacityEstimate
+from penstock.policies.penstock.estimate import CONFIRMED, CapacityEstimate
 
 WEIGHT = 0.3  #: The weight of a new measurement.
 ASSUMED_STARTUP_S = 30.0  #: The start-up time that is assumed before any executor came.
@@ -88,7 +88,9 @@ def learn_growth(
     fleet, capacity = snapshot.fleet, Capacity(track, snapshot.fleet.cores_per_executor)
     if rescales and (last := rescales[-1]).after > last.before and last.at_s != known.at_s:
         both = capacity.rps(last.before), capacity.rps(last.after)
-        return Growth(last.at_s, last.before, last.after, *both)
+        # What was not known before is not missed afterwards.
+        known_rps = both if track.samples >= CONFIRMED else ()
+        return Growth(last.at_s, last.before, last.after, *known_rps)
     is_due = snapshot.at_s - known.at_s >= settling_s and known.gain is None
     if not is_due or not fleet.active == fleet.target == known.after == track.executors:
         return known
