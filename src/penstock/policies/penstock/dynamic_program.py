@@ -302,7 +302,8 @@ def _move_costs(sizes: Array, prices: Prices) -> tuple[Array, Array]:
     """The cost of growing and of shrinking, [scenario, to, from, lag]; infinite the other way."""
     gap = prices.move * np.abs(sizes[:, None] - sizes[None, :])
     to, before = np.arange(len(sizes))[:, None], np.arange(len(sizes))[None, :]
-    grow, shrink = np.where(to > before, gap, np.inf), np.where(to < before, gap + prices.undo, np.inf)
+    grow = np.where(to > before, gap, np.inf)
+    shrink = np.where(to < before, gap + prices.undo, np.inf)
     return grow[None, :, :, None], shrink[None, :, :, None]
 
 
