@@ -1,6 +1,6 @@
 """A reproduced study as one page: claims, charts, the paper's tables beside ours, the fit."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from html import escape
 
 from penstock.lab.studies import study as kinds
@@ -102,12 +102,23 @@ def _claim(one: Claim) -> str:
     )
 
 
+def _short(value: float, digits: int = 4) -> str:
+    """All digits before the point, and no more after it than make up `digits`.
+
+    >>> _short(2448000.4), _short(5.91672), _short(162.3, 2)
+    ('2,448,000', '5.917', '162')
+    """
+    return f"{value:,.0f}" if abs(value) >= 10**digits else f"{value:.{digits}g}"
+
+
 def _numbers(
-    values: Mapping[str, float], form: str = ".4g", intervals: Mapping[str, float] | None = None
+    values: Mapping[str, float],
+    shown: Callable[[float], str] = _short,
+    intervals: Mapping[str, float] | None = None,
 ) -> str:
-    half = {name: f" ± {width:.2g}" for name, width in (intervals or {}).items() if width}
+    half = {name: f" ± {_short(width, 2)}" for name, width in (intervals or {}).items() if width}
     rows = (
-        f"<dt>{escape(name)}</dt><dd>{value:{form}}{half.get(name, '')}</dd>"
+        f"<dt>{escape(name)}</dt><dd>{shown(value)}{half.get(name, '')}</dd>"
         for name, value in values.items()
     )
     return f'<dl class="evidence">{"".join(f"<div>{row}</div>" for row in rows)}</dl>'
@@ -193,7 +204,7 @@ def aim(one: Distance) -> str:
 
 
 def _calibration(one: kinds.Calibration) -> str:
-    off = _numbers(one.errors, ".1%")
+    off = _numbers(one.errors, "{:.1%}".format)
     judged = f"<h3>Off on what was held back</h3>{off}" if one.errors else ""
     return (
         f"<section><h2>The engine for {escape(one.job)}</h2><p>{escape(one.text)}</p>"
