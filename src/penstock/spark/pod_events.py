@@ -1,7 +1,8 @@
 """Notices as Events on the driver's pod, by the Kubernetes client that Spark's driver has.
 
 ``kubectl describe pod DRIVER`` shows them. The driver's role needs ``create`` on ``events``; with
-``patch`` too, a reason that comes again raises the count of its Event instead of making another.
+``get`` and ``patch`` too, a reason that comes again raises the count of its Event instead of making
+another (the client gets an object before it patches it).
 """
 
 from datetime import UTC, datetime
