@@ -120,7 +120,7 @@ offsets: it goes on from its checkpoint, and they may be a batch behind it.
 The role of the driver needs a rule; without it there is one warning:
 
 ```yaml
-- {apiGroups: [""], resources: [events], verbs: [create, get, patch]}  # create alone: an Event each time
+- {apiGroups: [""], resources: [events], verbs: [create, get, patch]}  # create alone: one each time
 ```
 
 Spark has to know the name of the driver's pod, which it does in cluster mode. In client mode
