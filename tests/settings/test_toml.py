@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import msgspec
@@ -9,6 +10,7 @@ import pytest
 
 from penstock.core.errors import ConfigError
 from penstock.core.journal import FileJournal, JournalHeader, read_tail
+from penstock.core.model import Limits
 from penstock.lab.experiments.scenario import Scenario
 from penstock.policies.ds2 import Ds2
 from penstock.policies.kubernetes.hpa import Hpa
@@ -16,7 +18,7 @@ from penstock.policies.penstock.penstock import Penstock
 from penstock.settings.goal import Goal
 from penstock.settings.header import journal_header, recorded_spec
 from penstock.settings.policy_spec import wire
-from penstock.settings.toml import parse, read_tables
+from penstock.settings.toml import LiveSettings, parse, read_tables, with_limits
 
 
 def test_an_empty_file_is_the_default_policy_inside_the_default_limits() -> None:
@@ -162,3 +164,34 @@ def test_a_wired_controller_goes_on_from_its_journal(tmp_path: Path) -> None:
 
     assert run_on(range(1, 5)) == []
     assert run_on(range(5, 7)) == [15.0, 30.0, 45.0, 60.0]
+
+
+@pytest.mark.parametrize(
+    ("setting", "sentence"),
+    [
+        ({"mode": "watch"}, "mode must be act or recommend, not 'watch'"),
+        ({"every_s": 0.0}, "every_s must be positive, not 0.0"),
+        ({"cluster": "clod"}, "cloud"),
+        ({"log": "xml"}, "log must be text or json, not 'xml'"),
+    ],
+)
+def test_live_settings_that_cannot_be_are_refused(
+    setting: dict[str, object], sentence: str
+) -> None:
+    with pytest.raises(ConfigError, match=re.escape(sentence)):
+        LiveSettings(**setting)  # type: ignore[arg-type]
+
+
+def test_limits_of_an_attachment_replace_some_or_all() -> None:
+    spec = parse("", "here").spec
+    assert with_limits(spec, None) is spec
+    assert with_limits(spec, Limits(max_step=3)).limits == Limits(max_step=3)
+    changed = with_limits(spec, {"cooldown": "1min"}).limits
+    assert changed == msgspec.structs.replace(spec.limits, cooldown_s=60.0)
+    with pytest.raises(ConfigError, match="limits must be a table"):
+        with_limits(spec, 3)  # type: ignore[arg-type]
+
+
+def test_a_journal_that_names_no_policy_needs_one() -> None:
+    with pytest.raises(ConfigError, match="does not say which policy wrote it"):
+        recorded_spec(JournalHeader.of())
