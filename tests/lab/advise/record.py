@@ -116,7 +116,6 @@ def record(mode: str, logs: Path) -> None:
         admission=False,  # as by default; the simulated job has none either
     ) as live:
         wait(live.environment)
-    journal.unlink()
 
 
 def wait(environment: DemoEnvironment) -> None:
@@ -147,7 +146,7 @@ def record_pair(place: Path) -> None:
     """Both runs, each in a process of its own; then the logs take the place of the old ones."""
     for number, mode in enumerate(("fixed", "scaled"), 1):
         print(f"run {number} of 2: {mode}, about 8 min", flush=True)
-        (place / mode).mkdir()
+        (place / mode).mkdir(parents=True)
         argv = [sys.executable, "-m", "tests.lab.advise.record", "--run", mode]
         subprocess.run([*argv, "--into", str(place / mode)], check=True, timeout=MOST_S)
     for mode, folder in (("fixed", FIXED), ("scaled", SCALED)):
@@ -161,7 +160,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--anyway", action="store_true", help="also on a machine that is busy")
     parser.add_argument("--run", choices=("fixed", "scaled"), help="one run, into a directory")
-    parser.add_argument("--into", type=Path)
+    parser.add_argument("--into", type=Path, help="keep whole logs and the journal here")
     given = parser.parse_args()
     if given.run:
         record(given.run, given.into)
@@ -169,7 +168,7 @@ def main() -> int:
     if (load := os.getloadavg()[0]) > 0.5 and not given.anyway:
         parser.error(f"other programs use this machine (load {load:.1f}): wait, or --anyway")
     with tempfile.TemporaryDirectory(prefix="penstock-pair-") as place:
-        record_pair(Path(place))
+        record_pair(given.into or Path(place))
     part_of.cache_clear()
     found = promise()
     if found.promised.cannot_say:

@@ -82,6 +82,23 @@ def cold(cpu_s: float = 12.0, **fields: Any) -> float:
     return history([part(reports, **own | fields)]).join_s
 
 
+def started(*asked_s: float | None) -> tuple[float, float] | None:
+    """How long executors took that came at -60 s and, from the third on, at 50 s."""
+    came_s = [AT_S - 60.0] * 2 + [AT_S + 50.0] * (len(asked_s) - 2)
+    both = enumerate(zip(came_s, asked_s, strict=True))
+    came = [ExecutorChange(at_s, str(n), 2, asked and AT_S + asked) for n, (at_s, asked) in both]
+    found = past(executors=came).startup
+    return found and (found.shortest_s, found.longest_s)
+
+
+def test_an_executor_takes_from_when_it_was_asked_for_to_when_it_came() -> None:
+    # At the start 20 and 10 s, later 10 s; those of a running job count, if there are any.
+    assert started(-80.0, -70.0) == pytest.approx((11.0, 19.0))
+    assert started(-80.0, -70.0, 40.0) == pytest.approx((10.0, 10.0))
+    assert started(-80.0, None, None) == pytest.approx((20.0, 20.0))
+    assert started(None, None) is None
+
+
 def test_what_new_executors_cost_is_what_the_first_batch_took_more_of_a_processor() -> None:
     # 12 s for 1000 records, where later batches take 2 s: 10 s, of two executors.
     assert cold() == pytest.approx(5.0)

@@ -134,6 +134,7 @@ def _answer(question: Question, past: History, known: Advice, bounds: Mapping[st
         job = with_task_overhead(fit_batches.fit(steps), steps)
         if len(past.outcome().paid) == 1:  # what joining costs was never seen
             job = structs.replace(job, join_s=past.join_s)
+        job = structs.replace(job, startup=past.startup or job.startup)
     except (CannotSayError, ConfigError) as reason:
         return Answer([structs.replace(known, cannot_say=str(reason))], journals)
     seeds = range(1, 1 + (SHORT_RUNS if past.end_s - past.begin_s < SHORT_S else 1))

@@ -35,11 +35,12 @@ _CPU = ("internal.metrics.executorCpuTime", "internal.metrics.executorDeserializ
 
 
 class ExecutorChange(Struct, frozen=True, gc=False):
-    """An executor that came, with its cores, or went, with none."""
+    """An executor that came, with its cores, or went, with none; when it was asked for, if known."""
 
     at_s: float
     id: str
     cores: int = 0
+    asked_at_s: float | None = None
 
 
 class QueryReport(Struct, frozen=True, gc=False):
@@ -141,8 +142,10 @@ def _add(part: LogPart, name: bytes, event: dict[str, Any]) -> None:
         case b"EnvironmentUpdate":
             part.conf = dict(event["Spark Properties"])
         case b"ExecutorAdded":
-            cores = event["Executor Info"]["Total Cores"]
-            part.executors.append(ExecutorChange(at_s, event["Executor ID"], cores))
+            info = event["Executor Info"]
+            asked_at_s = info["Request Time"] / 1e3 if "Request Time" in info else None
+            came = ExecutorChange(at_s, event["Executor ID"], info["Total Cores"], asked_at_s)
+            part.executors.append(came)
         case b"ExecutorRemoved":
             part.executors.append(ExecutorChange(at_s, event["Executor ID"]))
         case b"StageSubmitted":

@@ -18,8 +18,15 @@ from numpy.typing import NDArray
 
 from penstock.core.errors import PenstockError
 from penstock.core.model import Batch, Decision, ExecutorSample, Fleet, Reason, Snapshot, Step
-from penstock.lab.advise.events import LogPart, QueryReport, StageRun, with_stages
+from penstock.lab.advise.events import (
+    ExecutorChange,
+    LogPart,
+    QueryReport,
+    StageRun,
+    with_stages,
+)
 from penstock.simulation.engines.engine import Curve, Level, Outcome
+from penstock.simulation.engines.fleet import Startup
 
 #: Turns of the journal are at least this long.
 TURN_S = 5.0
@@ -48,7 +55,8 @@ class History(Struct, frozen=True):
     """One application: its busiest query from the first batch on that is judged, and its fleet.
 
     `fleets` are the executors that there were from an instant on, each with when it came. `join_s`
-    is what a new one takes of a processor before it works like the others.
+    is what a new one takes of a processor before it works like the others; `startup`, how long it
+    takes to come, is ``None`` where the log does not say when any was asked for.
     """
 
     application: str
@@ -61,6 +69,7 @@ class History(Struct, frozen=True):
     triggers: list[QueryReport]
     batches: list[Batch]
     join_s: float = 0.0
+    startup: Startup | None = None
 
     @property
     def begin_s(self) -> float:
@@ -171,9 +180,25 @@ def history(parts: Sequence[LogPart]) -> History:
     cpu_s = sum(one.cpu_s for run, batch in ran if batch for one in stages[run, batch.id])
     records = sum(batch.input_records for batch in batches)
     join_s = _join_s(first, fleets, cpu_s / records if records else 0.0)
+    startup = _startup(changes, triggers[0].at_s)
     return History(
-        named, first.name, conf, cores, slots, trigger_s, fleets, triggers, batches, join_s
+        named, first.name, conf, cores, slots, trigger_s, fleets, triggers, batches, join_s, startup
     )
+
+
+def _startup(changes: Sequence[ExecutorChange], begin_s: float) -> Startup | None:
+    """How long executors took to come: those of a running job, or else those of its start.
+
+    At the start many come at once, perhaps to the same machines. One in ten took less and one in
+    ten more: some wait for room for hours.
+    """
+    asked = [(one.asked_at_s, one.at_s) for one in changes if one.asked_at_s is not None]
+    took_s = [at_s - asked_s for asked_s, at_s in asked if asked_s > begin_s]
+    took_s = took_s or [at_s - asked_s for asked_s, at_s in asked]
+    if not took_s:
+        return None
+    low_s, high_s = np.quantile(np.maximum(took_s, 0.0), [0.1, 0.9]).tolist()
+    return Startup(low_s, high_s)
 
 
 def _join_s(
