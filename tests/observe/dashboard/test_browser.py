@@ -132,6 +132,11 @@ def test_a_phone_shows_it_without_scrolling_sideways_and_a_keyboard_reads_the_ch
         page.locator("#job-rows a").nth(1).press("Enter")
         wait_for_last_turn(page, steps[-1].at_s)
         assert page.locator("h1").inner_text() == "orders.jsonl"
+        page.evaluate("location.hash = 'gone.jsonl'")
+        page.wait_for_selector("#empty:not([hidden])")
+        assert page.locator("#empty").inner_text() == "There is no job gone.jsonl here."
+        page.locator("#job-rows a").nth(1).press("Enter")
+        wait_for_last_turn(page, steps[-1].at_s)
         chart = page.locator("#over-time svg[role=img]").first
         assert "Load in records per second over time; now" in str(chart.get_attribute("aria-label"))
         chart.press("ArrowLeft")

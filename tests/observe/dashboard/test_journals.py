@@ -73,6 +73,20 @@ def test_a_new_run_in_the_place_of_an_old_one_starts_from_nothing(tmp_path: Path
     assert instants(board) == [10.0, 20.0]
 
 
+def test_a_link_to_a_job_holds_when_the_page_starts_again_beside_more_journals(
+    tmp_path: Path,
+) -> None:
+    place, other = tmp_path / "a", tmp_path / "b"
+    place.mkdir()
+    other.mkdir()
+    write_all(place / "orders.jsonl", [turn(1.0)], HEADER)
+    assert [job.key for job in watched(place)[0].jobs()] == ["orders.jsonl"]
+    write_all(place / "clicks.jsonl", [turn(1.0)], HEADER)
+    write_all(other / "orders.jsonl", [turn(1.0)], HEADER)  # the same name elsewhere
+    keys = [job.key for job in watched(place, other)[0].jobs()]
+    assert keys == ["clicks.jsonl", "orders.jsonl", "orders.jsonl (2)"]
+
+
 def test_journals_that_begin_later_are_found_and_other_files_are_not(tmp_path: Path) -> None:
     (tmp_path / "notes.jsonl").write_text('{"no": "journal"}\n')
     board, follower = watched(tmp_path)

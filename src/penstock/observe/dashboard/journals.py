@@ -153,7 +153,9 @@ class JournalFollower:
     def _follow(self, place: Path, name: str) -> None:
         if place in self._followed:
             return
-        job = WatchedJob(f"{len(self._followed)}-{name}", name)
+        # Links have the key: it is the name, also when other journals have come before it.
+        key = f"{name} ({len(self._followed)})" if self._board.find(name) else name
+        job = WatchedJob(key, name)
         self._followed[place] = FollowedJournal(place, job)
         self._board.add(job)
 

@@ -79,8 +79,9 @@ function tile(list, name, value, detail, className) {
 function listJobs() {
   const many = jobs.length > 1;
   byId("jobs").hidden = !many;
-  byId("empty").hidden = jobs.length > 0 && jobs.some((one) => one.at_s != null);
-  byId("empty").textContent = jobs.length ? "The first turn has not come yet." : "There is no journal yet.";
+  const unknown = jobs.length > 0 && chosen() !== "" && !jobs.some((one) => one.id === chosen());
+  byId("empty").hidden = !unknown && jobs.some((one) => one.at_s != null);
+  byId("empty").textContent = unknown ? `There is no job ${chosen()} here.` : jobs.length ? "The first turn has not come yet." : "There is no journal yet.";
   const body = byId("job-rows");
   body.replaceChildren();
   const current = job ? job.id : chosen();
@@ -97,6 +98,7 @@ function listJobs() {
     say("td", "", one.at_s == null ? "–" : one.at_s > 1e8 ? new Date(1000 * one.at_s).toISOString().slice(0, 19).replace("T", " ") : clock(one.at_s), line);
   }
   if (job) showTiles();
+  else byId("title").textContent = document.title = "Penstock";
 }
 
 function showTiles() {
@@ -196,6 +198,7 @@ function showSizes() {
   const next = job.rows.at(-1).after;
   const body = byId("sizes");
   body.replaceChildren();
+  body.closest("table").hidden = !job.sizes.length;
   byId("sizes-hint").textContent = job.sizes.length
     ? `What each size would cost and how late records would be in the next ${horizon()}, if the fleet had it all the time.`
     : "The policy did not compare sizes at the last turn.";
@@ -236,8 +239,8 @@ function showRows() {
 function show(view) {
   job = view;
   byId("job").hidden = !job;
-  if (!job) return;
   listJobs();
+  if (!job) return;
   drawCharts();
   showHeat("executors", job.executors);
   showHeat("stages", job.stages);

@@ -288,7 +288,8 @@ function timeChart(figure, spec, range) {
   }
   if (spec.now != null) {
     draw("line", { x1: x(spec.now), x2: x(spec.now), y1: inner.top - 6, y2: inner.bottom, class: "now" }, root);
-    label(root, x(spec.now) + 4, inner.top + 4, "now", "start", "strong");
+    const room = x(spec.now) + 32 < inner.right;
+    label(root, x(spec.now) + (room ? 4 : -4), inner.top + 4, "now", room ? "start" : "end", "strong");
   }
   for (const mark of spec.marks || []) {
     if (mark.at < range[0] || mark.at > range[1]) continue;
