@@ -99,6 +99,16 @@ def test_an_executor_takes_from_when_it_was_asked_for_to_when_it_came() -> None:
     assert started(None, None) is None
 
 
+def test_an_executor_is_paid_for_from_the_request_until_it_is_gone() -> None:
+    # Judged from 30 s on. The third is asked for at 60 s, comes at 70 s and goes at 90 s; one that
+    # was never there goes at 80 s.
+    came = [ExecutorChange(AT_S - 60.0, name, 2, AT_S - 80.0) for name in ("1", "2")]
+    came.append(ExecutorChange(AT_S + 70.0, "3", 2, AT_S + 60.0))
+    gone = [ExecutorChange(AT_S + 80.0, "4"), ExecutorChange(AT_S + 90.0, "3")]
+    paid = past(executors=came + gone).outcome().paid
+    assert paid == [Level(0.0, 2), Level(30.0, 3), Level(50.0, 3), Level(60.0, 2)]
+
+
 def test_what_new_executors_cost_is_what_the_first_batch_took_more_of_a_processor() -> None:
     # 12 s for 1000 records, where later batches take 2 s: 10 s, of two executors.
     assert cold() == pytest.approx(5.0)

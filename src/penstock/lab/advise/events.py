@@ -35,7 +35,7 @@ _CPU = ("internal.metrics.executorCpuTime", "internal.metrics.executorDeserializ
 
 
 class ExecutorChange(Struct, frozen=True, gc=False):
-    """An executor that came, with its cores, or went, with none; when it was asked for, if known."""
+    """An executor that came, with its cores and when it was asked for, or went, with none."""
 
     at_s: float
     id: str

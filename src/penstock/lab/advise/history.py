@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict, deque
 from collections.abc import Iterator, Mapping, Sequence
-from itertools import pairwise
+from itertools import accumulate, pairwise
 from statistics import median, mode
 
 import numpy as np
@@ -54,7 +54,8 @@ class CannotSayError(PenstockError):
 class History(Struct, frozen=True):
     """One application: its busiest query from the first batch on that is judged, and its fleet.
 
-    `fleets` are the executors that there were from an instant on, each with when it came. `join_s`
+    `fleets` are the executors that there were from an instant on, each with when it came; `paid`
+    is how many were paid for, from the request, if the log has it, until they were gone. `join_s`
     is what a new one takes of a processor before it works like the others; `startup`, how long it
     takes to come, is ``None`` where the log does not say when any was asked for.
     """
@@ -66,6 +67,7 @@ class History(Struct, frozen=True):
     cores: int
     trigger_s: float
     fleets: list[tuple[float, dict[str, float]]]
+    paid: list[tuple[float, int]]
     triggers: list[QueryReport]
     batches: list[Batch]
     join_s: float = 0.0
@@ -99,7 +101,7 @@ class History(Struct, frozen=True):
         count = int(np.searchsorted(gone_s, self.end_s, side="right"))
         # For each commit its foot and its top.
         gone_s, gone = np.repeat(gone_s[:count], 2)[1:], np.repeat(gone[:count], 2)[:-1]
-        sizes = [Level(max(0.0, at - self.begin_s), len(there)) for at, there in self.fleets]
+        sizes = [Level(max(0.0, at - self.begin_s), count) for at, count in self.paid]
         earlier = [level for level in sizes if level.at_s == 0.0][-1:]
         levels = earlier + [one for one in sizes if 0.0 < one.at_s <= self.end_s - self.begin_s]
         return Outcome(
@@ -159,10 +161,13 @@ def history(parts: Sequence[LogPart]) -> History:
     conf = next((part.conf for part in reversed(parts) if part.conf), {})
     changes = [one for part in parts for one in part.executors if one.id != "driver"]
     fleets, there = [(0.0, dict[str, float]())], dict[str, float]()
+    moves = [(0.0, 0)]
     for change in sorted(changes, key=lambda one: one.at_s):
         if change.cores:
             there = {change.id: change.at_s, **there}
+            moves.append((change.asked_at_s or change.at_s, 1))
         else:
+            moves.append((change.at_s, -(change.id in there)))
             there = {name: at_s for name, at_s in there.items() if name != change.id}
         fleets.append((change.at_s, there))
     if not any(change.cores for change in changes):
@@ -181,9 +186,11 @@ def history(parts: Sequence[LogPart]) -> History:
     records = sum(batch.input_records for batch in batches)
     join_s = _join_s(first, fleets, cpu_s / records if records else 0.0)
     startup = _startup(changes, triggers[0].at_s)
-    return History(
-        named, first.name, conf, cores, slots, trigger_s, fleets, triggers, batches, join_s, startup
-    )
+    times_s, counts = zip(*sorted(moves), strict=True)
+    paid = list(zip(times_s, accumulate(counts), strict=True))
+    names = named, first.name, conf
+    taken = trigger_s, fleets, paid, triggers, batches, join_s, startup
+    return History(*names, cores, slots, *taken)
 
 
 def _startup(changes: Sequence[ExecutorChange], begin_s: float) -> Startup | None:
