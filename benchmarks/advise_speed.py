@@ -1,6 +1,7 @@
 """How fast event logs are read, how much memory that takes, and a thousand logs in one call.
 
     python -m benchmarks.advise_speed                                   # about 15 min, 2 GB of disk
+    python -m benchmarks.advise_speed speed                             # one of: speed memory logs
     python -m benchmarks.advise_speed --megabytes 50 --long 100 --logs 20
 
 Three measurements; the results go into results.json by name, like those of the other benchmarks:
@@ -43,6 +44,7 @@ GOAL_MB_PER_S = 20.0
 #: What reading may add to the memory of a process, whatever the length of the log.
 GOAL_MB = 200.0
 LOOK_EVERY_S = 0.1
+PARTS = ("speed", "memory", "logs")
 
 
 def recorded_log() -> Path:
@@ -180,16 +182,23 @@ def main() -> int:
     parser.add_argument("--megabytes", type=float, default=1000.0)
     parser.add_argument("--long", type=float, default=5000.0)
     parser.add_argument("--logs", type=int, default=1000)
+    known = "speed, memory or logs; all of them by default"
+    parser.add_argument("parts", nargs="*", choices=[*PARTS, []], metavar="PART", help=known)
     given = parser.parse_args()
+    parts = given.parts or PARTS
     from benchmarks.run import at_least, at_most, keep, show
 
-    before_mb = _peak_mb()
-    results = [at_least(*each) for each in speeds(given.megabytes)]
-    grown_mb = _peak_mb() - before_mb
-    results.append(at_most("advise: MB of memory that reading a log adds", grown_mb, GOAL_MB))
-    results += [at_most(*each) for each in long_log(given.long)]
-    results += [at_least(*each) for each in many_logs(given.logs)]
-    if any(value != parser.get_default(name) for name, value in vars(given).items()):
+    results, before_mb = [], _peak_mb()
+    if "speed" in parts:
+        results += [at_least(*each) for each in speeds(given.megabytes)]
+        grown_mb = _peak_mb() - before_mb
+        results.append(at_most("advise: MB of memory that reading a log adds", grown_mb, GOAL_MB))
+    if "memory" in parts:
+        results += [at_most(*each) for each in long_log(given.long)]
+    if "logs" in parts:
+        results += [at_least(*each) for each in many_logs(given.logs)]
+    sizes = ("megabytes", "long", "logs")
+    if any(getattr(given, name) != parser.get_default(name) for name in sizes):
         return show(results, "not kept, for the sizes are not the usual ones")
     keep(results)
     return show(results)

@@ -130,6 +130,13 @@ def test_files_that_said_nothing_and_gaps_are_named(part: LogPart) -> None:
     assert row.saved_hours is not None
 
 
+def test_a_log_of_which_nothing_can_be_read_is_not_called_a_batch_job() -> None:
+    damaged = LogPart(FILE, problem="is empty")
+    (row,) = advise_on(QUESTION, "log", [FILE, damaged]).rows
+    assert row.cannot_say == "nothing of its log can be read"
+    assert row.problem == f"{FILE.path} is empty"
+
+
 def test_a_short_log_cannot_say() -> None:
     brief = read_here(60.0, FILE)
     (row,) = advise_on(QUESTION, "log", [FILE, brief]).rows

@@ -5,7 +5,6 @@ from html import escape
 
 from penstock.core.phrases import counted, duration
 from penstock.lab.advise.advice import MONTH_HOURS, Advice, Question
-from penstock.observe.formatting import thousandths
 from penstock.observe.report.frame import framed, table_section, template, tiles
 
 
@@ -14,8 +13,9 @@ def row_texts(row: Advice, question: Question) -> dict[str, str]:
 
     >>> row = Advice(application="app-1", log="l", policy="penstock", paid_executors=6.0,
     ...              needed_executors=4.0, saved_hours=1460.0)
-    >>> row_texts(row, Question(("penstock",)))["saved a month"]
-    '1,460 h (33 %)'
+    >>> texts = row_texts(row, Question(("penstock",)))
+    >>> texts["saved a month"], texts["late (> 10 s)"]
+    ('1,460 h (33 %)', '0.0 %')
     """
     paid, late = row.paid_executors or 0.0, f"late (> {question.goal.slo_s:g} s)"
     saved = f"{row.saved_hours or 0.0:,.0f} h"
@@ -27,9 +27,9 @@ def row_texts(row: Advice, question: Question) -> dict[str, str]:
         "executors paid": f"{paid:.1f}",
         "needed": f"{row.needed_executors or 0.0:.1f}",
         "saved a month": f"{saved} ({100 * share:.0f} %)",
-        late: thousandths(row.late_fraction or 0.0),
-        f"then {late}": thousandths(row.needed_late_fraction or 0.0),
-        "error": thousandths(row.error or 0.0),
+        late: f"{100 * (row.late_fraction or 0.0):.1f} %",
+        f"then {late}": f"{100 * (row.needed_late_fraction or 0.0):.1f} %",
+        "error": f"{100 * (row.error or 0.0):.1f} %",
     }
     if row.saved_money is not None:
         texts["money a month"] = f"{row.saved_money:,.0f}"

@@ -101,8 +101,10 @@ def advise_on(question: Question, log: str, found: Iterable[Found]) -> Answer:
         known = structs.replace(known, application=named.application, name=named.name)
     try:
         past = history(parts)
-    except CannotSayError as reason:
-        return Answer([structs.replace(known, cannot_say=str(reason))])
+    except CannotSayError as error:
+        says = not problems or any(part.application or part.reports for part in parts)
+        reason = str(error) if says else "nothing of its log can be read"
+        return Answer([structs.replace(known, cannot_say=reason)])
     paid = past.outcome()
     most = question.most or max(1, *(level.executors for level in paid.paid))
     bounds = {"min_executors": min(question.least, most), "max_executors": most}
