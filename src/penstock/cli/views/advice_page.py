@@ -76,9 +76,10 @@ def advice_page(rows: Sequence[Advice], question: Question, links: Mapping[str, 
             (row.application, text) for row in rows for text in getattr(row, field).split("\n")
         }
         if shown := sorted((name, text) for name, text in found if text):
-            parts.append(_table(title, ["application", ""], shown))
+            parts.append(_table(title, ["application", "what"], shown, kind="facts"))
     title = f"What could be saved on {logs}"
-    return framed(title, "\n".join(parts), style=template("comparison.css"))
+    style = template("comparison.css") + ".facts td { overflow-wrap: anywhere; }"
+    return framed(title, "\n".join(parts), style=style)
 
 
 def _table(
@@ -86,12 +87,17 @@ def _table(
     names: Iterable[str],
     rows: Iterable[Sequence[str]],
     links: Sequence[str | None] = (),
+    kind: str = "ranked",
 ) -> str:
-    head = "".join(f'<th scope="col">{escape(name)}</th>' for name in names)
+    """A table of figures, which have their names beside them on a phone, or of sentences."""
+    first_name, *labels = map(escape, names)
+    head = f'<th class="name" scope="col">{first_name}</th>'
+    head += "".join(f'<th scope="col">{label}</th>' for label in labels)
+    opened = [f'<td class="number" data-label="{label}">' for label in labels]
     body = ""
     for place, (first, *others) in enumerate(rows):
         link = links[place] if links else None
         name = f'<a href="{escape(link)}">{escape(first)}</a>' if link else escape(first)
-        cells = "".join(f"<td>{escape(text)}</td>" for text in others)
+        cells = "".join(f"{td}{escape(text)}</td>" for td, text in zip(opened, others, strict=True))
         body += f'<tr><th class="name" scope="row">{name}</th>{cells}</tr>'
-    return table_section(title, "ranked", f"<tr>{head}</tr>", body)
+    return table_section(title, kind, f"<tr>{head}</tr>", body)

@@ -131,7 +131,8 @@ def _answer(question: Question, past: History, known: Advice, bounds: Mapping[st
         errors = calibrated(steps).errors
         known = structs.replace(known, error=max(errors.throughput or 0.0, errors.delay or 0.0))
         if (known.error or 0.0) > MOST_ERROR:
-            off = f"{known.error:.0%} off what it had not seen, over {MOST_ERROR:.0%}"
+            error, most = 100 * (known.error or 0.0), 100 * MOST_ERROR
+            off = f"{error:.0f} % off what it had not seen, over {most:.0f} %"
             raise CannotSayError(f"the simulated job is {off}")
         job = with_task_overhead(fit_batches.fit(steps), steps)
         if len(past.outcome().paid) == 1:  # what joining costs was never seen
