@@ -88,7 +88,7 @@ def started(*asked_s: float | None) -> tuple[float, float] | None:
     both = enumerate(zip(came_s, asked_s, strict=True))
     came = [ExecutorChange(at_s, str(n), 2, asked and AT_S + asked) for n, (at_s, asked) in both]
     found = past(executors=came).startup
-    return found and (found.shortest_s, found.longest_s)
+    return (found.shortest_s, found.longest_s) if found else None
 
 
 def test_an_executor_takes_from_when_it_was_asked_for_to_when_it_came() -> None:

@@ -185,12 +185,22 @@ def history(parts: Sequence[LogPart]) -> History:
     cpu_s = sum(one.cpu_s for run, batch in ran if batch for one in stages[run, batch.id])
     records = sum(batch.input_records for batch in batches)
     join_s = _join_s(first, fleets, cpu_s / records if records else 0.0)
-    startup = _startup(changes, triggers[0].at_s)
     times_s, counts = zip(*sorted(moves), strict=True)
     paid = list(zip(times_s, accumulate(counts), strict=True))
-    names = named, first.name, conf
-    taken = trigger_s, fleets, paid, triggers, batches, join_s, startup
-    return History(*names, cores, slots, *taken)
+    return History(
+        application=named,
+        name=first.name,
+        conf=conf,
+        executor_cores=cores,
+        cores=slots,
+        trigger_s=trigger_s,
+        fleets=fleets,
+        paid=paid,
+        triggers=triggers,
+        batches=batches,
+        join_s=join_s,
+        startup=_startup(changes, triggers[0].at_s),
+    )
 
 
 def _startup(changes: Sequence[ExecutorChange], begin_s: float) -> Startup | None:
