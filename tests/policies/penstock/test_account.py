@@ -260,3 +260,21 @@ def test_stages_that_are_not_measured_for_long_are_done_without() -> None:
         seen = structs.replace(seen, at_s=job.at_s + after_s + 4.0, batches=(bare,))
         known = learn(job.known, seen, job.before)
         assert known.has_stages == (after_s == 10.0)
+
+
+def test_two_slow_batches_at_a_high_load_do_not_make_all_of_it_overhead() -> None:
+    """Tasks of 192, 88 us per record, at night and by day; then two that take 1.4 times as long."""
+
+    def learn(known: StageCost, size: int, slower: float = 1.0) -> StageCost:
+        return known.with_batch(192, 192 * size, 192 * slower * (0.0017 + 88e-6 * size))
+
+    stage = StageCost(192)
+    for size in [220, 240, 230, 260] * 10 + [1_550, 1_620, 1_500, 1_600] * 40:
+        stage = learn(stage, size)
+    assert stage.record_s == pytest.approx(88e-6, rel=0.05)
+    for size in (1_640, 2_490):
+        stage = learn(stage, size, slower=1.4)
+    for size in (3_480, 3_280, 2_000, 1_100, 1_000):
+        stage = learn(stage, size)
+        assert stage.overhead_s < 0.02
+    assert stage.record_s == pytest.approx(88e-6, rel=0.25)
