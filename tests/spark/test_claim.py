@@ -149,6 +149,7 @@ def test_an_executor_that_somebody_else_decommissions_is_a_loss_until_it_is_repl
     driver = Driver(spark)
     wait_until(lambda: len(driver.executor_ids()) == 2, 60.0, "the fleet is not there")
     with attached(spark, every_s=1.0) as handle:
+        wait_until(lambda: handle.status().decisions >= 1, UP_S, "nothing was decided")
         wait_until(lambda: handle.status().is_settled, UP_S, "the fleet did not settle")
         assert driver.locality_wait() == "3s"
         (drained, *_) = sorted(driver.executor_ids())

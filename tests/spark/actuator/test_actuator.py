@@ -62,6 +62,13 @@ def test_the_present_size_is_asked_for_before_anything_else() -> None:
     assert bed.driver.requested == 2
 
 
+def test_a_fleet_that_was_not_looked_at_yet_is_not_called_settled() -> None:
+    bed = Bed(2)
+    assert not bed.actuator.is_settled
+    bed.pass_s(1)
+    assert bed.actuator.is_settled
+
+
 def test_growing_is_one_request_without_a_locality_wait_and_asking_twice_is_none() -> None:
     bed = Bed(1)
     assert bed.apply(3) == (True, "requested 3 executors instead of 1")

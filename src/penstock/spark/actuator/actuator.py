@@ -140,9 +140,10 @@ class SparkActuator:
 
     @property
     def is_settled(self) -> bool:
-        """Whether the fleet has its size and the locality wait is restored."""
+        """Whether the fleet was seen at its size and the locality wait is restored."""
         return (
-            not self._leaving_since_s
+            (self.target is None or self._known is not None)
+            and not self._leaving_since_s
             and self._short_since_s is None
             and self._surplus_since_s is None
             and not self._locality.is_open
