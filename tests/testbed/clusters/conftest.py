@@ -11,7 +11,7 @@ import json
 import os
 import sys
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn
 
@@ -20,7 +20,7 @@ from tools.run_tests import UNTIL
 
 from penstock.core.clock import WallClock
 from penstock.core.errors import ConfigError
-from penstock.testbed import Testbed
+from penstock.testbed import Testbed, wait_until
 from penstock.testbed.clusters import ClusterKind, kube_build
 from penstock.testbed.keeper import descendants
 from tests.drivers import end_driver
@@ -87,6 +87,9 @@ def bed(
         processes = {running.cluster.master.pid}
         for node in running.cluster.nodes.values():
             processes |= {node.pid, *descendants(node.pid)}
+    # Who was killed is in /proc until its parent has heard of it.
+    with suppress(TimeoutError):
+        wait_until(lambda: not left_behind(processes, directory), 60.0, "something is left")
     assert left_behind(processes, directory) == []
 
 
