@@ -112,6 +112,6 @@ def test_the_role_of_the_manifest_is_enough_and_a_rescale_is_an_event_on_the_pod
                 come_to(spark, size)
             wait_until(lambda: sum(count for _, count in rescales()) >= 2, 60.0, "no event came")
         ((text, count),) = rescales()
-        assert "2 -> 1 executors" in text
+        assert "2 -> 1 executor" in text
         assert count == 2
         query.stop()
