@@ -25,8 +25,9 @@ from penstock.policies.penstock.dynamic_program import (
     late_share,
     measured_lag_s,
     solve,
-    undo_cost,
+    undo_costs,
 )
+from penstock.policies.penstock.forecasters import Forecast
 from penstock.policies.penstock.planning import BINS, compare
 from tests.policies.penstock.test_explanation import inputs
 
@@ -175,28 +176,37 @@ def test_a_shrink_has_to_save_what_the_batch_that_waits_for_executors_will_lose(
     """Four executors for a load that three carry, in a plan of 10 min: one fewer saves 600.
 
     If growing holds a batch up for 6 s, one of 8 s follows, of whose records 2 - 10/8 are late:
-    8 x 0.75 x 80 = 480. With 9 s it is 11 x 1 x 80 = 880, and the fleet stays.
+    8 x 0.75 x 80 = 480. With 9 s it is 11 x 1 x 80 = 880, and the fleet stays. Both only where the
+    load may become more than three carry.
     """
     lost = {6.0: 480.0, 9.0: 880.0}
     for held_up_s, undo in lost.items():
         job = replace(batches(), rescale_s=held_up_s, shrink_s=0.0)
-        assert undo_cost(job, PRICES) == pytest.approx(undo, rel=1e-4)
         assert best(planned(job, [20e3] * 20), settled(4), 20e3) == 3
         prices = replace(PRICES, undo=undo)
         plan = solve(job, prices, LoadScenarios(np.full((1, 20), 20e3)), STEPS_S)
         assert best(plan, settled(4), 20e3) == (3 if held_up_s == 6.0 else 4)
-    assert undo_cost(replace(batches(), rescale_s=2.0), PRICES) == 0.0
-    assert undo_cost(flow(rescale_s=30.0), PRICES) == 0.0
+        rises = LoadScenarios(np.array([[20e3] * 20, [20e3] * 12 + [1e6] * 8]))
+        sure, likely = (
+            undo_costs(job, PRICES, rises, np.array(weights)) for weights in ([0, 1], [0.75, 0.25])
+        )
+        assert sure == pytest.approx([undo] * len(job.sizes), rel=1e-4)
+        assert likely[2:] == pytest.approx([undo / 4.0] * len(job.sizes[2:]), rel=1e-4)
+    weights = np.array([0.0, 1.0])
+    assert not undo_costs(replace(batches(), rescale_s=2.0), PRICES, rises, weights).any()
+    assert not undo_costs(flow(rescale_s=30.0), PRICES, rises, weights).any()
 
 
-@pytest.mark.parametrize(("grow_s", "cheapest"), [(1.0, 2), (9.0, 3)])
-def test_where_growing_holds_batches_up_the_policy_keeps_what_it_has(
-    grow_s: float, cheapest: int
+@pytest.mark.parametrize(
+    ("grow_s", "deviation_rps", "cheapest"), [(1.0, 0.0, 2), (9.0, 0.0, 2), (9.0, 700.0, 3)]
+)
+def test_where_growing_holds_batches_up_the_policy_keeps_what_the_load_may_need(
+    grow_s: float, deviation_rps: float, cheapest: int
 ) -> None:
     """1,200/s on three executors that do 1,000/s each; bins of 3 s, so that a plan has 95 s."""
     seen = dataclasses.replace(
-        inputs(1_200.0, mean_rps=[1_200.0] * BINS, target=3, lag_s=2.0),
-        trigger_s=2.0, rescale_s=grow_s, bin_s=3.0,
+        inputs(1_200.0, target=3, lag_s=2.0), trigger_s=2.0, rescale_s=grow_s, bin_s=3.0,
+        load=Forecast([1_200.0] * BINS, [deviation_rps] * BINS, "test"),
     )  # fmt: skip
     sizes = [2, 3, 4]
     assert sizes[int(np.argmin(compare(seen, sizes).cost_s))] == cheapest

@@ -149,19 +149,12 @@ class Prices(Struct, frozen=True):
     late_s: float  #: A second of arrivals at the mean load that come out late.
     move: float  #: To start or remove one executor.
     mean_rps: float
-    undo: float = 0.0  #: What is lost when a fleet that has shrunk has to grow again.
+    #: What is lost when a fleet that has shrunk to a size has to grow again: for all, or for each.
+    undo: Array | float = 0.0
 
     @property
     def late_record(self) -> float:
         return self.late_s / max(self.mean_rps, 1e-6)
-
-
-def undo_cost(job: JobModel, prices: Prices) -> float:
-    """What a shrink has to save: the late records of the batch that waits for executors again."""
-    if job.trigger_s is None:
-        return 0.0
-    held_up_s = job.floor_s + job.rescale_s
-    return prices.late_s * held_up_s * float(late_share(job, np.array([held_up_s]))[0])
 
 
 class LoadScenarios(Struct, frozen=True):
@@ -173,6 +166,26 @@ class LoadScenarios(Struct, frozen=True):
 
     load_rps: Array
     changes: Array | None = None
+
+
+def undo_costs(job: JobModel, prices: Prices, scenarios: LoadScenarios, weights: Array) -> Array:
+    """What a shrink to each size has to save: late records, where the fleet has to grow again.
+
+    Those of the batch that waits for executors, as far as it is likely that the load becomes more
+    than the size carries in time before the plan ends.
+    """
+    if job.trigger_s is None:
+        return np.zeros(len(job.sizes))
+    fixed_s = job.fixed_s if job.size_fixed_s is None else job.size_fixed_s
+    in_time_rps = job.capacity_rps * np.maximum(0.0, 1.0 - 2.0 * fixed_s / job.slo_s)
+    likely = np.zeros(len(job.sizes))
+    for step, load_rps in enumerate(scenarios.load_rps.T):
+        if scenarios.changes is not None:
+            weights = weights @ scenarios.changes[step]
+        likely = np.maximum(likely, weights @ (load_rps[:, None] > in_time_rps))
+    held_up_s = job.floor_s + job.rescale_s
+    lost = prices.late_s * held_up_s * float(late_share(job, np.array([held_up_s]))[0])
+    return np.asarray(lost * likely)
 
 
 class StartState(Struct, frozen=True):
@@ -303,7 +316,8 @@ def _move_costs(sizes: Array, prices: Prices) -> tuple[Array, Array]:
     gap = prices.move * np.abs(sizes[:, None] - sizes[None, :])
     to, before = np.arange(len(sizes))[:, None], np.arange(len(sizes))[None, :]
     grow = np.where(to > before, gap, np.inf)
-    shrink = np.where(to < before, gap + prices.undo, np.inf)
+    undo = np.broadcast_to(prices.undo, sizes.shape)[:, None]
+    shrink = np.where(to < before, gap + undo, np.inf)
     return grow[None, :, :, None], shrink[None, :, :, None]
 
 
@@ -311,6 +325,7 @@ def planned_sizes(plan: CostToGo, size: int, lag_s: float, steps_s: Sequence[flo
     """The size in each step, from a size and a lag on, if the load follows the first scenario."""
     sizes, lags_s, found = plan.job.sizes, plan.lags_s, []
     all_sizes, move_cost = np.arange(len(sizes)), plan.prices.move * sizes
+    undo = np.broadcast_to(plan.prices.undo, sizes.shape)
     here = int(np.argmin(np.abs(sizes - size)))
     # In the first scenario, [step, size, lag]; lateness may be the same for all sizes.
     stay, grow, shrink = (
@@ -326,7 +341,7 @@ def planned_sizes(plan: CostToGo, size: int, lag_s: float, steps_s: Sequence[flo
         value = plan.values[step + 1][0] + plan.end_late[step][0]
         low, high = value[all_sizes, place], value[all_sizes, place + 1]
         cost = sizes * length_s + np.abs(move_cost - move_cost[here]) + late
-        cost[:here] += plan.prices.undo
+        cost[:here] += undo[:here]
         here = int(np.argmin(cost + low + (high - low) * part))
         end_s = lags_s[place[here]] + (lags_s[place[here] + 1] - lags_s[place[here]]) * part[here]
         lag_s = max(float(lags_s[0]), lag_s + float(end_s - lags_s[near]))

@@ -24,7 +24,7 @@ from penstock.policies.penstock.dynamic_program import (
     StartState,
     first_costs,
     solve,
-    undo_cost,
+    undo_costs,
 )
 from penstock.policies.penstock.forecasters import Forecast
 from penstock.policies.penstock.surges import BIN_S, Surges
@@ -163,7 +163,8 @@ def compare(inputs: PlanInputs, choices: list[int]) -> SolvedPlan:
     # No step is shorter than executors take to start.
     lengths_s = [max(inputs.bin_s, inputs.start.startup_s) * step for step in STEPS]
     bins_rps, weights, scenarios = _scenarios(inputs, lengths_s)
-    prices = replace(inputs.prices, undo=undo_cost(job, inputs.prices))
+    undo = undo_costs(job, inputs.prices, scenarios, weights)
+    prices = replace(inputs.prices, undo=undo)
     plan = solve(job, prices, scenarios, lengths_s)
     cost_s = np.asarray(weights @ first_costs(plan, inputs.start, bins_rps, inputs.bin_s))
     return SolvedPlan(choices, cost_s, plan, bins_rps, weights, scenarios.load_rps, lengths_s)
