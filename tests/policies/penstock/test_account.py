@@ -276,5 +276,19 @@ def test_two_slow_batches_at_a_high_load_do_not_make_all_of_it_overhead() -> Non
         stage = learn(stage, size, slower=1.4)
     for size in (3_480, 3_280, 2_000, 1_100, 1_000):
         stage = learn(stage, size)
-        assert stage.overhead_s < 0.02
+        assert stage.overhead_s < 0.2 * stage.last_took_s
     assert stage.record_s == pytest.approx(88e-6, rel=0.25)
+
+
+def test_tasks_that_start_more_slowly_on_a_larger_fleet_do_not_make_records_dear() -> None:
+    """As YSB was seen on two cores: 55 ms for a small task on one executor, 143 ms on eight.
+
+    Records cost 1.08 ms throughout.
+    """
+    stage = StageCost(12)
+    for _ in range(4):
+        stage = stage.with_batch(12, 139, 0.66)
+    for records in (2_071, 2_459, 1_958, 2_180, 3_220, 4_267, 6_049, 4_000, 2_922, 3_314) * 2:
+        stage = stage.with_batch(12, records, 1.72 + 1.08e-3 * records)
+    assert 12 * stage.overhead_s == pytest.approx(1.72, rel=0.2)
+    assert 1e3 * stage.record_s == pytest.approx(1.08, rel=0.1)

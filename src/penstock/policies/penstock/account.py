@@ -24,9 +24,7 @@ from penstock.core.model import Batch, BatchStage
 BATCHES = 200.0  #: How many batches are remembered.
 FAR = 0.3  #: A task that took this much more or less than expected is news.
 RESIZED = 1.5  #: Sizes that differ by this factor show what a task costs without records.
-#: The most of what a task took at least that can be overhead. That least is doubled after 24
-#: batches that are no larger: tasks start more slowly where more executors share the machines.
-MOST_OVERHEAD, LEAST_GROWS = 0.9, 1.03
+MOST_OVERHEAD = 0.9  #: The most of what a task took at least that can be overhead.
 #: Sizes that vary by a fifth (squared: this) say half of what an overhead is, however many batches
 #: there were: the batch after a slow one is larger, which looks like an overhead and is none.
 DOUBT = 0.04
@@ -42,8 +40,8 @@ class StageCost(Struct, frozen=True, gc=False, array_like=True):
     overhead / size``: a line over ``1 / size``, on which small batches count as much as large ones.
     `inverse` and `cost_s` are the means of both, with the two moments of a least-squares line.
     `last_size` and `last_took_s` are the size and time of a task in the last batches, `least_s` is
-    the least that a task took lately, one of `least_size` records, `news` counts batches in a row
-    that nothing known explains, `prior_s` is the overhead that was known when the line began.
+    the least that a task took since the line began, `news` counts batches in a row that nothing
+    known explains, `prior_s` is the overhead that was known when the line began.
 
     >>> stage = StageCost(12)
     >>> for records in (1200, 6000, 2400, 600):
@@ -65,7 +63,6 @@ class StageCost(Struct, frozen=True, gc=False, array_like=True):
     news: int = 0
     prior_s: float = 0.0
     beside: bool = False  #: Whether it shares the slots with the stage before it.
-    least_size: float = 0.0
 
     @property
     def record_s(self) -> float:
@@ -96,18 +93,9 @@ class StageCost(Struct, frozen=True, gc=False, array_like=True):
 
     def _restarted(self, tasks: int, size: float, took_s: float) -> StageCost:
         """Records have another cost from this batch on; the overhead of a task stays."""
-        least_s, least_size = self._least(size, took_s)
-        overhead_s = min(self.overhead_s, MOST_OVERHEAD * least_s)
-        first = StageCost(tasks, overhead_s, least_s, size, took_s, 1.0, 1.0 / size, took_s / size)
-        return replace(first, prior_s=overhead_s, beside=self.beside, least_size=least_size)
-
-    def _least(self, size: float, took_s: float) -> tuple[float, float]:
-        """What a task takes at least. A larger task that takes longer says nothing about that."""
-        if not self.least_s or took_s <= self.least_s:
-            return took_s, size
-        if size <= self.least_size:
-            return min(took_s, LEAST_GROWS * self.least_s), self.least_size
-        return self.least_s, self.least_size
+        overhead_s = min(self.overhead_s, MOST_OVERHEAD * took_s)
+        first = StageCost(tasks, overhead_s, took_s, size, took_s, 1.0, 1.0 / size, took_s / size)
+        return replace(first, prior_s=overhead_s, beside=self.beside)
 
     def _line_overhead_s(self, size: float, took_s: float) -> float | None:
         """The overhead with which a smaller batch costs the same per record as those before."""
@@ -125,9 +113,7 @@ class StageCost(Struct, frozen=True, gc=False, array_like=True):
         count = min(self.count + warm, BATCHES)
         prior_s = self.prior_s if overhead_s is None else overhead_s
         # A smaller batch that took longer than expected shows that no task is as fast as once.
-        least_s, least_size = (
-            (took_s, size) if overhead_s is not None else self._least(size, took_s)
-        )
+        least_s = took_s if overhead_s is not None else min(self.least_s, took_s)
         if overhead_s is None:
             overhead_s = prior_s
             if inverse_inverse > 0.0:
@@ -149,7 +135,6 @@ class StageCost(Struct, frozen=True, gc=False, array_like=True):
             inverse_cost,
             prior_s=prior_s,
             beside=self.beside,
-            least_size=least_size,
         )
 
 
