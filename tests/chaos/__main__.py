@@ -96,7 +96,7 @@ def _disks(place: Path, is_isolated: bool) -> Iterator[None]:
         file.truncate(512 * 1024 * 1024)
     for command in (
         ["ip", "link", "set", "lo", "up"],
-        ["mount", "-t", "tmpfs", "-o", "size=32m", "tmpfs", str(journal)],
+        ["mount", "-t", "tmpfs", "-o", "size=128m", "tmpfs", str(journal)],
         ["mkfs.ext4", "-q", str(image)],
         ["mount", "-o", "loop", str(image), str(checkpoint)],
     ):
