@@ -44,7 +44,7 @@ def counts_once(scene: Scene, _: Fault) -> Iterator[str]:
         return waiting == 0 and ends[-1] == feed.sent
 
     try:
-        scene.wait(is_read, "records are left over")
+        scene.wait(is_read, "records are left over", START_S)
     except TimeoutError as error:
         yield f"{error}: {ends[-1]} of {feed.sent} are read"
     counted, right = scene.results.read(), truth(feed.sent)
