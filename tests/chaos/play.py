@@ -66,10 +66,11 @@ def play(scene: Scene, fault: Fault, seed: int) -> dict[str, Any]:
     except Exception as error:
         broke.append(f"{stage}: {_words(error)}")
     healed_s = now_s()
-    broke += _broken(settles, scene, fault)
+    unsettled = _broken(settles, scene, fault)
+    broke += unsettled
     settled_s = now_s()
     # What is left and written of a fleet that does not settle says nothing.
-    for check in (counts_once,) if broke else INVARIANTS[1:]:
+    for check in (counts_once,) if unsettled else INVARIANTS[1:]:
         broke += _broken(check, scene, fault)
     return {
         "fault": fault.name,
