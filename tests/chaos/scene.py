@@ -18,9 +18,11 @@ from confluent_kafka.cimpl import NewPartitions
 from penstock.testbed import Testbed, wait_until
 from tests.chaos.application import LIMIT_S, Application
 from tests.chaos.policy import MAX, MIN, RPS
-from tests.survival.scene import PARTITIONS, Feed, Results, mentioning, new_topic, now_s
+from tests.survival.scene import Feed, Results, mentioning, new_topic, now_s
 
 SLOTS, NODES = 6, 2  #: More than `MAX`, so that a fleet could grow too large.
+#: Of the topic and of the state: each task costs time, and `MAX` executors have one each.
+PARTITIONS = MAX
 
 Answer = TypeVar("Answer")
 
@@ -32,7 +34,7 @@ class Scene:
         self.bed, self.rng = bed, rng
         self.journal_disk, self.checkpoint_disk = disks / "journal", disks / "checkpoint"
         self.add_nodes()
-        name, output = new_topic(bed), new_topic(bed)
+        name, output = new_topic(bed, PARTITIONS), new_topic(bed)
         self.journal = self.journal_disk / f"{name}.jsonl"
         self.settings: dict[str, Any] = {
             "conf": bed.spark_conf(
@@ -55,6 +57,7 @@ class Scene:
         self.began_at_s = 0.0
         self.kills = 0  # of executors and drivers since the fault began
         self.feed = Feed(bed, name, rate_rps=0.0)
+        self.feed._partitions = PARTITIONS
         self.feed.__enter__()
         self.start_driver()
         self.load(MIN)
