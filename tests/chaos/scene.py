@@ -16,6 +16,7 @@ from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewPartitions
 
 from penstock.testbed import Testbed, wait_until
+from penstock.testbed.clusters.cluster import ExecutorProcess
 from tests.chaos.application import LIMIT_S, Application
 from tests.chaos.policy import MAX, MIN, RPS
 from tests.survival.scene import Feed, Results, mentioning, new_topic, now_s
@@ -191,6 +192,11 @@ class Scene:
         self.wait(lambda: self.job()["batch"] >= first + more, "the query stands still")
 
     # -- What faults do ---------------------------------------------------------------------------
+
+    def executors(self) -> list[ExecutorProcess]:
+        """Those that Spark knows, oldest first; who has just left may still have a process."""
+        known = self.job()["executors"]
+        return [each for each in self.bed.executors() if each.id in known]
 
     def kill_executors(self, names: Iterable[str]) -> None:
         for each in names:

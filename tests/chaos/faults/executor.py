@@ -12,7 +12,7 @@ COME_LATER = "the target stays; the executors come when they can"
 
 def _losses(scene: Scene, count: int) -> None:
     before = scene.status()["losses"]
-    scene.kill_executors([each.id for each in scene.bed.executors()[-count:]])
+    scene.kill_executors([each.id for each in scene.executors()[-count:]])
     scene.wait(lambda: scene.status()["losses"] == before + count, "a loss was not noticed")
 
 
@@ -31,7 +31,7 @@ def two_executors_killed(scene: Scene) -> None:
 @fault("the target stays; the batch waits for it")
 def executor_stopped(scene: Scene) -> None:
     """SIGSTOP to an executor for 30 s."""
-    with scene.stopped(scene.bed.executors()[-1].pid):
+    with scene.stopped(scene.executors()[-1].pid):
         passes_s(30.0)
         scene.holds(turns=1)
 
@@ -52,8 +52,9 @@ def executor_lost_while_leaving(scene: Scene) -> None:
 
 
 def _lose_node(scene: Scene) -> None:
-    before, node = scene.status()["losses"], scene.bed.executors()[-1].node
-    scene.kills += sum(each.node == node for each in scene.bed.executors())
+    before, alive = scene.status()["losses"], scene.executors()
+    node = alive[-1].node
+    scene.kills += sum(each.node == node for each in alive)
     scene.bed.cluster.remove_node(node)
     scene.wait(lambda: scene.status()["losses"] > before, "the loss was not noticed")
 
