@@ -36,8 +36,8 @@ from tests.survival.test_blindness import Sick, fail
 
 #: Where times that Spark reports are read.
 READERS: tuple[Any, ...] = (executors, progress, stages)
-#: Spark adds one for the session of each query that starts, until the session is collected.
-SESSION = "ExecutionListenerBus"
+#: Spark itself adds listeners for the session of each query, until that is collected.
+SPARK = "org.apache.spark."
 #: Executors that do not come are given up after this; by default it is two minutes.
 ARRIVE_S = 20.0
 
@@ -148,7 +148,7 @@ class ScaledJob:
         found = {"offsets": {}, "before": {}} if report is None else _offsets(report.json)
         failed = sum(int(each["failedTasks"]) for each in driver.executors_ever())
         bus = self._driver.context.listenerBus()
-        kinds = [str(each.getClass().getSimpleName()) for each in bus.listeners()]
+        kinds = [str(each.getClass().getName()) for each in bus.listeners()]
         manager: Any = self._spark.streams._jsqm
         return found | {
             "is_active": self._query.isActive,
@@ -158,7 +158,8 @@ class ScaledJob:
             "leaving": sorted(driver.leaving()),
             "requested": driver.requested_total_executors(),
             "failed_tasks": failed,
-            "listeners": [len(kinds) - kinds.count(SESSION), len(list(manager.listListeners()))],
+            "listeners": [each for each in kinds if not each.startswith(SPARK)]
+            + [len(list(manager.listListeners()))],
         }
 
     def leaving(self) -> list[str]:
