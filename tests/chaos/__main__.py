@@ -18,18 +18,16 @@ import os
 import subprocess
 import sys
 import tempfile
-from collections import Counter
-from collections.abc import Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from random import Random
-from typing import Any
 
 from penstock.testbed import Testbed
-from tests.chaos.faults import FAULTS, Fault
-from tests.chaos.invariants import INVARIANTS
+from tests.chaos.faults import FAULTS
 from tests.chaos.page import RESULTS, read_results
-from tests.chaos.scene import LIMIT_S, NODES, SLOTS, Scene
+from tests.chaos.play import chosen, line_of, next_fault, play
+from tests.chaos.scene import NODES, SLOTS, Scene
 from tests.survival.scene import now_s
 
 MARK = "PENSTOCK_CHAOS_IS_ISOLATED"
@@ -44,70 +42,6 @@ def say(text: str) -> None:
     print(text, flush=True)
 
 
-def next_fault(names: Sequence[str], seed: int, done: Sequence[str]) -> str:
-    """The kind that is due: in each round all kinds once, in an order that the seed gives.
-
-    >>> next_fault(["a", "b", "c"], 1, []), next_fault(["a", "b", "c"], 1, ["b", "a"])
-    ('b', 'c')
-    """
-    counts = Counter(done)
-    turn = min(counts[name] for name in names)
-    due = [name for name in names if counts[name] == turn]
-    return min(due, key=lambda name: Random(f"{seed} {turn} {name}").random())
-
-
-def chosen(parts: str, is_isolated: bool) -> list[str]:
-    """The kinds of these parts: groups or single kinds, all if there are none."""
-    wanted = set(filter(None, parts.split(",")))
-    known = {each.group for each in FAULTS.values()} | set(FAULTS)
-    if unknown := sorted(wanted - known):
-        raise ValueError(f"there is no part {unknown[0]!r}: {', '.join(sorted(known))}")
-    found = [
-        name
-        for name, each in FAULTS.items()
-        if (not wanted or {name, each.group} & wanted) and (is_isolated or not each.needs_root)
-    ]
-    if not found:
-        raise ValueError("these faults need the right to make namespaces")
-    return found
-
-
-def play(scene: Scene, fault: Fault, seed: int) -> dict[str, Any]:
-    """One fault, and all that must hold after it."""
-    begun, broke, settled_s = scene.begin(), [], 0.0
-    try:
-        if not fault.moves_load:
-            scene.another_load()
-        scene.settle(LIMIT_S)
-        fault.run(scene)
-    except Exception as error:
-        broke.append(f"expected: {_words(error)}")
-    healed_s = now_s()
-    for check in INVARIANTS:
-        try:
-            broke += [f"{check.__name__}: {text}" for text in check(scene, fault)]
-        except Exception as error:
-            broke.append(f"{check.__name__}: {_words(error)}")
-        settled_s = settled_s or now_s() - healed_s
-    rescales = scene.statuses[-1]["rescales"] - (0 if fault.restarts else begun["rescales"])
-    return {
-        "fault": fault.name,
-        "seed": seed,
-        "seconds": round(now_s() - scene.began_at_s),
-        "settled_s": round(settled_s, 1),
-        "records": scene.feed.sent - begun["sent"],
-        "rescales": max(0, rescales),
-        "kills": fault.kills,
-        "outages": int(fault.is_outage),
-        "broke": broke,
-    }
-
-
-def _words(error: Exception) -> str:
-    is_plain = isinstance(error, AssertionError | TimeoutError)
-    return str(error) if is_plain and str(error) else f"{type(error).__name__}: {error}"
-
-
 def run(options: argparse.Namespace, is_isolated: bool) -> int:
     """Play faults until the time is over; how many broke something."""
     names = chosen(options.parts, is_isolated)
@@ -119,16 +53,19 @@ def run(options: argparse.Namespace, is_isolated: bool) -> int:
         rng, scene = Random(options.seed), None
         try:
             while now_s() < until_s:
-                scene = scene or Scene(bed, place, rng)
                 past = [x for x in read_results(options.results) if x["seed"] == options.seed]
-                fault = FAULTS[next_fault(names, options.seed, [x["fault"] for x in past])]
-                result = play(scene, fault, options.seed)
+                done = [each["fault"] for each in past]
+                name = next_fault(names, options.seed, done, options.rounds)
+                if name is None:
+                    break
+                scene = scene or Scene(bed, place, rng)
+                result = play(scene, FAULTS[name], options.seed)
                 with options.results.open("a") as file:
                     file.write(json.dumps(result) + "\n")
-                _tell(result)
+                say(line_of(result))
                 if result["broke"]:  # what comes next begins with a job that is whole
                     broken += 1
-                    say((place / "driver.log").read_text()[-2000:])
+                    _say_more(scene, place / "driver.log")
                     scene.close()
                     scene = None
         finally:
@@ -137,14 +74,13 @@ def run(options: argparse.Namespace, is_isolated: bool) -> int:
     return broken
 
 
-def _tell(result: dict[str, Any]) -> None:
-    outcome = "BROKE" if result["broke"] else "held"
-    say(
-        f"{outcome:6}{result['fault']:28}{result['seconds']:4} s, settled after "
-        f"{result['settled_s']:5.1f} s, {result['rescales']} rescales, {result['records']} records"
-    )
-    for text in result["broke"]:
-        say(f"      {text}")
+def _say_more(scene: Scene, log: Path) -> None:
+    """What Penstock logged and decided, and the end of the driver's own log."""
+    with suppress(AssertionError):
+        for level, text in scene.log():
+            say(f"      {level.lower()}: {text}")
+        say(f"      last: {scene.status()['last']}")
+    say(log.read_text()[-1000:])
 
 
 @contextmanager
@@ -160,7 +96,7 @@ def _disks(place: Path, is_isolated: bool) -> Iterator[None]:
         file.truncate(512 * 1024 * 1024)
     for command in (
         ["ip", "link", "set", "lo", "up"],
-        ["mount", "-t", "tmpfs", "-o", "size=32m", "tmpfs", str(journal)],
+        ["mount", "-t", "tmpfs", "-o", "size=128m", "tmpfs", str(journal)],
         ["mkfs.ext4", "-q", str(image)],
         ["mount", "-o", "loop", str(image), str(checkpoint)],
     ):
@@ -192,6 +128,7 @@ def main() -> int:
     parser.add_argument("--minutes", type=float, default=60.0, help="no fault begins later")
     parser.add_argument("--seed", type=int, default=1, help="the order of faults and loads")
     parser.add_argument("--parts", default="", help="groups or kinds of faults, with commas")
+    parser.add_argument("--rounds", type=int, default=sys.maxsize, help="runs of each kind")
     parser.add_argument("--results", type=Path, default=RESULTS, help="a line for each fault")
     options = parser.parse_args()
     try:

@@ -36,6 +36,8 @@ from tests.survival.test_blindness import Sick, fail
 
 #: Where times that Spark reports are read.
 READERS: tuple[Any, ...] = (executors, progress, stages)
+#: Spark itself adds listeners for the session of each query, until that is collected.
+SPARK = "org.apache.spark."
 #: Executors that do not come are given up after this; by default it is two minutes.
 ARRIVE_S = 20.0
 
@@ -60,14 +62,14 @@ class Listener(StreamingQueryListener):
 
 
 class LogLines(logging.Handler):
-    """What Penstock logs as a warning or worse."""
+    """What Penstock logs: level and text."""
 
     def __init__(self) -> None:
-        super().__init__(logging.WARNING)
-        self.texts: list[str] = []
+        super().__init__(logging.INFO)
+        self.lines: list[tuple[str, str]] = []
 
     def emit(self, record: logging.LogRecord) -> None:
-        self.texts.append(record.getMessage())
+        self.lines.append((record.levelname, record.getMessage()))
 
 
 def lie(value: Any, how: str) -> Any:
@@ -96,10 +98,15 @@ class ScaledJob:
         self._settings = settings
         self._log = LogLines()
         logging.getLogger("penstock").addHandler(self._log)
+        logging.getLogger("penstock").setLevel(logging.INFO)
         conf = SparkConf().setAll(list(settings["conf"].items()))
         self._spark = SparkSession.builder.config(conf=conf).getOrCreate()
         self._spark.sparkContext.setLogLevel("OFF")
+        self._driver = Driver(self._spark)  # another one than the scaler's, which may be broken
         self._heal: list[Callable[[], object]] = []
+        # PySpark's server for calls from Java stays once it runs: it is no leak of a fault.
+        self.block_listener()
+        self.heal()
         self._start_query()
         self._attach()
 
@@ -129,16 +136,19 @@ class ScaledJob:
             "code": code,
             "threads": threading.active_count(),
             "files": len(list(held.iterdir())),
-            "warnings": list(self._log.texts),
         }
+
+    def log(self, since: int) -> list[tuple[str, str]]:
+        return self._log.lines[since:]
 
     def job(self) -> dict[str, Any]:
         """The query and the application, as Java knows them."""
         report: Any = self._query.lastProgress
-        driver = Driver(self._spark)
+        driver = self._driver
         found = {"offsets": {}, "before": {}} if report is None else _offsets(report.json)
         failed = sum(int(each["failedTasks"]) for each in driver.executors_ever())
-        bus = self._spark.sparkContext._jsc.sc().listenerBus()
+        bus = self._driver.context.listenerBus()
+        kinds = [str(each.getClass().getName()) for each in bus.listeners()]
         manager: Any = self._spark.streams._jsqm
         return found | {
             "is_active": self._query.isActive,
@@ -148,8 +158,12 @@ class ScaledJob:
             "leaving": sorted(driver.leaving()),
             "requested": driver.requested_total_executors(),
             "failed_tasks": failed,
-            "listeners": [int(bus.listeners().size()), len(list(manager.listListeners()))],
+            "listeners": [each for each in kinds if not each.startswith(SPARK)]
+            + [len(list(manager.listListeners()))],
         }
+
+    def leaving(self) -> list[str]:
+        return sorted(self._driver.leaving())
 
     def processes(self) -> dict[str, int]:
         gateway: Any = SparkContext._gateway
@@ -159,11 +173,11 @@ class ScaledJob:
 
     def request(self, executors: int) -> None:
         """Somebody else sets the target."""
-        Driver(self._spark).request_total_executors(executors)
+        self._driver.request_total_executors(executors)
 
     def end_idle(self) -> list[str]:
         """Somebody else ends an executor, if one is idle."""
-        driver = Driver(self._spark)
+        driver = self._driver
         newest = sorted(set(driver.executor_ids()) - driver.leaving(), key=int)[-1:]
         return driver.kill_idle(newest)
 
@@ -220,7 +234,7 @@ class ScaledJob:
 
         def set_all(ahead_s: float, parse: Callable[[str], float]) -> None:
             for each in gc.get_objects():
-                if isinstance(each, LoopTime):
+                if type(each) is LoopTime:  # others may be dead references
                     each._wall = lambda: now_s() + ahead_s
             for module in READERS:
                 module.parse_instant = parse

@@ -43,7 +43,7 @@ class FollowLoad:
     2
     """
 
-    period_s: float = 1.0
+    period_s: float = 0.5
     default_limits: ClassVar[Limits] = Limits()
     wakes_on_surge: ClassVar[bool] = False
 

@@ -3,94 +3,39 @@
 from __future__ import annotations
 
 import dataclasses
-import json
 import os
 import signal
 import subprocess
-import sys
-import threading
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import AbstractContextManager, contextmanager, suppress
 from pathlib import Path
 from random import Random
 from typing import Any, TypeVar
 
 from confluent_kafka.admin import AdminClient
+from confluent_kafka.cimpl import NewPartitions
 
 from penstock.testbed import Testbed, wait_until
+from penstock.testbed.clusters.cluster import ExecutorProcess
+from tests.chaos.application import LIMIT_S, Application
 from tests.chaos.policy import MAX, MIN, RPS
-from tests.survival.scene import PARTITIONS, Feed, mentioning, new_topic, now_s
+from tests.survival.scene import Feed, Results, mentioning, new_topic, now_s
 
 SLOTS, NODES = 6, 2  #: More than `MAX`, so that a fleet could grow too large.
-#: Nothing takes this long, not even on a machine that does other things.
-LIMIT_S = 240.0
+#: Of the topic and of the state: each task costs time, and `MAX` executors have one each.
+PARTITIONS = MAX
 
 Answer = TypeVar("Answer")
 
 
-class Application:
-    """The driver as a process that obeys commands."""
-
-    def __init__(self, bed: Testbed, log: Path, settings: dict[str, Any]) -> None:
-        root = str(Path(__file__).parents[2])
-        path = os.pathsep.join([str(Path(root, "src")), root])
-        with log.open("ab") as err:
-            self.process = subprocess.Popen(
-                [sys.executable, "-m", "tests.chaos.driver", json.dumps(settings)],
-                stdin=subprocess.PIPE,
-                stdout=subprocess.PIPE,
-                stderr=err,
-                text=True,
-                bufsize=1,
-                env=bed.driver_environment | {"PYTHONPATH": path},
-                start_new_session=True,
-            )
-        self._log = log
-        self._answer()
-        self.pids: dict[str, int] = self.ask("processes")
-
-    def ask(self, command: str, **values: Any) -> Any:
-        """Let the driver do something, and wait for its answer."""
-        assert self.process.stdin is not None
-        with suppress(BrokenPipeError):
-            self.process.stdin.write(json.dumps({"do": command, **values}) + "\n")
-        return self._answer()
-
-    def _answer(self) -> Any:
-        assert self.process.stdout is not None
-        alarm = threading.Timer(LIMIT_S, self._kill)  # an answer that never comes
-        alarm.start()
-        try:
-            line = self.process.stdout.readline()
-        finally:
-            alarm.cancel()
-        if not line:
-            raise AssertionError(f"the driver ended: {self._log.read_text()[-1000:]}")
-        reply = json.loads(line)
-        assert "error" not in reply, reply["error"]
-        return reply["answer"]
-
-    def kill(self) -> None:
-        """SIGKILL to Python and Java at once."""
-        self._kill()
-        self.process.wait()
-        for pipe in (self.process.stdin, self.process.stdout):
-            if pipe is not None:
-                with suppress(BrokenPipeError):
-                    pipe.close()
-
-    def _kill(self) -> None:
-        with suppress(ProcessLookupError):
-            os.killpg(self.process.pid, signal.SIGKILL)
-
-
 class Scene:
-    """What faults act on. A fresh one has a job that has settled under the least load."""
+    """What faults act on. A fresh one has a job under the least load."""
 
     def __init__(self, bed: Testbed, disks: Path, rng: Random) -> None:
         self.bed, self.rng = bed, rng
         self.journal_disk, self.checkpoint_disk = disks / "journal", disks / "checkpoint"
-        name = new_topic(bed)
+        self.add_nodes()
+        name, output = new_topic(bed, PARTITIONS), new_topic(bed)
         self.journal = self.journal_disk / f"{name}.jsonl"
         self.settings: dict[str, Any] = {
             "conf": bed.spark_conf(
@@ -98,34 +43,38 @@ class Scene:
                 **{
                     "spark.sql.shuffle.partitions": str(PARTITIONS),
                     "spark.sql.streaming.noDataProgressEventInterval": "500",
+                    "spark.ui.retainedDeadExecutors": "10000",  # their failed tasks are counted
                 },
             ),
             "bootstrap": bed.bootstrap_servers,
             "topic": name,
-            "output": new_topic(bed),
+            "output": output,
             "checkpoint": str(self.checkpoint_disk / name),
             "journal": str(self.journal),
         }
-        self.size = MIN
-        self.partitions = PARTITIONS
+        self.size, self.partitions = MIN, PARTITIONS
+        self.results = Results(bed, output)
         self.statuses: list[dict[str, Any]] = []  # all that was seen since the fault began
         self.began_at_s = 0.0
+        self.kills = 0  # of executors and drivers since the fault began
         self.feed = Feed(bed, name, rate_rps=0.0)
+        self.feed._partitions = PARTITIONS
         self.feed.__enter__()
         self.start_driver()
         self.load(MIN)
 
     def close(self) -> None:
-        self.app.kill()
         self.feed._stopping.set()
+        self.app.kill()
         self.wait_gone()
 
     def start_driver(self) -> None:
         self.app = Application(self.bed, self.journal_disk.parent / "driver.log", self.settings)
         self.baseline: dict[str, Any] = {}  # threads, handles, listeners of a driver at rest
-        self.failed_tasks = self._warned = 0
+        self.failed_tasks = self._logged = 0
 
     def kill_driver(self) -> None:
+        self.kills += 1
         self.app.kill()
         self.wait_gone()
 
@@ -133,15 +82,13 @@ class Scene:
         self.wait(lambda: not mentioning(self.settings["topic"]), "a driver survived its SIGKILL")
         self.wait(lambda: not self.bed.executors(), "executors survived their driver")
 
-    # -- What faults do and wait for --------------------------------------------------------------
+    def begin(self) -> None:
+        """Forget what was seen before."""
+        self.began_at_s, self.kills = now_s(), 0
+        self.statuses.clear()
+        self._logged += len(self.log())
 
-    @property
-    def topic(self) -> str:
-        return str(self.settings["topic"])
-
-    @property
-    def admin(self) -> AdminClient:
-        return AdminClient(self.bed.broker.client_settings)
+    # -- The load ---------------------------------------------------------------------------------
 
     def load(self, executors: int) -> None:
         """Send what that many executors are needed for."""
@@ -151,62 +98,136 @@ class Scene:
     def another_load(self) -> None:
         self.load(self.rng.choice([size for size in range(MIN, MAX + 1) if size != self.size]))
 
-    def begin(self) -> dict[str, Any]:
-        """Forget what was seen before; how things are before the fault."""
-        self.began_at_s = now_s()
-        self.statuses.clear()
-        status = self.status()
-        self._warned = len(status["warnings"])
-        return status | {"sent": self.feed.sent}
+    # -- What is seen, and waited for -------------------------------------------------------------
+
+    @property
+    def topic(self) -> str:
+        return str(self.settings["topic"])
+
+    @property
+    def admin(self) -> AdminClient:
+        return AdminClient(self.bed.broker.client_settings)
 
     def status(self) -> dict[str, Any]:
         self.statuses.append(self.app.ask("status") | {"at_s": now_s()})
         return self.statuses[-1]
 
+    def log(self) -> list[tuple[str, str]]:
+        """What Penstock logged since the fault began: level and text."""
+        return [(level, text) for level, text in self.app.ask("log", since=self._logged)]
+
     def warnings(self) -> list[str]:
-        """What was logged as a warning since the fault began."""
-        return list(self.status()["warnings"][self._warned :])
+        return [text for level, text in self.log() if level != "INFO"]
+
+    def warned(self, text: str) -> int:
+        return sum(text in each for each in self.warnings())
 
     def job(self) -> dict[str, Any]:
         found: dict[str, Any] = self.app.ask("job")
         assert found["is_active"], f"the query ended: {found['error']}"
         return found
 
+    def footprint(self) -> dict[str, Any]:
+        """What the driver holds: of a scaler that lets go of things, it does not grow."""
+        status = self.status()
+        return {name: status[name] for name in ("threads", "files")} | {
+            "listeners": self.job()["listeners"]
+        }
+
     def wait(
-        self, condition: Callable[[], Answer], message: str, limit_s: float = LIMIT_S
+        self,
+        condition: Callable[[], Answer],
+        message: str,
+        limit_s: float = LIMIT_S,
+        every_s: float = 0.25,
     ) -> Answer:
-        return wait_until(condition, limit_s, message, every_s=0.25)
+        return wait_until(condition, limit_s, message, every_s=every_s)
 
-    def wait_status(self, message: str, limit_s: float = LIMIT_S, **wanted: Any) -> dict[str, Any]:
-        """Wait until the scaler's status has these values."""
-
-        def found() -> dict[str, Any] | None:
-            status = self.status()
-            assert status["state"] == "running", status["error"]
-            return status if wanted.items() <= status.items() else None
-
-        status = self.wait(found, message, limit_s)
-        assert status is not None
+    def _running(self) -> dict[str, Any]:
+        status = self.status()
+        assert status["state"] == "running", f"Penstock is {status['state']}: {status['error']}"
         return status
 
+    def wait_status(
+        self, message: str, limit_s: float = LIMIT_S, every_s: float = 0.25, **wanted: Any
+    ) -> None:
+        """Wait until the scaler's status has these values; if it never has, say which it had."""
+        try:
+            self.wait(lambda: wanted.items() <= self._running().items(), message, limit_s, every_s)
+        except TimeoutError as error:
+            seen = self.statuses[-1]
+            had = ", ".join(f"{name} {seen[name]}" for name in wanted)
+            raise TimeoutError(f"{error}: {had}; {seen['last']}") from None
+
     def turns(self, more: int) -> list[dict[str, Any]]:
-        """What is seen during so many more turns."""
+        """What is seen during as many more turns."""
         begin, first = len(self.statuses), self.status()["decisions"]
-        self.wait(lambda: self.status()["decisions"] >= first + more, "no turn is taken")
+        self.wait(lambda: self._running()["decisions"] >= first + more, "no turn is taken")
         return self.statuses[begin:]
 
-    def settle(self, limit_s: float) -> None:
-        """The fleet has the size that the load needs, and nobody comes or goes."""
-        size = {"target": self.size, "active": self.size, "registered": self.size}
-        where = f"the fleet did not settle at {self.size}"
-        self.wait_status(where, limit_s, is_settled=True, **size)
+    def holds(self, turns: int) -> list[dict[str, Any]]:
+        """The target stays for as many turns; what is seen meanwhile."""
+        seen = self.turns(turns)
+        targets = {each["target"] for each in seen}
+        assert targets == {self.size}, f"targets were {sorted(targets)} and not {self.size}"
+        return seen
+
+    def holds_while(self, breaking: AbstractContextManager[object], code: str) -> None:
+        """While it is blind, the load changes: the fleet holds."""
+        size = self.size
+        with breaking:
+            self.wait_status(f"no {code}", code=code)
+            self.another_load()
+            targets = {each["target"] for each in self.turns(5)}
+            assert targets == {size}, f"targets were {sorted(targets)} and not {size}"
+
+    def settle(self, limit_s: float = LIMIT_S, *, fully: bool = True) -> None:
+        """The fleet has the size that the load needs; `fully`: the actuator is at rest too."""
+        wanted = dict.fromkeys(("target", "active", "registered"), self.size)
+        message = f"the fleet did not settle at {self.size}"
+        self.wait_status(message, limit_s, **wanted, **({"is_settled": True} if fully else {}))
 
     def batches(self, more: int) -> None:
         first = self.job()["batch"]
         self.wait(lambda: self.job()["batch"] >= first + more, "the query stands still")
 
-    def warned(self, text: str) -> int:
-        return sum(text in each for each in self.warnings())
+    # -- What faults do ---------------------------------------------------------------------------
+
+    def executors(self) -> list[ExecutorProcess]:
+        """Those that Spark knows, oldest first; who has just left may still have a process."""
+        known = self.job()["executors"]
+        return [each for each in self.bed.executors() if each.id in known]
+
+    def kill_executors(self, names: Iterable[str]) -> None:
+        for each in names:
+            self.bed.kill_executor(each)
+            self.kills += 1
+
+    def add_nodes(self) -> None:
+        """Those that are missing."""
+        while len(self.bed.cluster.nodes) < NODES:
+            self.bed.cluster.add_node()
+
+    def add_partition(self) -> None:
+        self.partitions += 1
+        wanted, admin = [NewPartitions(self.topic, self.partitions)], self.admin
+        admin.create_partitions(wanted)[self.topic].result(60.0)
+
+        def is_known() -> bool:  # to the producer: it refuses to write to others
+            found = self.feed._producer.list_topics(self.topic, timeout=10.0)
+            return len(found.topics[self.topic].partitions) == self.partitions
+
+        self.wait(is_known, "the producer does not see the new partition")
+        self.feed._partitions = self.partitions
+
+    def restart_broker(self) -> None:
+        """SIGKILL, then the same command again."""
+        broker = self.bed.broker
+        words = Path(f"/proc/{broker.process.pid}/cmdline").read_bytes().decode().split("\0")
+        broker.process.stop()
+        started = self.bed.start_program("broker", words[:-1])
+        self.bed._broker = dataclasses.replace(broker, process=started)
+        started.wait_ready(self.bed.broker.answers, LIMIT_S)
 
     @contextmanager
     def broken(self, command: str, **values: Any) -> Iterator[None]:
@@ -237,12 +258,3 @@ class Scene:
             yield
         finally:
             subprocess.run(end, check=True, capture_output=True)
-
-    def restart_broker(self) -> None:
-        """SIGKILL, then the same command again."""
-        broker = self.bed.broker
-        words = Path(f"/proc/{broker.process.pid}/cmdline").read_bytes().decode().split("\0")
-        broker.process.stop()
-        started = self.bed.start_program("broker", words[:-1])
-        self.bed._broker = dataclasses.replace(broker, process=started)
-        started.wait_ready(self.bed.broker.answers, LIMIT_S)

@@ -27,6 +27,7 @@ from penstock.testbed import Testbed, paced, wait_until
 from tests.drivers import end_driver
 
 if TYPE_CHECKING:
+    from confluent_kafka import Message
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.streaming.query import StreamingQuery
 
@@ -185,31 +186,47 @@ def counting(
         query.stop()
 
 
-def results(bed: Testbed, output: str) -> Totals:
+class Results:
     """The last result of each key. A batch that is run again may write a result again."""
-    from confluent_kafka import Consumer, TopicPartition
 
-    found: Totals = {}
-    settings = bed.broker.client_settings | {"group.id": output, "enable.auto.commit": False}
-    consumer = Consumer(settings)
-    try:
-        for partition in range(PARTITIONS):
-            place = TopicPartition(output, partition, 0)
-            _, end = consumer.get_watermark_offsets(place, timeout=30.0)
-            consumer.assign([place])
-            seen = 0
-            while seen < end:
-                for record in consumer.consume(min(end - seen, 10_000), timeout=30.0):
-                    seen = (record.offset() or 0) + 1
-                    key, value = record.key(), record.value()
-                    assert isinstance(key, bytes)
-                    assert value is not None
-                    total = json.loads(value)
-                    result = (total["count"], total["sum"])
-                    found[int(key)] = max(found.get(int(key), (0, 0)), result)
-    finally:
-        consumer.close()
-    return found
+    def __init__(self, bed: Testbed, output: str) -> None:
+        self._bed, self._output = bed, output
+        self._ends = dict.fromkeys(range(PARTITIONS), 0)  # what is read already
+        self._found: Totals = {}
+
+    def read(self) -> Totals:
+        """Those of now; only what is new is read."""
+        from confluent_kafka import Consumer, TopicPartition
+
+        settings = {"group.id": self._output, "enable.auto.commit": False}
+        consumer = Consumer(self._bed.broker.client_settings | settings)
+        try:
+            begins = [TopicPartition(self._output, *each) for each in self._ends.items()]
+            ends = [consumer.get_watermark_offsets(each, timeout=30.0)[1] for each in begins]
+            consumer.assign(begins)
+            while left := sum(max(0, ends[at] - offset) for at, offset in self._ends.items()):
+                records = consumer.consume(min(left, 10_000), timeout=30.0)
+                assert records, f"{left} results cannot be read"
+                for record in records:
+                    self._take(record)
+        finally:
+            consumer.close()
+        return self._found
+
+    def _take(self, record: Message) -> None:
+        assert record.error() is None, record.error()
+        key, value = record.key(), record.value()
+        assert isinstance(key, bytes)
+        assert value is not None
+        total = json.loads(value)
+        result = (total["count"], total["sum"])
+        self._found[int(key)] = max(self._found.get(int(key), (0, 0)), result)
+        self._ends[record.partition() or 0] = (record.offset() or 0) + 1
+
+
+def results(bed: Testbed, output: str) -> Totals:
+    """The last result of each key."""
+    return Results(bed, output).read()
 
 
 def processed(query: StreamingQuery) -> int:
