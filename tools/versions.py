@@ -8,6 +8,7 @@ in each and writes docs/compatibility.json, of which `make docs` makes the table
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
 import sys
 import tempfile
@@ -86,6 +87,8 @@ def main(names: Sequence[str]) -> int:
     if unknown := set(names) - {row.name for row in rows}:
         print(f"unknown: {', '.join(unknown)}; known: {', '.join(row.name for row in ROWS)}")
         return 2
+    # So that the tests which run are ended too.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     results = read_results()
     for row in rows:
         print(f"== {row.name}", flush=True)
@@ -109,9 +112,11 @@ def attempt(row: Row) -> Result:
     with tempfile.TemporaryDirectory(prefix="penstock-versions-") as folder:
         report = Path(folder, "report.xml")
         argv = [str(place / "bin" / "python"), "-m", "pytest", "-m", "cluster", "tests/versions"]
+        argv += ["-o", "junit_family=xunit1", "--junitxml", str(report)]
         summary = Summary()
-        run_alone([*argv, "--junitxml", str(report)], summary, variables)
-        print(*(f"left behind: {each}" for each in summary.left_behind), sep="\n", flush=True)
+        run_alone(argv, summary, variables)
+        for each in summary.left_behind:
+            print(f"left behind and ended: {each}", flush=True)
         return read_report(report.read_text("utf-8"), today) if report.exists() else Result(today)
 
 

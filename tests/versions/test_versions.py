@@ -85,7 +85,8 @@ def source(bed: Testbed, spark: SparkSession) -> DataFrame:
     if not WITH_KAFKA:
         return reader.option("rowsPerSecond", RECORDS_RPS).load()
     reader = reader.option("kafka.bootstrap.servers", bed.bootstrap_servers)
-    return reader.option("subscribe", TOPIC).load().selectExpr("CAST(value AS LONG) AS value")
+    values = reader.option("subscribe", TOPIC).load().selectExpr("CAST(value AS STRING) AS text")
+    return values.selectExpr("CAST(text AS LONG) AS value")
 
 
 @pytest.fixture(scope="module")
