@@ -5,13 +5,13 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.ready
 UV := $(BIN)/uv
-NEWEST := .venv-newest
+VERSIONS := .venv-versions
 FUZZ := .venv-fuzz
 # Byte code makes every start three times faster; some machines switch it off.
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-fast test-newest test-yarn test-kubernetes test-clusters test-clusters-short check java cases bench bench-live bench-capacity results ablation tuned results-live recorded soak chaos fuzz mutation sbom docs site pictures coverage typing fmt lock wheel clean
+.PHONY: help setup demo test test-fast test-versions test-yarn test-kubernetes test-clusters test-clusters-short check java cases bench bench-live bench-capacity results ablation tuned results-live recorded soak chaos fuzz mutation sbom docs site pictures coverage typing fmt lock wheel clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -25,13 +25,8 @@ test: java ## everything that CI checks: style, types, layers, tests, cases
 test-fast: $(STAMP) ## the tests that start no real Spark, in under three minutes
 	@$(BIN)/python -m tools.run_tests fast
 
-test-newest: java ## the tests on real Spark that need no Kafka, with the newest PySpark 4.x
-	@test -x $(NEWEST)/bin/python || $(PYTHON) -m venv $(NEWEST)
-	@$(UV) pip sync --quiet --python $(NEWEST)/bin/python --require-hashes requirements.lock
-	@$(UV) pip install --quiet --python $(NEWEST)/bin/python --upgrade "pyspark<5"
-	@$(UV) pip install --quiet --python $(NEWEST)/bin/python --no-deps --no-build-isolation --editable .
-	$(NEWEST)/bin/python -c "import pyspark; print('PySpark', pyspark.__version__)"
-	$(NEWEST)/bin/python -m pytest -m slow tests/spark --ignore-glob "*kafka*" $(ARGS)
+test-versions: java ## attach, up, down, sensor and doctor on each PySpark from 3.5 on, 10 min (ARGS="pyspark-4.2")
+	@$(BIN)/python -m tools.versions $(ARGS); code=$$?; $(BIN)/python docs/generate.py; exit $$code
 
 test-yarn: java ## Penstock on a real YARN on this machine, about 10 min (PART=short for less)
 	$(BIN)/python -m pytest -s -m "yarn$(if $(PART), and $(PART))" tests/testbed/clusters $(ARGS)
@@ -128,7 +123,7 @@ lock: $(UV) ## pin all dependencies again
 	  --group dev --extra spark --extra lab --extra jobs pyproject.toml -o requirements.lock
 
 clean: ## remove the environment and everything that was built
-	rm -rf $(VENV) $(NEWEST) $(FUZZ) penstock.cdx.json dist build runs site .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis
+	rm -rf $(VENV) $(VERSIONS) $(FUZZ) penstock.cdx.json dist build runs site .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis
 
 setup: $(STAMP)
 

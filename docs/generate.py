@@ -25,7 +25,7 @@ from penstock.testbed.jobs.benchmark_jobs import JOBS, NOT_EXPRESSIBLE, Benchmar
 HERE = Path(__file__).parent
 ROOT = HERE.parent
 sys.path.insert(0, str(ROOT))  # it is run as a script, too
-from docs import growth, reference  # noqa: E402
+from docs import compatibility, growth, reference  # noqa: E402
 from tests.chaos.page import page as chaos  # noqa: E402
 from tools.reason_codes import find_codes  # noqa: E402
 
@@ -424,6 +424,7 @@ PAGES: dict[str, Callable[[], str]] = {
     "journal.md": reference.journal,
     "reason-codes.md": reference.reason_codes,
     "internals.md": reference.internals,
+    "compatibility.md": compatibility.page,
     "growth.md": growth.page,
     "images/growth.svg": growth.chart,
     "../deploy/kubernetes/prometheusrule.yaml": prometheus_rule,

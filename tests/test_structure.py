@@ -65,7 +65,8 @@ def test_the_folders_of_the_tests_mirror_those_of_the_source() -> None:
     source = ROOT / "src" / "penstock"
     packages = {path.parent.relative_to(source) for path in source.rglob("__init__.py")}
     tested = {path.parent.relative_to(ROOT / "tests") for path in ROOT.glob("tests/**/test_*.py")}
-    of_the_whole = {Path(each) for each in ("chaos", "conformance", "fuzz", "recorded", "survival")}
+    whole = ("chaos", "conformance", "fuzz", "recorded", "survival", "versions")
+    of_the_whole = {Path(each) for each in whole}
     assert sorted(map(str, tested - packages - of_the_whole)) == []
     assert {path.parts[0] for path in packages if path.parts} <= {
         path.parts[0] for path in tested if path.parts

@@ -16,6 +16,7 @@ from penstock.testbed.jars import (
     HADOOP,
     JarSet,
     cache_directory,
+    connector,
     fetch,
     missing,
     pinned,
@@ -85,10 +86,15 @@ def test_a_cache_that_cannot_be_written_is_one_sentence(tmp_path: Path) -> None:
         fetch(DEMO, NO_JAVA, tmp_path / "file")
 
 
-def test_the_connector_is_named_with_all_that_pyspark_lacks() -> None:
-    assert [root.rpartition("-")[0] for root in CONNECTORS["4.0"].roots] == [
-        "spark-sql-kafka-0-10_2.13",
-        "spark-token-provider-kafka-0-10_2.13",
+@pytest.mark.parametrize(
+    ("pyspark", "scala"), [("3.5", "2.12"), ("4.0", "2.13"), ("4.1", "2.13"), ("4.2", "2.13")]
+)
+def test_a_connector_is_named_with_all_that_pyspark_lacks(pyspark: str, scala: str) -> None:
+    roots = connector(f"{pyspark}.9").roots
+    assert roots[0].rpartition("-")[2].startswith(f"{pyspark}.")
+    assert [root.rpartition("-")[0] for root in roots] == [
+        f"spark-sql-kafka-0-10_{scala}",
+        f"spark-token-provider-kafka-0-10_{scala}",
         "kafka-clients",
         "commons-pool2",
     ]

@@ -59,9 +59,9 @@ class JarSet:
 
 _SETS = toml.decode(Path(__file__).with_name("jars.toml").read_bytes(), type=dict[str, JarSet])
 BROKER, HADOOP = _SETS["broker"], _SETS["hadoop"]
-#: By minor version of PySpark, which carries all else that they need. Maven Central has no complete
-#: set for a newer one; `pyproject.toml` allows none either.
-CONNECTORS = {"4.0": _SETS["connector-4.0"]}
+#: By minor version of PySpark, which carries all else that they need.
+CONNECTORS = {minor: _SETS[f"connector-{minor}"] for minor in ("3.5", "4.0", "4.1", "4.2")}
+CONNECTORS["4.3"] = CONNECTORS["4.2"]  # none of its own can be fetched yet
 
 
 def connector(pyspark: str) -> JarSet:
@@ -69,9 +69,9 @@ def connector(pyspark: str) -> JarSet:
 
     >>> connector("4.0.5").name
     "Spark's Kafka connector 4.0.0"
-    >>> connector("4.3.0")
+    >>> connector("4.9.0")
     Traceback (most recent call last):
-    penstock.core.errors.ConfigError: no Kafka connector is known to work with PySpark 4.3.0: ...
+    penstock.core.errors.ConfigError: no Kafka connector is known to work with PySpark 4.9.0: ...
     """
     minor = ".".join(pyspark.split(".")[:2])
     if minor not in CONNECTORS:

@@ -13,9 +13,9 @@ from pathlib import Path
 from penstock.core.errors import ConfigError
 
 OLDEST = 17
-# Hadoop up to 3.4.1, which PySpark 4.0 carries, asks the security manager who the user is;
+# Hadoop up to 3.4.1, which PySpark 3.5 and 4.0 carry, asks the security manager who the user is;
 # Java 23 and later refuse to answer, and no session starts.
-NEWEST = {"4.0": 22}
+NEWEST = {"3.5": 22, "4.0": 22}
 # Spark 4 is built on it, and trimmed runtimes leave it out.
 NEEDED_MODULE = "jdk.incubator.vector"
 PACKAGES = ("openjdk-17-jre-headless", "openjdk-21-jre-headless")

@@ -1,7 +1,7 @@
 """Everything that Penstock uses of Spark beyond its public interface, in one place.
 
 The calls run in the Java process of the driver, through py4j. One round trip costs about a
-millisecond, so values are fetched as one JSON text rather than field by field. Spark 4.0 to 4.3
+millisecond, so values are fetched as one JSON text rather than field by field. Spark 3.5 to 4.3
 are known to work (`application.probe`). A call that fails raises one of `JVM_ERRORS`.
 """
 

@@ -73,7 +73,7 @@ class Queries(JavaSide):
             if kind == "StreamingRelationV2":
                 options = dict(leaf.extraOptions().asCaseSensitiveMap())
             elif kind == "StreamingRelation":
-                to_java = self.jvm.scala.jdk.javaapi.CollectionConverters.asJava
+                to_java = self.jvm.scala.collection.JavaConverters.mapAsJavaMap  # Scala 2.12 too
                 options = dict(to_java(leaf.dataSource().options()))
             else:  # a table that is joined with the stream
                 continue

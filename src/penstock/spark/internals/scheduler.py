@@ -1,6 +1,7 @@
 """The fleet and the settings of an application, by its scheduler and its configuration."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from functools import cached_property
 from typing import Any
 
 from py4j.protocol import Py4JError  # type: ignore[import-untyped]
@@ -27,10 +28,18 @@ class Scheduler(JavaSide):
         total: int | None = None
         if self._is_local:
             return total
-        pairs = self.backend.getRequestedTotalExecutors().iterator()
+        pairs = self._read_targets().iterator()
         while pairs.hasNext():
             total = (total or 0) + int(pairs.next()._2())
         return total
+
+    @cached_property
+    def _read_targets(self) -> Callable[[], Any]:
+        """The target by resource profile; Spark 3.5 has it, but no method that tells it."""
+        if "getRequestedTotalExecutors" in dir(self.backend):
+            return self.backend.getRequestedTotalExecutors  # type: ignore[no-any-return]
+        targets = self._private_field("requestedTotalExecutorsPerResourceProfile")
+        return lambda: targets
 
     def executor_ids(self) -> list[str]:
         """All registered executors, those that are leaving included."""
@@ -136,9 +145,16 @@ class Scheduler(JavaSide):
         return ""
 
     def kubernetes_client(self) -> Any:
-        """Spark's own client of the Kubernetes API; Scala gives the field a name of its own."""
-        for field in self.backend.getClass().getDeclaredFields():
-            if str(field.getName()).endswith("kubernetesClient"):
-                field.setAccessible(True)
-                return field.get(self.backend)
-        raise Py4JError("Spark's client of Kubernetes is not found")
+        """Spark's own client of the Kubernetes API."""
+        return self._private_field("kubernetesClient")
+
+    def _private_field(self, name: str) -> Any:
+        """A field of the scheduler; Scala may put the name of a class before its own."""
+        kind = self.backend.getClass()
+        while kind is not None:
+            for field in kind.getDeclaredFields():
+                if str(field.getName()).endswith(name):
+                    field.setAccessible(True)
+                    return field.get(self.backend)
+            kind = kind.getSuperclass()
+        raise Py4JError(f"Spark's scheduler has no {name}")
