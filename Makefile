@@ -11,7 +11,7 @@ FUZZ := .venv-fuzz
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-fast test-versions test-yarn test-kubernetes test-clusters test-clusters-short check java cases bench bench-live bench-capacity results ablation tuned results-live recorded soak chaos fuzz mutation sbom docs site pictures coverage typing fmt lock wheel clean
+.PHONY: help setup demo test test-fast test-long test-versions test-yarn test-kubernetes test-clusters test-clusters-short check java cases bench bench-live bench-capacity results ablation tuned results-live recorded soak chaos fuzz mutation sbom docs site pictures coverage typing fmt lock wheel clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -24,6 +24,9 @@ test: java ## everything that CI checks: style, types, layers, tests, cases
 
 test-fast: $(STAMP) ## the tests that start no real Spark, in under three minutes
 	@$(BIN)/python -m tools.run_tests fast
+
+test-long: java ## the tests on real Spark that CI has no time for, 20 min
+	@$(BIN)/python -m tools.run_tests long
 
 test-versions: java ## attach, up, down, sensor and doctor on each PySpark from 3.5 on, 10 min (ARGS="pyspark-4.2")
 	@$(BIN)/python -m tools.versions $(ARGS); code=$$?; $(BIN)/python docs/generate.py; exit $$code
@@ -38,7 +41,7 @@ test-clusters: java ## the same on all cluster managers, standalone included
 	$(BIN)/python -m pytest -s -m cluster tests/testbed/clusters $(ARGS)
 
 test-clusters-short: java ## up, down, loss and restart on YARN and Kubernetes
-	@$(BIN)/python -m tools.run_tests yarn kubernetes
+	@$(BIN)/python -m tools.run_tests kubernetes yarn
 
 java: $(STAMP)
 	@$(BIN)/python -m penstock.testbed

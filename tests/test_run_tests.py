@@ -111,3 +111,17 @@ def test_what_a_part_leaves_behind_is_ended_and_named() -> None:
     assert run(["cases"], {"cases": [sys.executable, "-c", parent]}, summary) == 0
     assert len(summary.left_behind) == 1
     assert "# orphan" in summary.left_behind[0]
+
+
+def test_a_cluster_is_left_out_when_no_time_is_left(
+    monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv(UNTIL, "0")
+    summary = Summary()
+    parts = {"cases": [sys.executable, "-c", "print('done')"], "yarn": ["false"]}
+    assert run(["cases", "yarn"], parts, summary) == 0
+    assert list(summary.seconds) == ["cases"]
+    assert capfd.readouterr().out.splitlines() == [
+        "done",
+        "yarn: left out, no time is left for tests on clusters",
+    ]

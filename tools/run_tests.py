@@ -27,12 +27,14 @@ PARTS: dict[str, list[str]] = {
     "fast": [*PYTEST, "-n", "2", "--dist", "worksteal", "-m", "not slow and not cluster"],
     "cases": [*MAKE, "cases", "DONE=--done"],
     # The tests of a file share a Spark session, so a file is not divided.
-    "slow": [*PYTEST, "-n", "2", "--dist", "loadfile", "--durations", "25", "-m", "slow"],
+    "slow": [*PYTEST, "-n2", "--dist=loadfile", "--durations=40", "-m", "slow and not long"],
+    "long": [*PYTEST, "-n0", "--durations=0", "-m", "long"],
     "yarn": [*PYTEST, "-s", "-rs", "-m", "yarn and short", "tests/testbed/clusters"],
     "kubernetes": [*PYTEST, "-s", "-rs", "-m", "kubernetes and short", "tests/testbed/clusters"],
 }
 #: Parts whose failed tests get a second attempt.
-RETRIED = {"fast", "slow", "yarn", "kubernetes"}
+RETRIED = {"fast", "slow", "long", "yarn", "kubernetes"}
+CLUSTERS = {"yarn", "kubernetes"}
 #: What pytest exits with when tests failed, as opposed to being interrupted or misused.
 TESTS_FAILED = 1
 #: When the last test on a cluster may begin; see tests/testbed/clusters/conftest.py.
@@ -64,6 +66,9 @@ class Summary:
 def run(parts: Sequence[str], commands: dict[str, list[str]], summary: Summary) -> int:
     """Run the parts until one fails; the exit code of that one, or 0."""
     for part in parts:
+        if part in CLUSTERS and time.time() > float(os.environ.get(UNTIL, "inf")):
+            print(f"{part}: left out, no time is left for tests on clusters", flush=True)
+            continue
         begin = time.monotonic()
         try:
             if part in RETRIED:

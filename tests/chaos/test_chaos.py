@@ -15,8 +15,7 @@ from tests.chaos.play import line_of, next_fault
 #: Kinds that held each time so far; together they take about five minutes.
 KINDS = (
     "executor_killed", "executor_lost_while_leaving", "node_lost", "target_zero",
-    "second_attachment", "broker_stopped", "driver_killed_growing", "scaler_restarted",
-    "store_fails", "clock_back", "journal_deleted",
+    "broker_stopped", "driver_killed_growing", "store_fails", "journal_deleted",
 )  # fmt: skip
 MINUTES = 20.0  #: No fault begins later than this, on however slow a machine.
 ROOT = Path(__file__).parents[2]

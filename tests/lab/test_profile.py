@@ -153,6 +153,7 @@ def test_an_existing_journal_is_not_replaced(
 
 
 @pytest.mark.slow
+@pytest.mark.long
 def test_a_real_job_is_profiled(tmp_path: Path) -> None:
     """One executor that waits 1 ms for each record carries at most 1,000 of them per second."""
     out = tmp_path / "q1.json"

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 
 pytestmark = [
     pytest.mark.slow,
+    pytest.mark.long,  # the chaos of CI counts each record as well
     pytest.mark.timeout(900),
     # PySpark leaves the socket of each collect() to the garbage collector.
     pytest.mark.filterwarnings("ignore:unclosed <socket:ResourceWarning"),

@@ -48,7 +48,10 @@ def content(bed: Testbed, topic: str, partitions: int) -> Counter[tuple[object, 
         consumer.close()
 
 
-@pytest.mark.parametrize(("stream", "on_cluster"), [("nexmark", True), ("vehicles", False)])
+@pytest.mark.parametrize(
+    ("stream", "on_cluster"),
+    [pytest.param("nexmark", True, marks=pytest.mark.long), ("vehicles", False)],
+)
 def test_spark_writes_the_same_events_to_the_same_partitions_as_the_local_producer(
     bed: Testbed, stream: str, on_cluster: bool
 ) -> None:

@@ -185,6 +185,7 @@ def test_logs_at_another_file_system_are_read_by_spark(logs: Path) -> None:
     assert bad == {"empty", "notes.txt", "eventlog_v2_cut"}
 
 
+@pytest.mark.long
 def test_the_task_of_a_worker_that_is_lost_is_repeated(tmp_path: Path) -> None:
     (file,) = RECORDED.glob("eventlog_v2_*/events_*")
     with file.open("rb") as stream:

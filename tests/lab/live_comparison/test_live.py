@@ -344,6 +344,7 @@ def test_bad_input_is_one_sentence(
 
 
 @pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.timeout(600)
 def test_sparks_own_dynamic_allocation_is_measured_without_penstock(tmp_path: Path) -> None:
     short = LivePlan(load_s=30)

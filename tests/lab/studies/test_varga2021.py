@@ -86,6 +86,7 @@ def test_the_longest_time_of_a_task_is_read_from_what_spark_writes(
 
 
 @pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.timeout(900)
 def test_state_is_saved_and_loaded_on_real_spark_and_not_measured_twice(tmp_path: Path) -> None:
     parts = [StatePart(size * MB, 2, changelog=False, repeats=2) for size in (4, 16)]

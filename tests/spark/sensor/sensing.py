@@ -21,7 +21,8 @@ now_s = WallClock().now
 
 @contextmanager
 def sensing(spark: SparkSession, **options: Any) -> Iterator[SparkSensor]:
-    sensor = SparkSensor(spark, **options)
+    # A busy machine may answer later than the second that a turn usually waits.
+    sensor = SparkSensor(spark, **{"store_timeout_s": 20.0, **options})
     try:
         yield sensor
     finally:

@@ -59,6 +59,11 @@ class LivePlan(DemoPlan, frozen=True, kw_only=True):
         return found
 
     @property
+    def heavy(self) -> bool:
+        """Never: all jobs have the same trigger and start alike, as in the runs that are kept."""
+        return False
+
+    @property
     def description(self) -> str:
         if self.workload == WAVE:
             return super().description

@@ -74,9 +74,21 @@ class DemoPlan(Struct, frozen=True):
         return {each: TOPIC if len(streams) == 1 else f"{TOPIC}-{each}" for each in streams}
 
     @property
+    def heavy(self) -> bool:
+        """Whether the tasks of a batch take one executor too long: then it is made easier."""
+        return find_job(self.job).heavy
+
+    @property
     def partitions(self) -> int:
-        """Of each topic; few with a share of a core, where each task takes 0.1 s besides."""
-        wanted = find_job(self.job).partitions
+        """Of each topic; fewer with a share of a core, where each task takes 0.1 s besides.
+
+        A source that a heavy job reads twice has half as many:
+
+        >>> DemoPlan("q11").partitions, DemoPlan("q3").partitions
+        (12, 6)
+        """
+        job = find_job(self.job)
+        wanted = job.partitions // job.reads if self.heavy else job.partitions
         return wanted if self.cpu_share is None else min(wanted, MAX_EXECUTORS)
 
     @property
@@ -86,13 +98,15 @@ class DemoPlan(Struct, frozen=True):
 
     @property
     def start_executors(self) -> int:
-        """The fleet at the start; one executor with a share takes too long for its tasks alone."""
-        return 1 if self.cpu_share is None else 3
+        """The fleet at the start; more where one executor takes too long for its tasks alone."""
+        if self.cpu_share is not None:
+            return 3
+        return 2 if self.heavy else 1
 
     @property
     def trigger_s(self) -> float:
-        """The time between batches; longer with a share of a core, as all of their tasks are."""
-        return TRIGGER_S if self.cpu_share is None else 2 * TRIGGER_S
+        """The time between batches; longer where tasks take much of it besides their records."""
+        return TRIGGER_S if self.cpu_share is None and not self.heavy else 2 * TRIGGER_S
 
     @property
     def pace_s(self) -> float:

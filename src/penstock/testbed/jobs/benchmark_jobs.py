@@ -52,6 +52,8 @@ class JobFacts(Struct, frozen=True, kw_only=True):
     compute_s: float = 0.0
     #: Of each topic. Twelve tasks share out evenly over 1, 2, 3, 4 and 6 executors.
     partitions: int = 12
+    #: Its tasks take one executor over 2 s a batch, however few records there are.
+    heavy: bool = False
     demo: DemoLoad = DemoLoad()
 
 
