@@ -56,10 +56,36 @@ def test_a_cap_that_would_hardly_move_stays_and_a_new_query_gets_it() -> None:
     other.runId = "another"
     admission = Admission(queries, budget_s=10.0)
     admission.reconcile(seen(batch(1_600, 2.0)), [query])
-    admission.reconcile(seen(batch(1_700, 2.0)), [query])
+    admission.reconcile(seen(batch(1_620, 2.0)), [query])
     assert queries.caps == [8_000]
     admission.reconcile(seen(), [query, new_query])
-    assert queries.caps == [8_000, 8_500, 8_500]
+    assert queries.caps == [8_000, 8_100, 8_100]
+
+
+def test_a_cap_that_is_too_low_rises_until_batches_fill_the_budget() -> None:
+    """A batch takes 2 s and 0.1 ms a record: 80,000 of them fill 10 s."""
+    queries = SimulatedQueries(KAFKA)
+    query: Any = queries
+    admission = Admission(queries, budget_s=10.0)
+    admission.reconcile(seen(batch(20_000, 4.0)), [query])
+    for _ in range(20):
+        cap = queries.caps[-1] or 0
+        admission.reconcile(seen(batch(cap, 2.0 + 1e-4 * cap)), [query])
+    assert queries.caps == sorted(queries.caps, key=lambda each: each or 0)
+    assert 78_000 < (queries.caps[-1] or 0) <= 80_000
+
+
+def test_a_cap_falls_only_when_batches_take_much_longer() -> None:
+    queries = SimulatedQueries(KAFKA)
+    query: Any = queries
+    admission = Admission(queries, budget_s=10.0)
+    admission.reconcile(seen(batch(1_600, 2.0)), [query])
+    for _ in range(10):
+        admission.reconcile(seen(batch(1_600, 2.3)), [query])
+    assert queries.caps == [8_000]
+    for _ in range(10):
+        admission.reconcile(seen(batch(1_600, 4.0)), [query])
+    assert queries.caps == [8_000, 4_000]
 
 
 def test_without_a_batch_there_is_no_cap_and_a_longer_trigger_is_a_longer_budget() -> None:

@@ -21,7 +21,10 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 RECENT_BATCHES = 10  #: The throughput of an executor is judged by this many of the last batches.
-STEADY_FRACTION = 0.2  #: A cap that would change by less than this stays.
+STEADY_FRACTION = 0.2  #: A cap that would fall by less than this stays.
+#: It rises sooner: a cap that is too low holds the throughput down, since what a batch costs
+#: besides its records is shared by fewer of them, and so it would prove itself right.
+RISE_FRACTION = 0.02
 #: Options of the Kafka source with which the user has chosen a cap.
 OWN_CAP = "maxoffsetspertrigger"
 OWN_MINIMUM = "minoffsetspertrigger"
@@ -53,8 +56,7 @@ class Admission:
         running = {str(query.runId) for query in queries}
         self._capped = {run: each for run, each in self._capped.items() if run in running}
         new = running - self._capped.keys()
-        is_near = self._cap and cap and abs(cap - self._cap) <= STEADY_FRACTION * self._cap
-        if cap is None or (is_near and not new):
+        if cap is None or (_is_near(cap, self._cap) and not new):
             return
         try:
             for query in queries:
@@ -101,6 +103,12 @@ def cap_for(rates_rps: Iterable[float], executors: int, budget_s: float) -> int 
     """
     best_rps = max(rates_rps, default=0.0)
     return max(1, int(best_rps * executors * budget_s)) if best_rps > 0.0 else None
+
+
+def _is_near(cap: int, present: int | None) -> bool:
+    return present is not None and (
+        (1 - STEADY_FRACTION) * present <= cap <= (1 + RISE_FRACTION) * present
+    )
 
 
 def can_cap(sources: Sequence[SourceFacts]) -> bool:

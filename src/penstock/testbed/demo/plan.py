@@ -29,8 +29,9 @@ LEAST_COOLDOWN_S = 8.0
 #: comes a millisecond or more late, which would be most of a short wait.
 WAITING_TOGETHER = 20
 LONGEST_WAIT_S = 0.02
-#: Of what executors with a share of a core do. A task takes 0.1 s of processor time besides its
-#: records, which is nothing where records wait, and a third of the work where they compute.
+#: Of what executors with a share of a core do, or those of a heavy job. A task takes 0.1 s of
+#: processor time besides its records, which is nothing where records wait, and a third of the work
+#: where they compute, or where tasks are many.
 RECORDS_SHARE = 2 / 3
 #: A share of the lowest load: enough to compile code, too little to leave a backlog behind.
 WARM_UP_SHARE = 0.25
@@ -186,7 +187,7 @@ class DemoPlan(Struct, frozen=True):
     def _suited_rps(self, paced_rps: float) -> float:
         """The rate that needs as large a fleet as this one does with records that wait."""
         if self.cpu_share is None:
-            return paced_rps
+            return round(RECORDS_SHARE * paced_rps, -1) if self.heavy else paced_rps
         waiting_s = msgspec.structs.replace(self, cpu_share=None).record_s
         return round(RECORDS_SHARE * paced_rps * waiting_s / self.record_s, 1)
 
