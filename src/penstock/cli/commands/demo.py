@@ -23,7 +23,7 @@ from penstock.policies import DEFAULT_POLICY
 from penstock.settings.policy_spec import PolicySpec
 from penstock.testbed.clusters import ClusterKind
 from penstock.testbed.demo.attached import AttachedDemo, attached_demo, elapsed
-from penstock.testbed.demo.plan import MAX_EXECUTORS, SLO_S, DemoPlan, make_plan, with_scaled_time
+from penstock.testbed.demo.plan import SLO_S, DemoPlan, make_plan, with_scaled_time
 from penstock.testbed.jobs.playback import Report
 
 LOOK_EVERY_S = 0.5
@@ -103,8 +103,9 @@ def _stand_in(plan: DemoPlan) -> str:
 
 def _introduction(plan: DemoPlan, entry: PolicySpec) -> list[str]:
     """What the demo will show, and what of it is artificial."""
+    least, most = entry.limits.min_executors, entry.limits.max_executors
     lines = [
-        f"{entry.label} keeps {plan.job} within {SLO_S:g} s with 1 to {MAX_EXECUTORS} executors, "
+        f"{entry.label} keeps {plan.job} within {SLO_S:g} s with {least} to {most} executors, "
         f"while the load goes from {rate(plan.low_rps)} to {rate(plan.peak_rps)} and back "
         f"in {seconds(float(plan.load_s))}.",
         f"{_stand_in(plan)} Broker, cluster and query are real.",

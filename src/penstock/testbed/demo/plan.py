@@ -29,10 +29,11 @@ LEAST_COOLDOWN_S = 8.0
 #: comes a millisecond or more late, which would be most of a short wait.
 WAITING_TOGETHER = 20
 LONGEST_WAIT_S = 0.02
-#: Of what executors with a share of a core do, or those of a heavy job. A task takes 0.1 s of
-#: processor time besides its records, which is nothing where records wait, and a third of the work
-#: where they compute, or where tasks are many.
+#: Of what executors with a share of a core do. A task takes 0.1 s of processor time besides its
+#: records, which is nothing where records wait, and a third of the work where they compute.
 RECORDS_SHARE = 2 / 3
+#: Of what executors of a heavy job do: four of them, so that few have to start on a busy machine.
+HEAVY_SHARE = 0.45
 #: A share of the lowest load: enough to compile code, too little to leave a backlog behind.
 WARM_UP_SHARE = 0.25
 FULL_WAVE_S = 160.0  #: A wave that is shorter than this rises less high.
@@ -187,7 +188,7 @@ class DemoPlan(Struct, frozen=True):
     def _suited_rps(self, paced_rps: float) -> float:
         """The rate that needs as large a fleet as this one does with records that wait."""
         if self.cpu_share is None:
-            return round(RECORDS_SHARE * paced_rps, -1) if self.heavy else paced_rps
+            return round(HEAVY_SHARE * paced_rps, -1) if self.heavy else paced_rps
         waiting_s = msgspec.structs.replace(self, cpu_share=None).record_s
         return round(RECORDS_SHARE * paced_rps * waiting_s / self.record_s, 1)
 
@@ -248,7 +249,8 @@ def with_scaled_time(text: str, plan: DemoPlan) -> PolicySpec:
     >>> with_scaled_time("ds2:cooldown=60s", plan).limits.cooldown_s
     60.0
     """
-    bounds = {"min_executors": 1, "max_executors": MAX_EXECUTORS, "max_step": MAX_STEP}
+    least = 2 if plan.heavy else 1
+    bounds = {"min_executors": least, "max_executors": MAX_EXECUTORS, "max_step": MAX_STEP}
     entry = read_policy_spec(text, bounds, Goal(slo_s=SLO_S))
     policy: Any = entry.policy
     own = {field.name: getattr(policy, field.name) for field in dataclasses.fields(policy)}
