@@ -258,6 +258,21 @@ def two_stages(at_s: float, lost: bool = False) -> Snapshot:
     return Snapshot(at_s, fleet, trigger_interval_s=2.0, batches=(batch,), arrival_rps=2_000.0)
 
 
+def test_a_fleet_that_grows_from_the_start_is_measured_by_its_stages() -> None:
+    """15.2 core-seconds for 8,000 records of a cold fleet: better than to know nothing."""
+    bare = replace(two_stages(1000.0), batches=(Batch(0, 990.0, 4.0, 8_000),))
+    growing = replace(
+        two_stages(1010.0), fleet=Fleet(4, 3, 3, 2), executors=(ExecutorSample("2", 1004.0),)
+    )
+    known = learned([bare, growing])
+    assert known.has_stages
+    assert known.work_s == pytest.approx(15.2 / 8_000, rel=0.1)
+    assert known.cold > 0.5
+    # Once something is known, such batches count only if they are much cheaper.
+    dearer = replace(growing.batches[0], stages=(BatchStage(8, 14.4, 0.2, 3.8),) * 2)
+    assert learn(known, replace(growing, batches=(dearer,)), growing).work_s == known.work_s
+
+
 def test_a_batch_that_lost_a_stage_in_the_status_store_is_left_out() -> None:
     whole = learned([two_stages(1000.0 + 10.0 * turn) for turn in range(20)])
     capacity = Capacity(whole, 2)

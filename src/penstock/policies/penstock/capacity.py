@@ -219,8 +219,10 @@ def _learn_batch(
     if _lost_a_stage(known, batch):
         return known
     slots = slots_left(fleet.active * fleet.cores_per_executor, known.others)
+    # What a fleet does that grows is better than to know nothing, if its stages were measured.
+    first = known.work_s is None and known.has_stages
     # A cold fleet that does more than was thought proves it: that counts in full.
-    cold = coldness(snapshot, batch.started_at_s) if settled else 0.0
+    cold = coldness(snapshot, batch.started_at_s) if settled or first else 0.0
     stages = learn_stages(known.stages, batch, 1.0 - cold)
     core_s = _core_s(stages, batch)
     # How long the stages would take if all tasks were alike.
@@ -234,7 +236,7 @@ def _learn_batch(
     wave_s = wave_seconds(stages, fleet.active, fleet.cores_per_executor, known.others or 0.0)
     work_s = core_s * stretch / (1.0 + CONTENTION * (fleet.active - 1))
     serial_s = max(0.0, longer - usual) * even_s / records
-    if not settled and not _far_below(known, work_s * wave_s + serial_s, wave_s):
+    if not (settled or first) and not _far_below(known, work_s * wave_s + serial_s, wave_s):
         return known
     fixed_s = driver_s(batch)
     if known.fixed_s is not None:
