@@ -123,7 +123,7 @@ wheel: $(STAMP) ## build the wheel
 
 lock: $(UV) ## pin all dependencies again
 	$(UV) pip compile --quiet --universal --generate-hashes --no-emit-index-url --no-header \
-	  --group dev --extra spark --extra lab --extra jobs pyproject.toml -o requirements.lock
+	  --group dev --extra spark --extra lab --extra jobs --extra msk pyproject.toml -o requirements.lock
 
 clean: ## remove the environment and everything that was built
 	rm -rf $(VENV) $(VERSIONS) $(FUZZ) penstock.cdx.json dist build runs site .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis

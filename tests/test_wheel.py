@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import os
 import re
-import shutil
 import subprocess
 import sys
 import zipfile
 from pathlib import Path
 
 import pytest
+from tools.pythons import python_of
 
 ROOT = Path(__file__).parent.parent
 SOURCE = ROOT / "src"
@@ -71,13 +70,6 @@ def test_the_package_index_would_take_the_wheel(wheel: Path) -> None:
     command = [sys.executable, "-m", "twine", "check", "--strict", str(wheel)]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
-
-
-def python_of(version: str) -> str | None:
-    """Another Python of this machine: on the path, or of pyenv."""
-    pyenv = Path(os.environ.get("PYENV_ROOT", Path.home() / ".pyenv")) / "versions"
-    found = [str(path) for path in sorted(pyenv.glob(f"{version}.*/bin/python"))]
-    return found[-1] if found else shutil.which(f"python{version}")
 
 
 @pytest.mark.slow

@@ -19,9 +19,9 @@ from xml.etree import ElementTree
 
 import msgspec
 from msgspec import Struct
-from tests.test_wheel import python_of
 
 from penstock.testbed.java import candidates, examine
+from tools.pythons import python_of
 from tools.run_tests import Summary, run_alone
 
 ROOT = Path(__file__).parent.parent
@@ -129,18 +129,18 @@ def make(row: Row, place: Path) -> str:
     install = ["pip", "install", "--python", str(place)]
     steps = {
         f"no Python {row.python} on this machine": [
-            *("venv", "--allow-existing", "--python", python, str(place))
+            "venv", "--allow-existing", "--python", python, str(place),
         ],
         "the lock file cannot be installed": [
-            *("pip", "sync", "--python", str(place), "--require-hashes", str(LOCK))
+            "pip", "sync", "--python", str(place), "--require-hashes", str(LOCK),
         ],
         f"PySpark {row.pyspark} cannot be installed": [
-            *(*install, "--upgrade", f"pyspark=={row.pyspark}.*")
+            *install, "--upgrade", f"pyspark=={row.pyspark}.*",
         ],
         "Penstock cannot be installed": [
-            *(*install, "--no-deps", "--no-build-isolation", "--editable", str(ROOT))
+            *install, "--no-deps", "--no-build-isolation", "--editable", str(ROOT),
         ],
-    }
+    }  # fmt: skip
     for problem, command in steps.items():
         if subprocess.run([UV, *command, "--quiet"]).returncode != 0:
             return problem

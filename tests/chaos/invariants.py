@@ -36,10 +36,10 @@ def counts_once(scene: Scene, _: Fault) -> Iterator[str]:
     """Every record is counted exactly once."""
     feed = scene.feed
     usual_rps, feed.rate_rps, ends = feed.rate_rps, 0.0, [0]
-    assert feed._thread.is_alive(), "the feed has ended"
+    assert feed.runs, "the feed has ended"
 
     def is_read() -> bool:
-        waiting = feed._producer.flush(10.0)
+        waiting = feed.flush(10.0)
         ends.append(sum(scene.job()["offsets"].values()))
         return waiting == 0 and ends[-1] == feed.sent
 

@@ -57,8 +57,7 @@ class Scene:
         self.statuses: list[dict[str, Any]] = []  # all that was seen since the fault began
         self.began_at_s = 0.0
         self.kills = 0  # of executors and drivers since the fault began
-        self.feed = Feed(bed, name, rate_rps=0.0)
-        self.feed._partitions = PARTITIONS
+        self.feed = Feed(bed, name, rate_rps=0.0, partitions=PARTITIONS)
         self.feed.__enter__()
         self.start_driver()
         self.load(MIN)
@@ -213,12 +212,11 @@ class Scene:
         wanted, admin = [NewPartitions(self.topic, self.partitions)], self.admin
         admin.create_partitions(wanted)[self.topic].result(60.0)
 
-        def is_known() -> bool:  # to the producer: it refuses to write to others
-            found = self.feed._producer.list_topics(self.topic, timeout=10.0)
-            return len(found.topics[self.topic].partitions) == self.partitions
-
-        self.wait(is_known, "the producer does not see the new partition")
-        self.feed._partitions = self.partitions
+        self.wait(
+            lambda: self.feed.known_partitions() == self.partitions,
+            "the producer does not see the new partition",
+        )
+        self.feed.partitions = self.partitions
 
     def restart_broker(self) -> None:
         """SIGKILL, then the same command again."""

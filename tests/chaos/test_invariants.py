@@ -25,11 +25,7 @@ def found(check: invariants.Invariant, **scene: Any) -> list[str]:
 def test_a_record_that_is_lost_or_counted_twice_is_found() -> None:
     def counted(**changes: tuple[int, int]) -> list[str]:
         totals = truth(1000) | {int(key[1:]): total for key, total in changes.items()}
-        feed = SimpleNamespace(
-            rate_rps=15.0, sent=1000,
-            _thread=SimpleNamespace(is_alive=lambda: True),
-            _producer=SimpleNamespace(flush=lambda _: 0),
-        )  # fmt: skip
+        feed = SimpleNamespace(rate_rps=15.0, sent=1000, runs=True, flush=lambda _: 0)
         found_now = found(
             invariants.counts_once,
             feed=feed,

@@ -65,13 +65,15 @@ class Feed:
     idempotent; records that wait for a paused broker are sent when it is back.
     """
 
-    def __init__(self, bed: Testbed, topic: str, rate_rps: float) -> None:
+    def __init__(
+        self, bed: Testbed, topic: str, rate_rps: float, partitions: int = PARTITIONS
+    ) -> None:
         from confluent_kafka import Producer
 
         self.rate_rps = rate_rps
+        self.partitions = partitions
         self.sent = 0
         self._topic = topic
-        self._partitions = PARTITIONS
         self._producer = Producer(
             bed.broker.client_settings | {"enable.idempotence": True, "linger.ms": 10}
         )
@@ -92,11 +94,24 @@ class Feed:
             self.end()
         self._stopping.set()
 
+    @property
+    def runs(self) -> bool:
+        return self._thread.is_alive()
+
+    def flush(self, timeout_s: float) -> int:
+        """Wait for the broker; returns how many records it has not confirmed."""
+        return self._producer.flush(timeout_s)
+
+    def known_partitions(self) -> int:
+        """Of the topic, as the producer sees them: it refuses to write to others."""
+        found = self._producer.list_topics(self._topic, timeout=10.0)
+        return len(found.topics[self._topic].partitions)
+
     def end(self) -> int:
         """Write no more; returns how many records there are now."""
         self._stopping.set()
         self._thread.join()
-        waiting = self._producer.flush(60.0)
+        waiting = self.flush(60.0)
         assert waiting == 0, f"{waiting} records were never written"
         return self.sent
 
@@ -106,7 +121,7 @@ class Feed:
             while True:
                 try:
                     self._producer.produce(
-                        self._topic, value=str(number), partition=number % self._partitions
+                        self._topic, value=str(number), partition=number % self.partitions
                     )
                 except BufferError:
                     self._producer.poll(0.1)

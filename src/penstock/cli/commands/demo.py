@@ -110,6 +110,11 @@ def _introduction(plan: DemoPlan, entry: PolicySpec) -> list[str]:
         f"in {seconds(float(plan.load_s))}.",
         f"{_stand_in(plan)} Broker, cluster and query are real.",
     ]
+    if plan.heavy:
+        lines.append(
+            f"A batch takes seconds besides its records: there is one every {plan.trigger_s:g} s, "
+            "and the load is lower than for other jobs."
+        )
     if plan.speed > 1.0:
         lines.append(
             f"Minutes stand for hours: the time spans of the policy and of its guards are divided "
