@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from penstock.core.errors import ConfigError
+from penstock.lab.live_comparison.plan import LivePlan
 from penstock.policies import POLICIES
 from penstock.policies.kubernetes.hpa import Hpa
 from penstock.policies.penstock.penstock import Penstock
@@ -130,3 +131,17 @@ def test_a_plan_that_cannot_be_played_is_refused(
     with pytest.raises(ConfigError) as refusal:
         make_plan(job, minutes, fast)
     assert str(refusal.value).startswith(sentence)
+
+
+def test_a_job_with_heavy_tasks_has_longer_batches_and_two_executors_at_least() -> None:
+    plan = DemoPlan("q16", 300)
+    assert (plan.trigger_s, plan.start_executors, plan.partitions) == (4.0, 2, 12)
+    assert (plan.low_rps, plan.peak_rps) == (180.0, 1580.0)
+    assert with_scaled_time("penstock", plan).limits.min_executors == 2
+    assert with_scaled_time("penstock:min=1", plan).limits.min_executors == 1
+
+
+def test_live_runs_of_such_a_job_stay_comparable_with_those_that_are_kept() -> None:
+    plan = LivePlan("q3", load_s=240)
+    assert (plan.trigger_s, plan.start_executors, plan.partitions) == (2.0, 1, 12)
+    assert plan.peak_rps == JOBS["q3"].demo.peak_rps
