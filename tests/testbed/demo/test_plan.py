@@ -138,7 +138,6 @@ def test_a_job_with_heavy_tasks_has_longer_batches_and_two_executors_at_least() 
     assert (plan.trigger_s, plan.start_executors, plan.partitions) == (4.0, 2, 12)
     assert (plan.low_rps, plan.peak_rps) == (180.0, 1580.0)
     assert with_scaled_time("penstock", plan).limits.min_executors == 2
-    assert with_scaled_time("penstock:min=1", plan).limits.min_executors == 1
 
 
 def test_live_runs_of_such_a_job_stay_comparable_with_those_that_are_kept() -> None:
