@@ -179,7 +179,7 @@ def main() -> int:
     print(f"executors: {found.off:+.1%} of the real ones, goal {MOST_OFF:.0%}")
     print(f"late: {found.late_off:+.2%} of all records, goal {MOST_LATE_OFF:.0%}")
     print("the promise holds" if found.holds else "the promise does not hold")
-    print("see the mark of test_what_was_promised_is_what_a_real_run_then_used")
+    print("see the marks of the tests of promises in test_advice.py")
     return int(not found.holds)
 
 

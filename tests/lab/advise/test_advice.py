@@ -88,13 +88,15 @@ def test_new_executors_hold_a_batch_up_although_the_log_has_none(part: LogPart) 
     assert 1.0 < history([part_of(SCALED)]).join_s < 6.0
 
 
+def test_the_executors_that_were_promised_are_what_a_real_run_then_used() -> None:
+    assert abs(promise().off) <= MOST_OFF == 0.15
+
+
 @pytest.mark.xfail(
-    strict=True, reason="recorded on a busy machine: executors took 48 and 17 s to start, not 5"
+    strict=True, reason="twice as many records late as there were: simulated starts hold it up more"
 )
-def test_what_was_promised_is_what_a_real_run_then_used() -> None:
-    found = promise()
-    assert abs(found.off) <= MOST_OFF == 0.15
-    assert abs(found.late_off) <= MOST_LATE_OFF == 0.01
+def test_the_late_records_that_were_promised_are_what_a_real_run_then_had() -> None:
+    assert abs(promise().late_off) <= MOST_LATE_OFF == 0.01
 
 
 def test_the_docs_say_what_the_recorded_pair_shows() -> None:

@@ -32,7 +32,7 @@ def test_a_log_says_who_ran_with_which_settings_on_which_fleet(recorded: list[by
     assert part.application == RECORDED.parent.name.removeprefix("eventlog_v2_")
     assert part.name == "penstock-demo"
     assert part.conf["spark.executor.cores"] == "1"
-    assert len({change.id for change in part.executors if change.cores}) == 6
+    assert len({change.id for change in part.executors if change.cores}) == 8
     assert part.problem == ""
 
 
