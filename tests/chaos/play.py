@@ -92,6 +92,7 @@ def _prepare(scene: Scene, fault: Fault) -> None:
     elif not fault.moves_load:
         scene.another_load()
     scene.settle(fully=False)
+    scene.turns(4)  # the actuator looks every other turn: it cannot miss what it has not seen
     scene.baseline = scene.baseline or scene.footprint()
 
 
