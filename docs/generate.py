@@ -20,6 +20,7 @@ from penstock.policies.documentation import documentation, parameters
 from penstock.simulation.faults import FAULTS
 from penstock.simulation.workloads.expressions import NAMED
 from penstock.simulation.workloads.workload import WORKLOADS
+from penstock.testbed.demo.plan import DemoPlan
 from penstock.testbed.jobs.benchmark_jobs import JOBS, NOT_EXPRESSIBLE, BenchmarkJob
 
 HERE = Path(__file__).parent
@@ -221,9 +222,10 @@ def _job_section(job: BenchmarkJob) -> str:
         path = f"src/{job.pipeline.__module__.replace('.', '/')}.py"
         doc = inspect.getdoc(job.pipeline) or ""
     doc = re.split(r"\n\w+\n-{3,}\n", doc)[0].strip()
+    demo = DemoPlan(job.name)
     facts = [
         f"Origin: {job.origin}. Output mode: {job.output_mode}. In the demo: "
-        f"{job.demo.low_rps:g} to {job.demo.peak_rps:g} records/s, each waits "
+        f"{demo.low_rps:g} to {demo.peak_rps:g} records/s, each waits "
         f"{1e3 * job.demo.pace_s:g} ms"
         + (f" and computes for about {1e3 * job.compute_s:g} ms." if job.compute_s else "."),
         f"Code: [`{Path(path).name}`](../{path}).",

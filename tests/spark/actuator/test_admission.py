@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from hypothesis import given
@@ -62,29 +63,33 @@ def test_a_cap_that_would_hardly_move_stays_and_a_new_query_gets_it() -> None:
     assert queries.caps == [8_000, 8_100, 8_100]
 
 
-def test_a_cap_that_is_too_low_rises_until_batches_fill_the_budget() -> None:
-    """A batch takes 2 s and 0.1 ms a record: 80,000 of them fill 10 s."""
+def capped() -> tuple[SimulatedQueries, Callable[[int, float], None]]:
+    """A query with a budget of 10 s, and what shows a batch of it to the admission control."""
     queries = SimulatedQueries(KAFKA)
     query: Any = queries
     admission = Admission(queries, budget_s=10.0)
-    admission.reconcile(seen(batch(20_000, 4.0)), [query])
+    return queries, lambda *one: admission.reconcile(seen(batch(*one)), [query])
+
+
+def test_a_cap_that_is_too_low_rises_until_batches_fill_the_budget() -> None:
+    """A batch takes 2 s and 0.1 ms a record: 80,000 of them fill 10 s."""
+    queries, show = capped()
+    show(20_000, 4.0)
     for _ in range(20):
         cap = queries.caps[-1] or 0
-        admission.reconcile(seen(batch(cap, 2.0 + 1e-4 * cap)), [query])
+        show(cap, 2.0 + 1e-4 * cap)
     assert queries.caps == sorted(queries.caps, key=lambda each: each or 0)
     assert 78_000 < (queries.caps[-1] or 0) <= 80_000
 
 
 def test_a_cap_falls_only_when_batches_take_much_longer() -> None:
-    queries = SimulatedQueries(KAFKA)
-    query: Any = queries
-    admission = Admission(queries, budget_s=10.0)
-    admission.reconcile(seen(batch(1_600, 2.0)), [query])
+    queries, show = capped()
+    show(1_600, 2.0)
     for _ in range(10):
-        admission.reconcile(seen(batch(1_600, 2.3)), [query])
+        show(1_600, 2.3)
     assert queries.caps == [8_000]
     for _ in range(10):
-        admission.reconcile(seen(batch(1_600, 4.0)), [query])
+        show(1_600, 4.0)
     assert queries.caps == [8_000, 4_000]
 
 

@@ -7,6 +7,7 @@ from rich.table import Column, Table
 from penstock.cli.options import about
 from penstock.cli.output import console, facts_table, print_json
 from penstock.observe.formatting import rate
+from penstock.testbed.demo.plan import DemoPlan
 from penstock.testbed.jobs.benchmark_jobs import JOBS, NOT_EXPRESSIBLE, BenchmarkJob, find_job
 
 #: What `--json` says of a job under the names of its fields.
@@ -52,7 +53,7 @@ def _print_table() -> None:
 def _shown(job: BenchmarkJob) -> dict[str, str]:
     settings = "\n".join(f"{key}={value}" for key, value in job.settings.items())
     cost = f"compute about {1e3 * job.compute_s:g} ms" if job.compute_s else "compute little"
-    demo = job.demo
+    demo = DemoPlan(job.name)
     return {
         "summary": job.summary,
         "origin": job.origin,
@@ -64,7 +65,7 @@ def _shown(job: BenchmarkJob) -> dict[str, str]:
         "needs": "penstock[jobs]" if job.packages else "nothing beyond penstock[spark]",
         "records": cost,
         "in the demo": f"{rate(demo.low_rps)} to {rate(demo.peak_rps)}, each record waits "
-        f"{1e3 * demo.pace_s:g} ms",
+        f"{1e3 * job.demo.pace_s:g} ms",
     }
 
 
