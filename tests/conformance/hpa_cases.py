@@ -29,18 +29,15 @@ from tests.conformance.hpa_words import (
     samples_of,
     tolerance_of,
 )
-from tests.conformance.reference.kubernetes import (
-    Autoscaler,
-    History,
+from tests.conformance.reference.kubernetes import Autoscaler, History, Scale, reconcile
+from tests.conformance.reference.kubernetes_rules import (
     Limited,
-    Scale,
     average_replicas,
     bounded_rate,
     external_per_pod_replicas,
     external_replicas,
     legacy_limited,
     object_replicas,
-    reconcile,
     record_event,
     rescales,
     stabilize,

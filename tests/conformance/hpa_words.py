@@ -20,10 +20,10 @@ from tests.conformance.reference.kubernetes import (
     ExternalMetric,
     MetricSpec,
     ObjectMetric,
-    ScaleEvent,
     UnknownMetric,
     UtilizationMetric,
 )
+from tests.conformance.reference.kubernetes_rules import ScaleEvent
 
 Words = Mapping[str, Any]
 

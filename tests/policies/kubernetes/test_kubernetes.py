@@ -34,7 +34,7 @@ from penstock.policies.kubernetes.pacing import (
 )
 from tests.conformance import hpa_cases
 from tests.conformance.reference.keda import metric_of_lags
-from tests.conformance.reference.kubernetes import (
+from tests.conformance.reference.kubernetes_rules import (
     ScaleEvent,
     bounded_rate,
     external_per_pod_replicas,
